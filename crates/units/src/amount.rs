@@ -1,0 +1,150 @@
+use crate::Span;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
+
+/// An amount of data. A packet's size is its IP size: headers of IP, UDP and RTP included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` bytes.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+    /// How many.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+    /// How many, as a real number.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+    /// The rate that carries this much in `span`; [`Rate::MAX`] when the span is zero.
+    pub fn per(self, span: Span) -> Rate {
+        if span.is_zero() {
+            return Rate::MAX;
+        }
+        let bits = u128::from(self.0) * 8 * 1_000_000_000 / u128::from(span.as_nanos());
+        Rate(u64::try_from(bits).unwrap_or(u64::MAX))
+    }
+    /// How long this much takes at `rate`, rounded up to the nanosecond; [`Span::MAX`] at rate zero.
+    pub fn at(self, rate: Rate) -> Span {
+        if rate.0 == 0 {
+            return Span::MAX;
+        }
+        let bits = self.0.saturating_mul(8);
+        match bits.checked_mul(1_000_000_000) {
+            Some(scaled) => Span::nanos(scaled.div_ceil(rate.0)),
+            None => {
+                let ns = (u128::from(bits) * 1_000_000_000).div_ceil(u128::from(rate.0));
+                Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+            }
+        }
+    }
+    /// The difference, zero where `other` is larger.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::ZERO, Add::add)
+    }
+}
+
+/// A rate in bits per second on the wire. Prefixes are powers of ten, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// Nothing moves.
+    pub const ZERO: Self = Self(0);
+    /// Faster than any link.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `n` bits per second.
+    pub const fn bps(n: u64) -> Self {
+        Self(n)
+    }
+    /// `n` · 10³ bits per second.
+    pub const fn kbps(n: u64) -> Self {
+        Self(n * 1_000)
+    }
+    /// `n` · 10⁶ bits per second.
+    pub const fn mbps(n: u64) -> Self {
+        Self(n * 1_000_000)
+    }
+    /// `b` bits per second, rounded to the nearest. Negative and NaN give zero, infinity [`Rate::MAX`].
+    pub fn from_bps_f64(b: f64) -> Self {
+        Self((b + 0.5) as u64)
+    }
+    /// In bits per second.
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+    /// In bits per second, as a real number.
+    pub fn as_bps_f64(self) -> f64 {
+        self.0 as f64
+    }
+    /// In bytes per second, the unit of the papers' equations.
+    pub fn as_bytes_per_s(self) -> f64 {
+        self.0 as f64 / 8.0
+    }
+    /// From bytes per second, the unit of the papers' equations.
+    pub fn from_bytes_per_s(b: f64) -> Self {
+        Self::from_bps_f64(b * 8.0)
+    }
+    /// How much passes in `span`.
+    pub fn over(self, span: Span) -> Bytes {
+        let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+    /// Scaled by a factor that is not negative.
+    #[must_use]
+    pub fn scale(self, factor: f64) -> Self {
+        Self::from_bps_f64(self.0 as f64 * factor)
+    }
+    /// How many times `other`, as a real number; infinite when `other` is zero.
+    pub fn ratio(self, other: Self) -> f64 {
+        self.0 as f64 / other.0 as f64
+    }
+    /// The difference, zero where `other` is larger.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Rate {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+impl Sub for Rate {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+impl Sum for Rate {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::ZERO, Add::add)
+    }
+}

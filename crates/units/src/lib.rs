@@ -1,0 +1,18 @@
+//! The quantities that everything in Steadycast is said in.
+//!
+//! A [`Time`] is a point on one clock, a [`Span`] a length of time, a [`Rate`] bits per second on the wire,
+//! [`Bytes`] an amount. Their algebra is closed: `Bytes / Span = Rate`, `Bytes / Rate = Span`,
+//! `Rate * Span = Bytes`; nothing else compiles, so that a factor of 8 or 1000 has nowhere to hide.
+//!
+//! Two clocks are two types: [`Time`] is the clock of whoever is told it, [`PeerTime`] the other end's. Their
+//! difference is an [`OneWay`], of which only the variation may be used.
+
+mod amount;
+mod chance;
+mod clock;
+mod text;
+
+pub use amount::{Bytes, Rate};
+pub use chance::{Chance, Seed};
+pub use clock::{OneWay, Offset, PeerTime, Span, Stamp, Time};
+pub use text::QuantityError;
