@@ -14,5 +14,5 @@ mod text;
 
 pub use amount::{Bytes, Rate};
 pub use chance::{Chance, Seed};
-pub use clock::{OneWay, Offset, PeerTime, Span, Stamp, Time};
+pub use clock::{Offset, OneWay, PeerTime, Span, Stamp, Time};
 pub use text::QuantityError;

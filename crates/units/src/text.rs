@@ -76,13 +76,19 @@ const SIZE: Kind = Kind {
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
     // "e" belongs to the number only where a digit or sign follows: "1e3ms" is fine, and no unit starts with "e".
-    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
+    let split =
+        trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
     let Ok(number) = number.parse::<f64>() else {
         return Err(QuantityError::NoNumber { text: text.to_owned(), example: kind.example });
     };
     let Some((_, factor)) = kind.units.iter().find(|(name, _)| *name == unit.trim_start()) else {
-        return Err(QuantityError::Unit { text: text.to_owned(), what: kind.what, units: kind.list, example: kind.example });
+        return Err(QuantityError::Unit {
+            text: text.to_owned(),
+            what: kind.what,
+            units: kind.list,
+            example: kind.example,
+        });
     };
     let value = number * factor;
     if !(0.0..kind.max).contains(&value) {

@@ -1,0 +1,61 @@
+//! `fixed`: a constant rate that reacts to nothing. The baseline, and the template of a new controller.
+
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
+use steadycast_units::Rate;
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "fixed",
+    about: "a constant rate; feedback is ignored",
+    source: "plain RTP (RFC 3550)",
+    cast: Cast::Any,
+    feedback: Feedback::Periodic,
+    standard_reports: true,
+    extension: 0,
+    app: *b"NONE",
+    colour: "#7f7f7f",
+    dashes: &[],
+    params: &[Param {
+        name: "rate",
+        about: "the rate; not set: as much as the source or the session's cap allows",
+        source: "-",
+        kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::bps(1), max: Rate::mbps(1_000_000) },
+    }],
+    sender: |setup, values| Box::new(Constant { rate: rate(setup, values) }),
+    receiver: |_, _| Box::new(Silent),
+};
+
+fn rate(setup: &Setup, values: &Values) -> Rate {
+    values.rate("rate").unwrap_or(setup.cap).min(setup.cap)
+}
+
+struct Constant {
+    rate: Rate,
+}
+
+impl SenderHalf for Constant {
+    fn on_sent(&mut self, _: &Sent) {}
+
+    fn on_report(&mut self, _: &Report<'_>) {}
+
+    fn decision(&self) -> Decision {
+        Decision {
+            target: self.rate,
+            pacing: self.rate,
+            window: None,
+            limit: Limit::Cap,
+            why: Why::rule("constant rate"),
+        }
+    }
+}
+
+struct Silent;
+
+impl ReceiverHalf for Silent {
+    fn on_arrival(&mut self, _: &Arrival<'_>) {}
+
+    fn report(&mut self, _: &Slot) -> Reply {
+        Reply::Plain
+    }
+}

@@ -1,0 +1,322 @@
+use crate::{Body, Notice, ReceiverId};
+use std::borrow::Cow;
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+
+/// When to be called again, and why: every wait can explain itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Not before this.
+    pub at: Time,
+    /// What it is for, in two or three words.
+    pub why: &'static str,
+}
+
+/// Where a packet stands in its frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameEdge {
+    /// It is the first packet of its frame.
+    pub first: bool,
+    /// It is the last packet of its frame (RTP marker).
+    pub last: bool,
+}
+
+/// A packet that is about to leave, for [`SenderHalf::notice`].
+#[derive(Clone, Copy, Debug)]
+pub struct Departing {
+    /// Now.
+    pub at: Time,
+    /// Extended sequence number.
+    pub seq: u64,
+    /// IP size.
+    pub size: Bytes,
+    /// Where it stands in its frame.
+    pub edge: FrameEdge,
+}
+
+/// A packet that has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When.
+    pub at: Time,
+    /// Extended sequence number.
+    pub seq: u64,
+    /// IP size.
+    pub size: Bytes,
+    /// Nothing waits behind it: the application, not the controller, limits the rate (RFC 5348, 8.2.1).
+    pub data_limited: bool,
+}
+
+/// What an RTCP report block says of the interval since the last one from the same receiver (RFC 3550, 6.4).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reception {
+    /// Packets that were expected in the interval.
+    pub expected: u64,
+    /// Of these, how many are missing. Negative with duplicates.
+    pub lost: i64,
+    /// The fraction lost as the block itself has it, in 1/256.
+    pub fraction: f64,
+    /// Highest extended sequence number received.
+    pub highest: u64,
+    /// Interarrival jitter (RFC 3550, A.8).
+    pub jitter: Span,
+}
+
+/// A report that has reached the sender, joined with what the sender itself knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// When it arrived, on the sender's clock.
+    pub at: Time,
+    /// From whom.
+    pub from: ReceiverId,
+    /// Round-trip time by LSR and DLSR, where the report block carries them (RFC 3550, 6.4.1): the sender's own measurement.
+    pub rtt: Option<Span>,
+    /// The report block about our stream, where there is one.
+    pub reception: Option<Reception>,
+    /// The controller's own report, where there is one.
+    pub body: Option<&'a Body>,
+    /// Receivers that are in the session now, this one included.
+    pub members: u32,
+}
+
+/// Packets that may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How many packets may leave now before the next report.
+    pub free: u32,
+}
+
+/// What limits the rate just now; the record adds up the time spent in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The start phase: the network's share is not known yet.
+    Start,
+    /// The network: loss, delay or what the receivers report.
+    Network,
+    /// The upper limit that the session was given.
+    Cap,
+    /// The lower limit that the session was given.
+    Floor,
+}
+
+/// Why the rate is what it is: the rule that set it and what went into it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Why {
+    /// The rule, for example `"throughput equation"` or `"no feedback: halved"`.
+    pub rule: Cow<'static, str>,
+    /// The loss (event) rate that went into it.
+    pub loss: Option<f64>,
+    /// The round-trip time that went into it.
+    pub rtt: Option<Span>,
+    /// The receiver that set it.
+    pub by: Option<ReceiverId>,
+}
+
+impl Why {
+    /// A rule that needs no numbers.
+    pub const fn rule(rule: &'static str) -> Self {
+        Self { rule: Cow::Borrowed(rule), loss: None, rtt: None, by: None }
+    }
+}
+
+/// What a sender half wants, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The rate for the encoder, as a rate of IP packets; the session takes the headers off.
+    pub target: Rate,
+    /// The rate at which the pacer lets packets go.
+    pub pacing: Rate,
+    /// Packets that may leave, for controllers with a window; `None` for those without.
+    pub window: Option<Window>,
+    /// What limits the rate.
+    pub limit: Limit,
+    /// The rule behind it.
+    pub why: Why,
+}
+
+/// The sending half of a controller.
+pub trait SenderHalf: Send {
+    /// A packet has left.
+    fn on_sent(&mut self, sent: &Sent);
+
+    /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true.
+    fn on_report(&mut self, report: &Report<'_>);
+
+    /// A receiver has said BYE or has not been heard for five report intervals.
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+        let _ = (at, receiver);
+    }
+
+    /// The time of [`SenderHalf::wake`] has come.
+    fn on_timer(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// When this half next wants [`SenderHalf::on_timer`]. A time that is past means at once.
+    fn wake(&self) -> Option<Wake> {
+        None
+    }
+
+    /// What it wants: a pure getter.
+    fn decision(&self) -> Decision;
+
+    /// What goes forward with this packet.
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        let _ = packet;
+        Notice::NONE
+    }
+
+    /// What goes to the whole group beside the sender report that is about to leave.
+    fn announce(&mut self, now: Time) -> Option<Body> {
+        let _ = now;
+        None
+    }
+}
+
+/// How full the play-out buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferLevel {
+    /// What is in it.
+    pub level: Bytes,
+    /// What fits.
+    pub size: Bytes,
+}
+
+/// A packet that has reached the receiver, duplicates excluded.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When, on the receiver's clock.
+    pub at: Time,
+    /// Extended sequence number.
+    pub seq: u64,
+    /// IP size.
+    pub size: Bytes,
+    /// When it was sent, on the sender's clock (send-time extension).
+    pub sent: PeerTime,
+    /// When its frame was sampled, on the sender's media clock (RTP timestamp).
+    pub sampled: PeerTime,
+    /// Where it stands in its frame.
+    pub edge: FrameEdge,
+    /// Marked "congestion experienced" on the way (RFC 3168).
+    pub ce: bool,
+    /// What the sender half sent along; empty when nothing.
+    pub notice: &'a [u8],
+    /// The play-out buffer, where the session has one.
+    pub buffer: Option<BufferLevel>,
+}
+
+/// Another member's report, overheard in a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Overheard<'a> {
+    /// When.
+    pub at: Time,
+    /// Whose.
+    pub from: ReceiverId,
+    /// Its content.
+    pub body: &'a Body,
+}
+
+/// What a sender half announced to the group.
+#[derive(Clone, Copy, Debug)]
+pub struct Announcement<'a> {
+    /// When it arrived.
+    pub at: Time,
+    /// Its content.
+    pub body: &'a Body,
+}
+
+/// When a receiver half wants to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Whenever RTCP's own timer says so (RFC 3550, 6.3): the session keeps the 5 %.
+    Rtcp,
+    /// At this time, as a regular RTCP packet with its own bandwidth. A time that is past means at once.
+    At(Wake),
+    /// Not before something else happens.
+    Hold,
+}
+
+/// An opportunity to report: what the session knows about the interval since this receiver's last report.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Now.
+    pub now: Time,
+    /// Packets expected since the last report.
+    pub expected: u64,
+    /// Of these, how many are missing; late and duplicate ones can make it negative.
+    pub lost: i64,
+    /// Members of the session.
+    pub members: u32,
+    /// The deterministic RTCP interval Td (RFC 3550, 6.3.1).
+    pub interval: Span,
+    /// The measured share of RTCP in the session bandwidth over the last intervals.
+    pub rtcp_share: f64,
+}
+
+/// What a receiver half answers to a [`Slot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Report block and this body.
+    Body(Body),
+    /// Report block alone.
+    Plain,
+    /// Nothing: another member has said it.
+    Suppress,
+}
+
+/// A receiver half's own view, for the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct View {
+    /// The rate that it asks for.
+    pub rate: Option<Rate>,
+    /// Its loss (event) rate.
+    pub loss: Option<f64>,
+    /// Its round-trip time.
+    pub rtt: Option<Span>,
+    /// Its state in a word, where the controller has states.
+    pub state: Option<&'static str>,
+}
+
+/// The receiving half of a controller.
+pub trait ReceiverHalf: Send {
+    /// A packet has arrived.
+    fn on_arrival(&mut self, arrival: &Arrival<'_>);
+
+    /// Another member's report was heard.
+    fn on_overheard(&mut self, heard: &Overheard<'_>) {
+        let _ = heard;
+    }
+
+    /// The sender half has announced something to the group.
+    fn on_announce(&mut self, announced: &Announcement<'_>) {
+        let _ = announced;
+    }
+
+    /// The time of [`ReceiverHalf::wake`] has come.
+    fn on_timer(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// When this half next wants [`ReceiverHalf::on_timer`].
+    fn wake(&self) -> Option<Wake> {
+        None
+    }
+
+    /// When it wants to report.
+    fn due(&self) -> Due {
+        Due::Rtcp
+    }
+
+    /// Its report, now. Called when it is due.
+    fn report(&mut self, slot: &Slot) -> Reply;
+
+    /// The receiver is about to leave: what its last report says, if anything.
+    fn leave(&mut self, now: Time) -> Option<Body> {
+        let _ = now;
+        None
+    }
+
+    /// Its own view, for the record: a pure getter.
+    fn view(&self) -> View {
+        View::default()
+    }
+}
