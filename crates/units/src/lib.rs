@@ -10,9 +10,11 @@
 mod amount;
 mod chance;
 mod clock;
+mod spread;
 mod text;
 
 pub use amount::{Bytes, Rate};
 pub use chance::{Chance, Seed};
 pub use clock::{Offset, OneWay, PeerTime, Span, Stamp, Time};
+pub use spread::Spread;
 pub use text::QuantityError;

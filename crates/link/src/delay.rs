@@ -1,0 +1,70 @@
+use crate::Steps;
+use steadycast_units::{Chance, Span, Time};
+
+/// How a variable delay is distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JitterShape {
+    /// Many small, few large.
+    Exponential,
+    /// Evenly between nothing and twice the mean.
+    Uniform,
+    /// Around the mean with a standard deviation of a third of it, cut at zero and at twice the mean.
+    Normal,
+}
+
+/// A variable part of the delay, drawn for each packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter {
+    /// Its mean.
+    pub mean: Span,
+    /// Its shape.
+    pub shape: JitterShape,
+    /// Whether a packet may overtake another; otherwise it waits for the one before.
+    pub reorder: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Propagation {
+    steps: Steps<Span>,
+    delay: Span,
+    valid: Time,
+    jitter: Option<Jitter>,
+    chance: Chance,
+    last: Time,
+}
+
+impl Propagation {
+    pub(crate) fn new(steps: &Steps<Span>, jitter: Option<Jitter>, chance: Chance) -> Self {
+        Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, chance, last: Time::ZERO }
+    }
+
+    /// When a packet that left at `departure` arrives.
+    pub(crate) fn arrival(&mut self, departure: Time) -> Time {
+        if departure >= self.valid {
+            self.delay = *self.steps.at(departure);
+            self.valid = self.steps.next_change(departure);
+        }
+        let mut at = departure + self.delay;
+        if let Some(jitter) = self.jitter {
+            at += self.draw(jitter);
+            if jitter.reorder {
+                return at;
+            }
+        }
+        self.last = self.last.max(at);
+        self.last
+    }
+
+    fn draw(&mut self, jitter: Jitter) -> Span {
+        match jitter.shape {
+            JitterShape::Exponential => jitter.mean.scale(self.chance.exponential(1.0)),
+            JitterShape::Uniform => jitter.mean.scale(2.0 * self.chance.unit()),
+            JitterShape::Normal => {
+                // Box–Muller; one of the two values is enough.
+                let radius = (-2.0 * libm::log(self.chance.unit_open())).sqrt();
+                let normal = radius * libm::cos(std::f64::consts::TAU * self.chance.unit());
+                jitter.mean.scale((1.0 + normal / 3.0).clamp(0.0, 2.0))
+            }
+        }
+    }
+}

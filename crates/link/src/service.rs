@@ -1,0 +1,168 @@
+use crate::Steps;
+use std::sync::Arc;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// Delivery opportunities of a recorded link, as Mahimahi's trace files have them: at each of these times up to 1500 bytes leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opportunities {
+    /// Times from the trace's start, not decreasing, at least one.
+    pub at: Arc<[Span]>,
+    /// Whether the trace starts over after its last opportunity.
+    pub looped: bool,
+}
+
+impl Opportunities {
+    /// What one opportunity carries.
+    pub const BYTES: u64 = 1500;
+
+    fn time(&self, n: u64) -> Option<Time> {
+        let len = self.at.len() as u64;
+        let last = *self.at.last()?;
+        let round = n / len;
+        if round > 0 && (!self.looped || last.is_zero()) {
+            return None;
+        }
+        Some(Time::ZERO + last * round + self.at[(n % len) as usize])
+    }
+
+    /// The number of the first opportunity at or after `from`, and not before number `least`.
+    fn first_from(&self, from: Time, least: u64) -> u64 {
+        let len = self.at.len() as u64;
+        let last = self.at.last().map_or(0, |s| s.as_nanos());
+        let mut n = least;
+        if self.looped && last > 0 {
+            n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
+        }
+        while self.time(n).is_some_and(|t| t < from) {
+            n += 1;
+        }
+        n
+    }
+}
+
+/// How fast a link sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Service {
+    /// At once: only the delay counts.
+    Unlimited,
+    /// At a rate, constant or with steps.
+    Rate(Steps<Rate>),
+    /// As recorded.
+    Trace(Opportunities),
+}
+
+#[derive(Debug)]
+pub(crate) struct Transmitter {
+    service: Service,
+    free: Time,
+    // The rate that holds until `valid`, so that most packets need no search.
+    rate: Rate,
+    valid: Time,
+    // The span of the last size at the current rate: packets of a flow are mostly of one size.
+    last: (Bytes, Span),
+    // Trace: the opportunity in use and the bytes left of it.
+    opportunity: u64,
+    left: u64,
+}
+
+impl Transmitter {
+    pub(crate) fn new(service: &Service) -> Self {
+        Self {
+            service: service.clone(),
+            free: Time::ZERO,
+            rate: Rate::ZERO,
+            valid: Time::ZERO,
+            last: (Bytes::ZERO, Span::ZERO),
+            opportunity: 0,
+            left: Opportunities::BYTES,
+        }
+    }
+
+    /// When it has sent all it has taken.
+    pub(crate) const fn free_at(&self) -> Time {
+        self.free
+    }
+
+    /// Sends `size` from `start` on, which is not before it is free; returns when the last bit has left.
+    pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
+        self.free = match &self.service {
+            Service::Unlimited => start,
+            Service::Rate(steps) => {
+                if start >= self.valid {
+                    self.rate = *steps.at(start);
+                    self.valid = steps.next_change(start);
+                    self.last.0 = Bytes::ZERO;
+                }
+                if self.last.0 != size {
+                    self.last = (size, size.at(self.rate));
+                }
+                let done = start + self.last.1;
+                if done <= self.valid { done } else { across(steps, start, size) }
+            }
+            Service::Trace(trace) => {
+                let mut n = trace.first_from(start, self.opportunity);
+                if n != self.opportunity {
+                    self.left = Opportunities::BYTES;
+                }
+                let mut need = size.get();
+                while need > self.left {
+                    need -= self.left;
+                    self.left = Opportunities::BYTES;
+                    n += 1;
+                }
+                self.left -= need;
+                self.opportunity = n;
+                trace.time(n).unwrap_or(Time::NEVER)
+            }
+        };
+        self.free
+    }
+
+    pub(crate) fn rate(&self, now: Time) -> Option<Rate> {
+        match &self.service {
+            Service::Rate(steps) => Some(*steps.at(now)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
+        match &self.service {
+            Service::Unlimited => None,
+            Service::Rate(steps) => Some(
+                steps
+                    .iter()
+                    .map(|(at, rate)| {
+                        let end = steps.next_change(at).min(until);
+                        rate.over(end.since(at.max(from)))
+                    })
+                    .sum(),
+            ),
+            Service::Trace(trace) => {
+                let mut n = trace.first_from(from, 0);
+                let first = n;
+                while trace.time(n).is_some_and(|t| t < until) {
+                    n += 1;
+                }
+                Some(Bytes::new((n - first) * Opportunities::BYTES))
+            }
+        }
+    }
+}
+
+/// The end of a transmission during which the rate changes.
+fn across(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
+    let (mut now, mut bits) = (start, u128::from(size.get()) * 8_000_000_000);
+    loop {
+        let rate = u128::from(steps.at(now).as_bps());
+        let change = steps.next_change(now);
+        let can = rate * u128::from(change.since(now).as_nanos());
+        if can >= bits || change == Time::NEVER {
+            if rate == 0 {
+                return Time::NEVER;
+            }
+            return now + Span::nanos(u64::try_from(bits.div_ceil(rate)).unwrap_or(u64::MAX));
+        }
+        bits -= can;
+        now = change;
+    }
+}

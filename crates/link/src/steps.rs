@@ -1,0 +1,34 @@
+use steadycast_units::Time;
+
+/// A value that changes at known times: at first one, from then on another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps<T> {
+    first: T,
+    later: Vec<(Time, T)>,
+}
+
+impl<T> Steps<T> {
+    /// A value that never changes.
+    pub const fn constant(value: T) -> Self {
+        Self { first: value, later: Vec::new() }
+    }
+    /// From `at` on, `value`; steps are added in the order of time.
+    pub fn then(&mut self, at: Time, value: T) {
+        let place = self.later.partition_point(|(t, _)| *t <= at);
+        self.later.insert(place, (at, value));
+    }
+    /// The value at `now`.
+    pub fn at(&self, now: Time) -> &T {
+        let place = self.later.partition_point(|(t, _)| *t <= now);
+        place.checked_sub(1).map_or(&self.first, |i| &self.later[i].1)
+    }
+    /// The first change after `now`.
+    pub fn next_change(&self, now: Time) -> Time {
+        let place = self.later.partition_point(|(t, _)| *t <= now);
+        self.later.get(place).map_or(Time::NEVER, |(t, _)| *t)
+    }
+    /// All values with the times from which they hold.
+    pub fn iter(&self) -> impl Iterator<Item = (Time, &T)> {
+        std::iter::once((Time::ZERO, &self.first)).chain(self.later.iter().map(|(t, v)| (*t, v)))
+    }
+}

@@ -1,0 +1,190 @@
+//! What a link claims, on links small enough to calculate by hand.
+use proptest::prelude::*;
+use std::sync::Arc;
+use steadycast_link::{
+    Amount, Arq, Config, Drop, Ecn, Fate, Jitter, JitterShape, Link, Loss, Opportunities, Queue, Red, Service, Steps,
+};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+
+const PACKET: Bytes = Bytes::new(1000);
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Span::millis(ms)
+}
+
+fn config(rate: Rate, limit: u32) -> Config {
+    Config {
+        service: Service::Rate(Steps::constant(rate)),
+        delay: Steps::constant(Span::millis(10)),
+        queue: Queue::DropTail(Amount::Packets(limit)),
+        ..Config::default()
+    }
+}
+
+fn link(config: &Config) -> Link {
+    Link::new(config, "test", Seed(1))
+}
+
+fn arrivals(link: &mut Link, times: impl IntoIterator<Item = Time>) -> Vec<Option<Time>> {
+    let fate = |t| match link.offer(t, PACKET, Ecn::NotCapable) {
+        Fate::Arrives { at, .. } => Some(at),
+        Fate::Dropped(_) => None,
+    };
+    times.into_iter().map(fate).collect()
+}
+
+fn lost_share(loss: Loss, packets: u64) -> f64 {
+    let mut link = link(&Config { loss: Steps::constant(loss), ..Config::default() });
+    let lost = arrivals(&mut link, (0..packets).map(at)).iter().filter(|a| a.is_none()).count();
+    lost as f64 / packets as f64
+}
+
+#[test]
+fn packets_leave_one_after_the_other_and_arrive_a_delay_later() {
+    // 1000 B at 8 Mb/s take 1 ms.
+    let mut link = link(&config(Rate::mbps(8), 50));
+    assert_eq!(arrivals(&mut link, [at(0), at(0), at(5)]), [Some(at(11)), Some(at(12)), Some(at(16))]);
+}
+
+#[test]
+fn a_full_queue_drops_and_counts_the_packet_on_the_transmitter() {
+    let mut link = link(&config(Rate::mbps(8), 3));
+    let fates = arrivals(&mut link, [at(0); 5]);
+    assert_eq!(fates.iter().filter(|f| f.is_some()).count(), 3);
+    assert_eq!(link.offer(at(1), PACKET, Ecn::NotCapable), Fate::Arrives { at: at(14), ecn: Ecn::NotCapable });
+    assert_eq!(link.counts().full, 2);
+}
+
+#[test]
+fn a_limit_in_bytes_takes_small_packets_longer() {
+    let mut link =
+        link(&Config { queue: Queue::DropTail(Amount::Bytes(Bytes::new(2000))), ..config(Rate::mbps(8), 0) });
+    assert!(matches!(link.offer(at(0), PACKET, Ecn::NotCapable), Fate::Arrives { .. }));
+    assert!(matches!(link.offer(at(0), Bytes::new(900), Ecn::NotCapable), Fate::Arrives { .. }));
+    assert_eq!(link.offer(at(0), PACKET, Ecn::NotCapable), Fate::Dropped(Drop::Full));
+    assert!(matches!(link.offer(at(0), Bytes::new(100), Ecn::NotCapable), Fate::Arrives { .. }));
+}
+
+#[test]
+fn a_rate_step_splits_the_packet_that_it_meets() {
+    let mut rate = Steps::constant(Rate::mbps(8));
+    rate.then(at(1), Rate::mbps(4));
+    let mut link = link(&Config { service: Service::Rate(rate), ..Config::default() });
+    // The second packet starts at 0.5 ms: half of it at 8 Mb/s until 1 ms, the rest at 4 Mb/s takes 1 ms.
+    let half = Time::ZERO + Span::micros(500);
+    assert!(matches!(link.offer(Time::ZERO, Bytes::new(500), Ecn::NotCapable), Fate::Arrives { at, .. } if at == half));
+    assert_eq!(arrivals(&mut link, [half]), [Some(at(2))]);
+}
+
+#[test]
+fn a_trace_delivers_1500_bytes_at_each_of_its_times_and_starts_over() {
+    let trace = Opportunities { at: Arc::new([Span::millis(10), Span::millis(20)]), looped: true };
+    let mut link = link(&Config { service: Service::Trace(trace), ..Config::default() });
+    // 1500 B at 10 ms hold the first packet and half of the second, which leaves with the next 1500 B at 20 ms.
+    assert_eq!(arrivals(&mut link, [at(0), at(0), at(0)]), [Some(at(10)), Some(at(20)), Some(at(20))]);
+    assert_eq!(arrivals(&mut link, [at(25)]), [Some(at(30))]);
+    assert_eq!(link.capacity(Time::ZERO, at(40)), Some(Bytes::new(4500)));
+}
+
+#[test]
+fn each_loss_model_loses_its_share() {
+    let share = lost_share(Loss::Bernoulli { p: 0.02 }, 100_000);
+    assert!((0.0185..0.0215).contains(&share), "{share}");
+    let share = lost_share(Loss::Run { mean: 50.0 }, 100_000);
+    assert!((0.0185..0.0215).contains(&share), "{share}");
+    // Bad with probability 0.01 / 0.31, half of that is lost.
+    let gilbert = Loss::Gilbert { p_bad: 0.01, p_good: 0.3, loss_good: 0.0, loss_bad: 0.5 };
+    let share = lost_share(gilbert, 200_000);
+    assert!((0.0145..0.0178).contains(&share), "{share}");
+    assert!((lost_share(Loss::List { packets: vec![1, 7, 100] }, 100) - 0.03).abs() < 1e-12);
+}
+
+#[test]
+fn link_layer_retransmission_turns_loss_into_delay() {
+    let arq = Some(Arq { tries: 3, per_try: Span::millis(1) });
+    let loss = Steps::constant(Loss::List { packets: vec![2, 4, 5, 6] });
+    let mut link = link(&Config { arq, loss, ..config(Rate::mbps(8), 50) });
+    // Transmissions: packet 1; packet 2 twice (number 2 fails); packet 3 three times (4, 5 and 6 fail): given up.
+    assert_eq!(arrivals(&mut link, [at(0), at(0), at(0), at(0)]), [Some(at(11)), Some(at(14)), None, Some(at(20))]);
+}
+
+#[test]
+fn jitter_keeps_the_order_unless_it_may_not() {
+    let run = |reorder| {
+        let jitter = Some(Jitter { mean: Span::millis(5), shape: JitterShape::Exponential, reorder });
+        let times = arrivals(&mut link(&Config { jitter, ..Config::default() }), (0..2_000).map(at));
+        times.windows(2).filter(|w| w[1] < w[0]).count()
+    };
+    assert_eq!(run(false), 0);
+    assert!((500..1200).contains(&run(true)), "{}", run(true));
+}
+
+fn red(ecn: bool) -> Config {
+    let red = Red {
+        limit: Amount::Packets(50),
+        min: 5.0,
+        max: 15.0,
+        max_p: 0.1,
+        weight: 0.002,
+        gentle: true,
+        by_bytes: false,
+        mean_packet: PACKET,
+        ecn,
+    };
+    Config { queue: Queue::Red(red), ..config(Rate::mbps(8), 0) }
+}
+
+#[test]
+fn red_holds_the_average_queue_between_its_thresholds_and_drops_seldom_by_overflow() {
+    let mut link = link(&red(false));
+    // 10 % more than fits, for 40 s, evenly.
+    let times = (0..44_000u64).map(|n| Time::from_nanos(n * 909_091));
+    arrivals(&mut link, times);
+    let counts = link.counts();
+    let share = counts.early as f64 / counts.offered as f64;
+    assert!((0.07..0.11).contains(&share), "{share}");
+    assert!(counts.full < counts.early / 10, "{} of {}", counts.full, counts.early);
+    let mean = counts.wait.mean().map_or(0.0, Span::as_millis_f64);
+    assert!((8.0..22.0).contains(&mean), "{mean} packets of 1 ms");
+}
+
+#[test]
+fn red_with_ecn_marks_what_can_be_marked_below_the_upper_threshold() {
+    let offer = |ecn, packets: u64| {
+        let mut link = link(&red(true));
+        (0..packets).for_each(|n| drop(link.offer(Time::from_nanos(n * 990_000), PACKET, ecn)));
+        (link.counts().marked, link.counts().early)
+    };
+    // 1 % too much fills the queue by a packet every 100: after 1800 packets the average is below 15.
+    let (marked, early) = offer(Ecn::Ect0, 1_800);
+    assert!((5..80).contains(&marked), "{marked}");
+    assert_eq!(early, 0);
+    assert_eq!(offer(Ecn::NotCapable, 1_800).0, 0);
+    // What does not slow down gets beyond the threshold, where marking no longer helps.
+    assert!(offer(Ecn::Ect0, 20_000).1 > 0);
+}
+
+#[test]
+fn what_is_larger_than_the_mtu_is_refused() {
+    assert_eq!(link(&Config::default()).offer(at(0), Bytes::new(1501), Ecn::NotCapable), Fate::Dropped(Drop::TooLarge));
+}
+
+proptest! {
+    #[test]
+    fn a_fifo_link_conserves_packets_keeps_order_and_never_exceeds_its_rate(
+        gaps in prop::collection::vec(0u64..3_000_000, 1..300), limit in 1u32..40, seed in 0u64..1000,
+    ) {
+        let mut link = Link::new(&config(Rate::mbps(8), limit), "p", Seed(seed));
+        let (mut now, mut last, mut arrived) = (Time::ZERO, Time::ZERO, 0u64);
+        for gap in &gaps {
+            now += Span::nanos(*gap);
+            if let Fate::Arrives { at, .. } = link.offer(now, PACKET, Ecn::NotCapable) {
+                prop_assert!(at.since(last) >= Span::millis(1) && at >= now + Span::millis(11));
+                prop_assert!(at <= now + Span::millis(10 + u64::from(limit)));
+                last = at;
+                arrived += 1;
+            }
+        }
+        prop_assert_eq!(arrived + link.counts().dropped(), gaps.len() as u64);
+    }
+}
