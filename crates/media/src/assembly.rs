@@ -1,0 +1,180 @@
+//! What became of each frame at a receiver, from what the sender sent and which packets came when.
+
+use crate::Coded;
+use steadycast_session::{Fragment, FrameKind};
+use steadycast_units::{Bytes, Span, Time};
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All of it came in time, and so did what it depends on.
+    Ok,
+    /// Some of it did not come, or it was not sent at all.
+    Lost,
+    /// All of it came, too late to be shown at its time. What depends on it can be decoded.
+    Late,
+    /// All of it came in time, but not what it depends on.
+    Undecodable,
+}
+
+/// A frame as the sender sent it, or skipped it.
+#[derive(Clone, Copy, Debug)]
+pub struct SentFrame {
+    /// The frame.
+    pub coded: Coded,
+    /// When the encoder delivered it.
+    pub ready: Time,
+    /// Number of its first packet among all packets of the flow.
+    pub first_packet: u32,
+    /// Its packets so far; none when it was skipped or still waits.
+    pub packets: u32,
+}
+
+/// All frames and packets of a flow, as the sender sent them.
+#[derive(Clone, Debug, Default)]
+pub struct SentFrames {
+    /// In coding order.
+    pub frames: Vec<SentFrame>,
+    /// What each packet carried, in the order in which they left.
+    pub packets: Vec<(Time, Fragment)>,
+}
+
+impl SentFrames {
+    /// A frame is ready.
+    pub fn ready(&mut self, now: Time, coded: Coded) {
+        self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
+    }
+
+    /// A packet has left.
+    pub fn sent(&mut self, now: Time, fragment: Fragment) {
+        if let Some(frame) = self.frames.get_mut(fragment.frame as usize) {
+            if frame.packets == 0 {
+                frame.first_packet = self.packets.len() as u32;
+            }
+            frame.packets += 1;
+        }
+        self.packets.push((now, fragment));
+    }
+}
+
+/// Bytes of a frame that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The frame, in coding order.
+    pub frame: u32,
+    /// First missing byte.
+    pub offset: u32,
+    /// How many.
+    pub len: u32,
+}
+
+/// What has arrived at one receiver.
+#[derive(Clone, Debug, Default)]
+pub struct Assembly {
+    came: Vec<u64>,
+    frames: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    first: Time,
+    last: Time,
+    packets: u32,
+}
+
+const NOT_SEEN: Seen = Seen { first: Time::NEVER, last: Time::ZERO, packets: 0 };
+
+impl Assembly {
+    /// Packet number `packet` of the flow (its sequence number less the first one) has arrived; duplicates don't count.
+    pub fn on_packet(&mut self, now: Time, packet: u64, fragment: Fragment) {
+        let (word, bit) = ((packet / 64) as usize, 1 << (packet % 64));
+        if word >= self.came.len() {
+            self.came.resize(word + 1, 0);
+        }
+        if self.came[word] & bit != 0 {
+            return;
+        }
+        self.came[word] |= bit;
+        let frame = fragment.frame as usize;
+        if frame >= self.frames.len() {
+            self.frames.resize(frame + 1, NOT_SEEN);
+        }
+        let seen = &mut self.frames[frame];
+        seen.first = seen.first.min(now);
+        seen.last = seen.last.max(now);
+        seen.packets += 1;
+    }
+
+    fn has(&self, packet: u32) -> bool {
+        self.came.get(packet as usize / 64).is_some_and(|word| word & (1 << (packet % 64)) != 0)
+    }
+
+    fn seen(&self, frame: usize) -> Seen {
+        self.frames.get(frame).copied().unwrap_or(NOT_SEEN)
+    }
+
+    /// When the first and the last packet of a frame came; `None` when none has.
+    pub fn arrival(&self, frame: u32) -> Option<(Time, Time)> {
+        let seen = self.seen(frame as usize);
+        (seen.packets > 0).then_some((seen.first, seen.last))
+    }
+
+    /// What became of each frame that was ready before `until`: it is late when its last packet came more than `playout` after it
+    /// was ready.
+    pub fn fates(&self, sent: &SentFrames, playout: Option<Span>) -> Vec<Fate> {
+        // References of the current GoP in coding order: whether the last two I or P frames are whole.
+        let (mut before, mut last) = (false, false);
+        let judge = |(n, frame): (usize, &SentFrame)| {
+            let seen = self.seen(n);
+            let bytes: u64 = self.bytes(sent, frame);
+            let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
+            let referenced = match frame.coded.kind {
+                FrameKind::I => true,
+                FrameKind::P => last,
+                FrameKind::B => last && before,
+            };
+            if frame.coded.kind != FrameKind::B {
+                // A B frame lies between the two latest references; behind an I frame it needs that one alone.
+                before = frame.coded.kind == FrameKind::I || last;
+                last = whole && referenced;
+            }
+            match (whole, referenced) {
+                (false, _) => Fate::Lost,
+                (true, false) => Fate::Undecodable,
+                (true, true) if playout.is_some_and(|p| seen.last.since(frame.ready) > p) => Fate::Late,
+                (true, true) => Fate::Ok,
+            }
+        };
+        sent.frames.iter().enumerate().map(judge).collect()
+    }
+
+    fn bytes(&self, sent: &SentFrames, frame: &SentFrame) -> u64 {
+        let packets = frame.first_packet as usize..(frame.first_packet + frame.packets) as usize;
+        sent.packets[packets].iter().map(|(_, f)| u64::from(f.len)).sum()
+    }
+
+    /// The parts that are missing of frames of which something came: what a decoder has to conceal.
+    pub fn missing(&self, sent: &SentFrames) -> Vec<Missing> {
+        let mut missing = Vec::new();
+        for (n, frame) in sent.frames.iter().enumerate() {
+            let seen = self.seen(n);
+            if seen.packets == 0 {
+                continue;
+            }
+            let mut end = 0;
+            for packet in frame.first_packet..frame.first_packet + frame.packets {
+                let fragment = sent.packets[packet as usize].1;
+                end = fragment.offset + u32::from(fragment.len);
+                if !self.has(packet) {
+                    missing.push(Missing { frame: n as u32, offset: fragment.offset, len: u32::from(fragment.len) });
+                }
+            }
+            let size = frame.coded.size.saturating_sub(Bytes::new(u64::from(end))).get() as u32;
+            if size > 0 {
+                // The run ended before the frame had left.
+                missing.push(Missing { frame: n as u32, offset: end, len: size });
+            }
+        }
+        missing
+    }
+}

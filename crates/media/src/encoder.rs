@@ -1,0 +1,183 @@
+//! The encoder's stand-in: it delivers coded frames in time and chooses the quantizer of each GoP.
+
+use crate::{Ladder, Scale};
+use std::sync::Arc;
+use steadycast_session::FrameKind;
+use steadycast_units::{Bytes, Rate, Span};
+
+/// How a rate becomes a quantizer, once per GoP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Vbr {
+    /// The leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts), with the bucket's size in GoPs at the present rate.
+    Bucket {
+        /// See above; 1.5 in Evalvid-RA.
+        factor: f64,
+    },
+    /// The best quantizer whose next GoP fits the rate.
+    Ladder,
+}
+
+/// A coded frame as it leaves the encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coded {
+    /// Its number in the flow, in coding order.
+    pub index: u32,
+    /// Its number in the clip, in coding order.
+    pub clip: u32,
+    /// Its number in the flow, in the order in which frames are shown.
+    pub display: u32,
+    /// How it is coded.
+    pub kind: FrameKind,
+    /// At which quantizer.
+    pub quantizer: u8,
+    /// Its size.
+    pub size: Bytes,
+}
+
+/// Delivers the frames of a ladder, looped, at quantizers that follow the rate it is told.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    ladder: Arc<Ladder>,
+    vbr: Vbr,
+    payload: u64,
+    overhead: u64,
+    next: u64,
+    rung: usize,
+    /// Rates reported during the present GoP: their sum and number.
+    told: (f64, u32),
+    /// The quantizer that the bucket steers, between the rungs.
+    quantizer: f64,
+    fill: Option<f64>,
+    sent: Bytes,
+    limited: bool,
+}
+
+impl Encoder {
+    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each.
+    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, payload: u64, overhead: u64) -> Self {
+        Self {
+            ladder,
+            vbr,
+            payload,
+            overhead,
+            next: 0,
+            rung: 0,
+            told: (0.0, 0),
+            quantizer: 0.0,
+            fill: None,
+            sent: Bytes::ZERO,
+            limited: false,
+        }
+    }
+
+    /// When the next frame is ready, from the flow's start.
+    pub fn due(&self) -> Span {
+        self.ladder.time(self.next)
+    }
+
+    /// The controller has decided on a new rate, as a rate of IP packets.
+    pub fn on_rate(&mut self, rate: Rate) {
+        self.told.0 += rate.as_bps_f64();
+        self.told.1 += 1;
+    }
+
+    /// Whether the best quantizer's GoP is smaller than the rate allows: the clip, not the network, limits the rate.
+    pub const fn limited(&self) -> bool {
+        self.limited
+    }
+
+    /// The next frame. `rate` is the present target, `backlog` the number of packets that wait in the pacer.
+    pub fn next(&mut self, rate: Rate, backlog: u64) -> Coded {
+        let frames = self.ladder.frames();
+        let (round, clip) = (self.next / frames, self.next % frames);
+        if clip.is_multiple_of(u64::from(self.ladder.gop)) {
+            self.choose(clip, rate, backlog);
+        }
+        let (at, size) = (clip as usize, self.ladder.sizes[self.rung][clip as usize]);
+        let coded = Coded {
+            index: self.next as u32,
+            clip: clip as u32,
+            display: (round * frames) as u32 + self.ladder.display[at],
+            kind: self.ladder.kinds[at],
+            quantizer: self.ladder.quantizers[self.rung],
+            size: Bytes::new(u64::from(size.max(1))),
+        };
+        self.sent += self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
+        self.next += 1;
+        coded
+    }
+
+    fn choose(&mut self, clip: u64, rate: Rate, backlog: u64) {
+        let range = self.ladder.gop_at(clip);
+        let mean = if self.told.1 == 0 { rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
+        self.told = (0.0, 0);
+        let drained = mean * libm::exp(-(backlog as f64) / 1000.0);
+        let span = self.ladder.span(range.len() as u64);
+        let budget = Rate::from_bps_f64(drained).over(span);
+        let ladder = Arc::clone(&self.ladder);
+        let (payload, overhead) = (self.payload, self.overhead);
+        let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);
+        let rungs = self.ladder.quantizers.len();
+        // Ladders are not always monotone (Table 2 of paper 000): every rung is looked at.
+        let fitting = (0..rungs).find(|r| size(*r) <= budget);
+        let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
+        self.rung = match (self.vbr, self.fill) {
+            (Vbr::Ladder, _) => fitting.unwrap_or(cheapest),
+            (Vbr::Bucket { .. }, None) => {
+                self.fill = Some(0.5);
+                let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
+                self.quantizer = match self.ladder.scale {
+                    Scale::Linear => first * 2.0,
+                    Scale::Logarithmic => first + 6.0,
+                };
+                self.nearest()
+            }
+            (Vbr::Bucket { factor }, Some(share)) => {
+                let r = budget.as_f64().max(1.0);
+                let (share, wanted) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
+                self.fill = Some(share);
+                let open = size(self.rung).as_f64();
+                if (open / r - 1.0).abs() > 0.05 {
+                    self.quantizer = match self.ladder.scale {
+                        Scale::Linear => self.quantizer * open / wanted,
+                        Scale::Logarithmic => self.quantizer + 6.0 * libm::log2(open / wanted),
+                    };
+                }
+                self.nearest()
+            }
+        };
+        self.sent = Bytes::ZERO;
+        self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
+    }
+
+    /// The rung nearest to the steered quantizer, which is kept within the ladder.
+    fn nearest(&mut self) -> usize {
+        let quantizers = &self.ladder.quantizers;
+        let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
+        self.quantizer = self.quantizer.clamp(f64::from(low), f64::from(high));
+        let off = |q: u8| (f64::from(q) - self.quantizer).abs();
+        (0..quantizers.len()).min_by(|a, b| off(quantizers[*a]).total_cmp(&off(quantizers[*b]))).unwrap_or(0)
+    }
+}
+
+/// One step of the leaky bucket: from its fill as a share of the bucket (`share`), the bucket's size in GoPs (`factor`), the bytes
+/// that a GoP may have (`r`), had (`sent`) and would have at the present quantizer (`open`), the new fill and the bytes
+/// that the next GoP should have.
+///
+/// ```text
+///   X ← min(b, max(0, X − r) + R),  x = X/b        e₁ = 1 − (1−x)⁵,  e₂ = x⁵
+///   R' = (1−e₁)·R_o + e₁·r   if R_o > r,   otherwise   R' = e₂·R_o + (1−e₂)·r
+/// ```
+pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f64) {
+    let b = factor * r;
+    let x = ((share * b - r).max(0.0) + sent).min(b) / b;
+    let fifth = |v: f64| v * v * v * v * v;
+    let wanted = if open > r {
+        let e1 = 1.0 - fifth(1.0 - x);
+        (1.0 - e1) * open + e1 * r
+    } else {
+        let e2 = fifth(x);
+        e2 * open + (1.0 - e2) * r
+    };
+    (x, wanted.max(1.0))
+}

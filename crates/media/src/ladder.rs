@@ -1,0 +1,138 @@
+use std::sync::Arc;
+use steadycast_session::FrameKind;
+use steadycast_units::{Bytes, Rate, Span};
+
+/// What a step of the quantizer means for its step size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// The step size is in proportion to the quantizer: the MPEG family and H.263.
+    Linear,
+    /// Six steps double it: the QP of H.264.
+    Logarithmic,
+}
+
+/// The sizes of all frames of a clip at all quantizers. GoPs have one length and begin at the same frames in every rung.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ladder {
+    /// Frames per second, as a fraction.
+    pub fps: (u32, u32),
+    /// Frames in a group of pictures.
+    pub gop: u32,
+    /// What a step of the quantizer means.
+    pub scale: Scale,
+    /// Quantizers, rising: the picture gets worse.
+    pub quantizers: Vec<u8>,
+    /// How each frame is coded, in coding order.
+    pub kinds: Vec<FrameKind>,
+    /// The place in which each frame, in coding order, is shown.
+    pub display: Vec<u32>,
+    /// Bytes of each frame: one row per quantizer, in coding order.
+    pub sizes: Vec<Arc<[u32]>>,
+}
+
+/// Why a ladder can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LadderError {
+    /// There is nothing in it.
+    #[error("the ladder has no {0}")]
+    Empty(&'static str),
+    /// Its parts do not fit together.
+    #[error("the ladder's {what} has {got} entries, {need} are needed")]
+    Length {
+        /// Which part.
+        what: &'static str,
+        /// Entries it has.
+        got: usize,
+        /// Entries it should have.
+        need: usize,
+    },
+    /// It can't be played.
+    #[error("the ladder's {0}")]
+    Wrong(&'static str),
+}
+
+impl Ladder {
+    /// Checks that its parts fit together.
+    ///
+    /// # Errors
+    /// Something is empty, of the wrong length, or out of range.
+    pub fn check(&self) -> Result<(), LadderError> {
+        let frames = self.kinds.len();
+        if frames == 0 {
+            return Err(LadderError::Empty("frames"));
+        }
+        if self.quantizers.is_empty() {
+            return Err(LadderError::Empty("quantizers"));
+        }
+        let length = |what, got, need| if got == need { Ok(()) } else { Err(LadderError::Length { what, got, need }) };
+        length("display order", self.display.len(), frames)?;
+        length("list of sizes", self.sizes.len(), self.quantizers.len())?;
+        for row in &self.sizes {
+            length("row of sizes", row.len(), frames)?;
+        }
+        let mut order = self.display.clone();
+        order.sort_unstable();
+        if order.iter().enumerate().any(|(i, d)| *d as usize != i) {
+            return Err(LadderError::Wrong("display order is not a permutation of its frames"));
+        }
+        if self.fps.0 == 0 || self.fps.1 == 0 || self.gop == 0 {
+            return Err(LadderError::Wrong("frame rate and GoP must be above zero"));
+        }
+        if self.quantizers.windows(2).any(|w| w[0] >= w[1]) {
+            return Err(LadderError::Wrong("quantizers must rise"));
+        }
+        if self.sizes.iter().any(|row| row.iter().any(|s| *s > 50_000_000)) {
+            return Err(LadderError::Wrong("frames may have 50 MB at most"));
+        }
+        Ok(())
+    }
+
+    /// When frame number `n` of the flow is due, from the flow's start.
+    pub fn time(&self, n: u64) -> Span {
+        let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
+        Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// How long a group of pictures of `frames` lasts.
+    pub fn span(&self, frames: u64) -> Span {
+        self.time(frames)
+    }
+
+    /// Number of frames of the clip, after which it starts over.
+    pub fn frames(&self) -> u64 {
+        self.kinds.len() as u64
+    }
+
+    /// The frames of the GoP that begins at frame `n` of the clip.
+    pub fn gop_at(&self, n: u64) -> std::ops::Range<usize> {
+        let n = n as usize;
+        n..(n + self.gop as usize).min(self.kinds.len())
+    }
+
+    /// Bytes of the frames in `range` at rung `rung`, with `overhead` for each packet that holds up to `payload` bytes.
+    pub fn bytes(&self, rung: usize, range: std::ops::Range<usize>, payload: u64, overhead: u64) -> Bytes {
+        let wire = |size: u64| size + size.div_ceil(payload.max(1)) * overhead;
+        Bytes::new(self.sizes[rung][range].iter().map(|s| wire(u64::from(*s))).sum())
+    }
+
+    /// The rates of rung `rung`, with packet overhead: the mean over the clip, and the highest of its GoPs.
+    pub fn rates(&self, rung: usize, payload: u64, overhead: u64) -> (Rate, Rate) {
+        let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.span(self.frames()));
+        let mut peak = Rate::ZERO;
+        let mut at = 0;
+        while at < self.frames() {
+            let range = self.gop_at(at);
+            let span = self.span(range.len() as u64);
+            peak = peak.max(self.bytes(rung, range, payload, overhead).per(span));
+            at += u64::from(self.gop);
+        }
+        (mean, peak)
+    }
+
+    /// The range of rates that the ladder can serve, with packet overhead: the lowest mean of a rung, and the highest GoP of any.
+    pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
+        let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
+        let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);
+        (low, all.iter().map(|r| r.1).max().unwrap_or(low))
+    }
+}

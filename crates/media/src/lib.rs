@@ -1,0 +1,10 @@
+//! Frames, known by their sizes. No codec is linked here: a [`Ladder`] says how large each frame is at each quantizer, an
+//! [`Encoder`] chooses a quantizer per group of pictures, and an [`Assembly`] tells what became of each frame at a receiver.
+
+mod assembly;
+mod encoder;
+mod ladder;
+
+pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
+pub use encoder::{Coded, Encoder, Vbr, bucket};
+pub use ladder::{Ladder, LadderError, Scale};

@@ -1,0 +1,195 @@
+//! What arrived from one source, as a report block says it (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
+
+use steadycast_units::{Span, Time};
+use steadycast_wire::ntp;
+use steadycast_wire::rtcp::ReportBlock;
+use steadycast_wire::seq::{ExtendedSeq, Verdict};
+
+/// What a packet turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// The first of its number; whether its source is real isn't settled yet.
+    Probation,
+    /// The first of its number. An extended number below the newest one came late.
+    New(i64),
+    /// Its number had come before.
+    Duplicate(i64),
+    /// The source started again: everything counted so far is void. This is the first packet of the new count.
+    Restarted(i64),
+    /// Not of this stream, as far as can be seen: not counted.
+    Stray,
+}
+
+/// What happened between two reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// Packets that should have come.
+    pub expected: u64,
+    /// Packets that came, duplicates and late ones included.
+    pub received: u64,
+    /// The difference, 0 where more came than should have.
+    pub lost: u64,
+    /// Share lost, 0…1.
+    pub fraction: f64,
+}
+
+/// One source's packets as one receiver sees them.
+#[derive(Clone, Debug)]
+pub struct Reception {
+    ssrc: u32,
+    clock_rate: u32,
+    seq: ExtendedSeq,
+    received: u64,
+    duplicates: u64,
+    /// Bit i: the packet i before the newest came. Late packets are at most 99 behind.
+    seen: u128,
+    transit: Option<u32>,
+    jitter: f64,
+    expected_prior: u64,
+    received_prior: u64,
+    interval: Interval,
+    sender_report: Option<(Time, u32)>,
+}
+
+impl Reception {
+    /// Of the source `ssrc`, whose timestamps count `clock_rate` ticks per second (90,000 for video).
+    pub fn new(ssrc: u32, clock_rate: u32) -> Self {
+        Self {
+            ssrc,
+            clock_rate,
+            seq: ExtendedSeq::new(),
+            received: 0,
+            duplicates: 0,
+            seen: 0,
+            transit: None,
+            jitter: 0.0,
+            expected_prior: 0,
+            received_prior: 0,
+            interval: Interval::default(),
+            sender_report: None,
+        }
+    }
+
+    /// Of a source that is known to be real by other means (its SSRC was agreed on): its first packet counts at once.
+    pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
+        Self { seq: ExtendedSeq::believing_after(0), ..Self::new(ssrc, clock_rate) }
+    }
+
+    /// A packet of the source has arrived.
+    pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
+        let before = self.seq.newest();
+        let arrived = match self.seq.on_packet(seq) {
+            Verdict::Probation => Arrived::Probation,
+            Verdict::Stray => return Arrived::Stray,
+            Verdict::Started(extended) => {
+                let probation = self.seq.probationers();
+                self.received = probation + 1;
+                self.seen = !0 >> (127 - probation.min(127));
+                Arrived::New(extended)
+            }
+            Verdict::Restarted(extended) => {
+                *self =
+                    Self { seq: self.seq, sender_report: self.sender_report, ..Self::new(self.ssrc, self.clock_rate) };
+                (self.received, self.seen) = (1, 1);
+                Arrived::Restarted(extended)
+            }
+            Verdict::Newer(extended) => {
+                self.received += 1;
+                let ahead = before.map_or(0, |before| extended - before);
+                let shifted = u32::try_from(ahead).ok().and_then(|ahead| self.seen.checked_shl(ahead));
+                self.seen = shifted.unwrap_or(0) | 1;
+                Arrived::New(extended)
+            }
+            Verdict::Late(extended) => {
+                self.received += 1;
+                let bit = 1u128 << before.map_or(0, |before| (before - extended).clamp(0, 127));
+                if self.seen & bit != 0 {
+                    self.duplicates += 1;
+                    return Arrived::Duplicate(extended);
+                }
+                self.seen |= bit;
+                Arrived::New(extended)
+            }
+        };
+        self.on_transit(arrival, timestamp);
+        arrived
+    }
+
+    /// A sender report of the source, with this NTP time, has arrived.
+    pub fn on_sr(&mut self, arrival: Time, ntp: u64) {
+        self.sender_report = Some((arrival, ntp::middle(ntp)));
+    }
+
+    /// The block that reports on the time since the previous one, and begins the next interval. `None` until the source is
+    /// believed.
+    pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
+        let newest = self.seq.newest()?;
+        let expected = self.expected() - self.expected_prior;
+        let received = self.received - self.received_prior;
+        (self.expected_prior, self.received_prior) = (self.expected(), self.received);
+        let lost = expected.saturating_sub(received);
+        let fraction = if expected == 0 { 0.0 } else { lost as f64 / expected as f64 };
+        self.interval = Interval { expected, received, lost, fraction };
+        let (lsr, dlsr) = self.sender_report.map_or((0, 0), |(at, middle)| (middle, ntp::dlsr(now.since(at))));
+        Some(ReportBlock {
+            ssrc: self.ssrc,
+            fraction: (fraction * 256.0).min(255.0) as u8,
+            cumulative_lost: self.cumulative_lost(),
+            highest_seq: newest as u32,
+            jitter: self.jitter as u32,
+            lsr,
+            dlsr,
+        })
+    }
+
+    /// The interval that the latest report block was about.
+    pub const fn interval(&self) -> Interval {
+        self.interval
+    }
+    /// The source.
+    pub const fn ssrc(&self) -> u32 {
+        self.ssrc
+    }
+    /// Whether enough packets came in sequence for the source to be believed.
+    pub const fn is_valid(&self) -> bool {
+        self.seq.is_valid()
+    }
+    /// Packets from the first to the newest.
+    pub const fn expected(&self) -> u64 {
+        self.seq.expected()
+    }
+    /// Packets that came, duplicates included.
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+    /// Packets whose number had come before.
+    pub const fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+    /// Expected less received, in 24 bits with sign: it stays at its end where it would wrap.
+    pub fn cumulative_lost(&self) -> i32 {
+        let lost = self.expected() as i64 - self.received as i64;
+        lost.clamp(-0x80_0000, 0x7f_ffff) as i32
+    }
+    /// The highest extended sequence number, `None` until the source is believed.
+    pub const fn highest(&self) -> Option<i64> {
+        self.seq.newest()
+    }
+    /// Interarrival jitter in ticks of the media clock: J += (|D| − J)/16.
+    pub const fn jitter_ticks(&self) -> f64 {
+        self.jitter
+    }
+    /// Interarrival jitter as a length of time.
+    pub fn jitter(&self) -> Span {
+        Span::from_secs_f64(self.jitter / f64::from(self.clock_rate.max(1)))
+    }
+
+    fn on_transit(&mut self, arrival: Time, timestamp: u32) {
+        let ticks = u128::from(arrival.as_nanos()) * u128::from(self.clock_rate) / 1_000_000_000;
+        let transit = (ticks as u32).wrapping_sub(timestamp);
+        if let Some(before) = self.transit.replace(transit) {
+            let difference = f64::from((transit.wrapping_sub(before) as i32).unsigned_abs());
+            self.jitter += (difference - self.jitter) / 16.0;
+        }
+    }
+}

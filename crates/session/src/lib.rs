@@ -1,0 +1,38 @@
+//! An RTP/RTCP session around a pair of controller halves (RFC 3550), sans-IO.
+//!
+//! A session is driven by three verbs: hand it what happened (a frame, a datagram), then `poll` it until it says
+//! [`Output::Wait`], then come back at that time or when something else happens. Whoever drives it owns the clock and the
+//! way of the datagrams: the simulator, an emulated network or a socket.
+//!
+//! The way of a packet, forward only:
+//!
+//! ```text
+//! Sender::push_frame ─▶ Pacer ─▶ header, notice ─▶ Output::Media ═▶ the world ═▶ Receiver::on_media ─▶ receiver half
+//! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
+//! ```
+
+mod media;
+mod pacer;
+mod participant;
+mod receiver;
+mod sender;
+
+pub use media::{Fragment, Frame, FrameKind, Media};
+pub use pacer::{Backlog, Emit};
+pub use participant::{Identity, RtcpSettings};
+pub use receiver::{Received, Receiver};
+pub use sender::{Sender, SenderSettings};
+pub use steadycast_rtcp::{Origin, Profile};
+
+use steadycast_control::Wake;
+
+/// What a session wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// This RTP packet is to leave now.
+    Media(Media),
+    /// This RTCP compound is to leave now; its bytes without IP and UDP headers.
+    Rtcp(Vec<u8>),
+    /// Nothing, until this time or until something happens. `None`: until something happens.
+    Wait(Option<Wake>),
+}

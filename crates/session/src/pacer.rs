@@ -1,0 +1,125 @@
+//! The pacer lets packets go, one at a time, at the rate that the controller decided. It is separate from the controller, and
+//! its backlog is bounded.
+
+use crate::{Frame, FrameKind};
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// How packets leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Emit {
+    /// Spread at the pacing rate.
+    #[default]
+    Paced,
+    /// All packets of a frame at once, as Evalvid-RA does.
+    Burst,
+}
+
+/// What waits in the pacer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Bytes of frames not yet sent.
+    pub bytes: Bytes,
+    /// Frames that were not sent because the backlog was at its bound.
+    pub skipped: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    emit: Emit,
+    /// The longest that the backlog may take at the pacing rate.
+    bound: Span,
+    /// A driver that wakes late may catch up by this much, and no more.
+    credit: Span,
+    waiting: VecDeque<Pending>,
+    backlog: Backlog,
+    /// Since a P frame was skipped, no frame can be decoded until the next I frame.
+    broken: bool,
+    /// When the last packet was due, and its size.
+    last: Option<(Time, Bytes)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) frame: Frame,
+    pub(crate) offset: Bytes,
+}
+
+impl Pending {
+    pub(crate) fn rest(&self) -> Bytes {
+        self.frame.size.saturating_sub(self.offset)
+    }
+}
+
+impl Pacer {
+    pub(crate) fn new(emit: Emit, bound: Span, credit: Span) -> Self {
+        let waiting = VecDeque::new();
+        Self { emit, bound, credit, waiting, backlog: Backlog::default(), broken: false, last: None }
+    }
+
+    pub(crate) const fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all that
+    /// depend on them; an I frame is taken and the frames before it that have not begun are skipped.
+    pub(crate) fn push(&mut self, frame: &Frame, pacing: Rate) -> bool {
+        let full = self.emit == Emit::Paced && self.backlog.bytes.at(pacing) > self.bound;
+        match frame.kind {
+            FrameKind::I => {
+                self.broken = false;
+                if full {
+                    let begun = self.waiting.front().is_some_and(|p| p.offset > Bytes::ZERO);
+                    let dropped = self
+                        .waiting
+                        .drain(usize::from(begun)..)
+                        .fold((0, Bytes::ZERO), |(n, b), p| (n + 1, b + p.rest()));
+                    self.backlog.skipped += dropped.0;
+                    self.backlog.bytes = self.backlog.bytes.saturating_sub(dropped.1);
+                }
+            }
+            FrameKind::P if full => self.broken = true,
+            _ => {}
+        }
+        if self.broken || (full && frame.kind == FrameKind::B) {
+            self.backlog.skipped += 1;
+            return false;
+        }
+        self.backlog.bytes += frame.size;
+        self.waiting.push_back(Pending { frame: *frame, offset: Bytes::ZERO });
+        true
+    }
+
+    pub(crate) fn head(&self) -> Option<&Pending> {
+        self.waiting.front()
+    }
+
+    /// When the next packet may leave.
+    pub(crate) fn due(&self, pacing: Rate) -> Time {
+        match (self.emit, self.last) {
+            (Emit::Paced, Some((at, size))) => at + size.at(pacing),
+            _ => Time::ZERO,
+        }
+    }
+
+    /// `len` bytes of the head leave now in a packet of `size`.
+    pub(crate) fn take(&mut self, len: Bytes) {
+        self.backlog.bytes = self.backlog.bytes.saturating_sub(len);
+        if let Some(head) = self.waiting.front_mut() {
+            head.offset += len;
+            if head.rest() == Bytes::ZERO {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    /// A packet of `size` has left.
+    pub(crate) fn sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
+        self.last = Some((self.due(pacing).max(now.before(self.credit)), size));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+        self.backlog.bytes = Bytes::ZERO;
+    }
+}

@@ -1,0 +1,365 @@
+use crate::media::overhead;
+use crate::pacer::Pacer;
+use crate::participant::Participant;
+use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, RtcpSettings};
+use std::collections::BTreeMap;
+use steadycast_control::{
+    Body, Decision, Departing, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
+};
+use steadycast_rtcp::Origin;
+use steadycast_units::{Bytes, Chance, Span, Stamp, Time};
+use steadycast_wire::ntp::{self, NtpEpoch};
+use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+use steadycast_wire::rtp::RtpHeader;
+
+/// What a sender is made with.
+#[derive(Clone, Debug)]
+pub struct SenderSettings {
+    /// Who it is.
+    pub identity: Identity,
+    /// RTCP's timing.
+    pub rtcp: RtcpSettings,
+    /// IP size of a full packet, header extensions included.
+    pub packet: Bytes,
+    /// RTP payload type.
+    pub payload_type: u8,
+    /// Bytes that the payload format puts before each fragment.
+    pub fragment_header: u16,
+    /// How packets leave.
+    pub emit: Emit,
+    /// The longest that the pacer's backlog may take at the pacing rate.
+    pub backlog: Span,
+    /// By how much a driver that wakes late may catch up.
+    pub credit: Span,
+    /// Always has data: frames of one packet each, as fast as the pacer lets them go.
+    pub greedy: bool,
+    /// The controller's APP packets' name.
+    pub app: [u8; 4],
+    /// First sequence number.
+    pub first_seq: u16,
+    /// RTP timestamp of time zero.
+    pub first_timestamp: u32,
+    /// Wall-clock time of time zero, for NTP timestamps.
+    pub epoch: NtpEpoch,
+}
+
+/// RTP timestamps count 90,000 ticks per second for video.
+pub(crate) const CLOCK_RATE: u32 = 90_000;
+
+/// The sending end of a session.
+pub struct Sender {
+    settings: SenderSettings,
+    half: Box<dyn SenderHalf>,
+    decision: Decision,
+    changed: bool,
+    pacer: Pacer,
+    participant: Participant,
+    peers: BTreeMap<u32, Peer>,
+    seq: u64,
+    packets: u32,
+    octets: u32,
+    greedy_frame: u32,
+    /// What a notice cost in the packet before: most notices are of one size.
+    notice_cost: Bytes,
+    feedback: Feedback,
+    stopped: bool,
+}
+
+/// Feedback that has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feedback {
+    /// Compounds with a report on our stream.
+    pub packets: u64,
+    /// Their IP bytes.
+    pub bytes: Bytes,
+    /// Datagrams that could not be read.
+    pub unreadable: u64,
+}
+
+struct Peer {
+    heard: Time,
+    highest: Option<u32>,
+    cumulative: i32,
+}
+
+impl Sender {
+    /// A sender that starts now. `chance` draws RTCP's intervals.
+    pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
+        let participant = Participant::new(settings.identity.clone(), settings.rtcp, chance, now);
+        Self {
+            decision: half.decision(),
+            changed: true,
+            pacer: Pacer::new(settings.emit, settings.backlog, settings.credit),
+            participant,
+            peers: BTreeMap::new(),
+            seq: u64::from(settings.first_seq),
+            packets: 0,
+            octets: 0,
+            greedy_frame: 0,
+            notice_cost: Bytes::ZERO,
+            feedback: Feedback::default(),
+            stopped: false,
+            half,
+            settings,
+        }
+    }
+
+    /// What the controller wants now, and why.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Whether the decision has changed since this was last asked.
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What waits in the pacer.
+    pub fn backlog(&self) -> Backlog {
+        self.pacer.backlog()
+    }
+
+    /// Packets sent so far.
+    pub fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Feedback that has arrived so far.
+    pub fn feedback(&self) -> Feedback {
+        self.feedback
+    }
+
+    /// RTCP's share of the session bandwidth over the last half minute, as heard here.
+    pub fn rtcp_share(&self, now: Time) -> f64 {
+        self.participant.share(now)
+    }
+
+    /// Receivers that are in the session now.
+    pub fn receivers(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
+    /// A frame is ready. False when it was skipped because the backlog is at its bound. Poll afterwards.
+    pub fn push_frame(&mut self, frame: &Frame) -> bool {
+        !self.stopped && self.pacer.push(frame, self.decision.pacing)
+    }
+
+    /// Sends nothing more but a BYE. Poll afterwards.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+        self.pacer.clear();
+    }
+
+    /// A datagram has arrived on the RTCP port. Poll afterwards.
+    pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
+        let Ok(compound) = Compound::parse(datagram) else {
+            self.feedback.unreadable += 1;
+            return;
+        };
+        self.participant.learn(now, from, &compound);
+        self.participant.count(now, datagram.len());
+        let mine = self.settings.identity.ssrc;
+        let mut reports = false;
+        for packet in &compound.packets {
+            match packet {
+                Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
+                    if *ssrc != mine =>
+                {
+                    let block = blocks.iter().find(|b| b.ssrc == mine);
+                    let body = self.body_of(&compound, *ssrc);
+                    if block.is_some() || body.is_some() {
+                        self.report(now, *ssrc, block, body.as_ref());
+                        reports = true;
+                    }
+                }
+                Packet::Bye { ssrcs, .. } => {
+                    for ssrc in ssrcs {
+                        self.participant.heard_bye(now, from, *ssrc, datagram.len());
+                        if self.peers.remove(ssrc).is_some() {
+                            self.half.on_leave(now, ReceiverId(*ssrc));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if reports {
+            self.feedback.packets += 1;
+            self.feedback.bytes += Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
+        }
+        self.read_decision();
+    }
+
+    fn body_of(&self, compound: &Compound, from: u32) -> Option<Body> {
+        compound.packets.iter().find_map(|packet| match packet {
+            Packet::App { ssrc, subtype, name, data } if *ssrc == from && *name == self.settings.app => {
+                Some(Body { subtype: *subtype, bytes: data.clone() })
+            }
+            _ => None,
+        })
+    }
+
+    fn report(&mut self, now: Time, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
+        let peer = self.peers.entry(from).or_insert(Peer { heard: now, highest: None, cumulative: 0 });
+        peer.heard = now;
+        let (mut reception, mut rtt) = (None, None);
+        if let Some(block) = block {
+            rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
+            reception = Some(Reception {
+                expected: peer.highest.map_or(0, |highest| u64::from(block.highest_seq.wrapping_sub(highest))),
+                lost: i64::from(block.cumulative_lost) - i64::from(peer.cumulative),
+                fraction: f64::from(block.fraction) / 256.0,
+                highest: extend(block.highest_seq, self.seq),
+                jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
+            });
+            (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
+        }
+        let members = self.peers.len() as u32;
+        self.half.on_report(&Report { at: now, from: ReceiverId(from), rtt, reception, body, members });
+    }
+
+    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
+    pub fn poll(&mut self, now: Time) -> Output {
+        if let Some(wake) = self.half.wake()
+            && wake.at <= now
+        {
+            self.half.on_timer(now);
+            self.read_decision();
+        }
+        if self.participant.rtcp_due(now) {
+            return Output::Rtcp(self.sender_report(now));
+        }
+        if let Some(due) = self.media_due()
+            && due <= now
+        {
+            return Output::Media(self.media(now));
+        }
+        self.wait(now)
+    }
+
+    fn wait(&self, now: Time) -> Output {
+        let media = self.media_due().map(|at| Wake { at, why: "pacer" });
+        let soonest =
+            [self.half.wake(), Some(self.participant.wake()), media].into_iter().flatten().min_by_key(|w| w.at);
+        // A half that is late all the same must not keep its driver from ever waiting.
+        Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
+    }
+
+    /// When the next packet may leave; `None` when there is none or the window is closed.
+    fn media_due(&self) -> Option<Time> {
+        let closed = self.decision.window.is_some_and(|w| w.free == 0);
+        let waits = self.settings.greedy || self.pacer.head().is_some();
+        (waits && !closed && !self.stopped).then(|| self.pacer.due(self.decision.pacing))
+    }
+
+    fn media(&mut self, now: Time) -> Media {
+        let mut header = RtpHeader {
+            payload_type: self.settings.payload_type,
+            marker: false,
+            seq: self.seq as u16,
+            timestamp: 0,
+            ssrc: self.settings.identity.ssrc,
+            send_time: Some(Stamp::of(now)),
+            payload_len: 0,
+        };
+        let room = |cost: Bytes| self.settings.packet.saturating_sub(cost).max(Bytes::new(1));
+        let (frame, offset, rest) = match self.pacer.head() {
+            Some(head) => (head.frame, head.offset, head.rest()),
+            None => {
+                let cost = overhead(&header, &Notice::NONE).max(self.notice_cost);
+                let frame = Frame { index: self.greedy_frame, kind: FrameKind::P, size: room(cost), sampled: now };
+                (frame, Bytes::ZERO, frame.size)
+            }
+        };
+        let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= room(self.notice_cost) };
+        let size = self.settings.packet;
+        let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
+        let cost = overhead(&header, &notice);
+        self.notice_cost = cost;
+        let head = Bytes::new(u64::from(self.settings.fragment_header));
+        let fits = room(cost).saturating_sub(head).max(Bytes::new(1));
+        let len = if self.settings.greedy { fits } else { rest.min(fits) };
+        edge.last = self.settings.greedy || len == rest;
+        header.marker = edge.last;
+        header.timestamp = self.timestamp(frame.sampled);
+        header.payload_len = (len + head).get() as u16;
+        let size = cost + len + head;
+        let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
+        let media = Media { header, notice, fragment, seq: self.seq, size };
+        if self.settings.greedy {
+            self.greedy_frame = self.greedy_frame.wrapping_add(1);
+        } else {
+            self.pacer.take(len);
+        }
+        self.pacer.sent(now, size, self.decision.pacing);
+        self.participant.members.on_own_rtp(now);
+        self.packets = self.packets.wrapping_add(1);
+        self.octets = self.octets.wrapping_add(u32::from(header.payload_len));
+        let data_limited = !self.settings.greedy && self.pacer.head().is_none();
+        self.half.on_sent(&Sent { at: now, seq: self.seq, size, data_limited });
+        self.seq += 1;
+        if self.decision.window.is_some() {
+            self.read_decision();
+        }
+        media
+    }
+
+    fn timestamp(&self, at: Time) -> u32 {
+        let ticks = u128::from(at.as_nanos()) * u128::from(CLOCK_RATE) / 1_000_000_000;
+        self.settings.first_timestamp.wrapping_add(ticks as u32)
+    }
+
+    fn sender_report(&mut self, now: Time) -> Vec<u8> {
+        self.forget_silent(now);
+        let ssrc = self.settings.identity.ssrc;
+        let first = if self.packets > 0 {
+            Packet::SenderReport {
+                ssrc,
+                ntp: self.settings.epoch.ntp(now),
+                rtp: self.timestamp(now),
+                packets: self.packets,
+                octets: self.octets,
+                blocks: Vec::new(),
+            }
+        } else {
+            Packet::ReceiverReport { ssrc, blocks: Vec::new() }
+        };
+        let mut packets = vec![first, self.participant.sdes()];
+        if let Some(body) = self.half.announce(now) {
+            packets.push(app(ssrc, self.settings.app, body));
+            self.read_decision();
+        }
+        self.participant.encode(now, &Compound { packets })
+    }
+
+    /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
+    fn forget_silent(&mut self, now: Time) {
+        let limit = self.participant.member_timeout();
+        let silent: Vec<u32> = self.peers.iter().filter(|(_, p)| now.since(p.heard) > limit).map(|(s, _)| *s).collect();
+        for ssrc in silent {
+            self.peers.remove(&ssrc);
+            self.half.on_leave(now, ReceiverId(ssrc));
+            self.read_decision();
+        }
+    }
+
+    fn read_decision(&mut self) {
+        let decision = self.half.decision();
+        if decision != self.decision {
+            self.decision = decision;
+            self.changed = true;
+        }
+    }
+}
+
+pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {
+    let mut data = body.bytes;
+    data.resize(data.len().next_multiple_of(4), 0);
+    Packet::App { ssrc, subtype: body.subtype, name, data }
+}
+
+/// The extended sequence number nearest to `near` whose low 32 bits are `low`.
+fn extend(low: u32, near: u64) -> u64 {
+    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
+    near.saturating_add_signed(ahead)
+}

@@ -1,0 +1,196 @@
+//! One session and one link, driven once in virtual time and once over two UDP sockets on loopback in real time. The code
+//! between the two worlds is [`drive`]; they differ in what the time is and how a datagram gets across.
+#![allow(clippy::disallowed_methods, reason = "one of the two worlds is the real one")]
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use steadycast_control::registry::{Chosen, Given, Setup};
+use steadycast_control::{Mode, ReceiverId};
+use steadycast_link::{Amount, Config, Ecn, Fate, Link, Queue, Service, Steps};
+use steadycast_session::{Emit, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
+
+/// A world: what time it is, and a way for datagrams.
+trait World {
+    /// Goes on to `until` at the latest; returns the time, and a datagram if one is there by then.
+    fn next(&mut self, until: Time) -> (Time, Option<(Port, Vec<u8>)>);
+    /// Carries a datagram across; it is released now.
+    fn carry(&mut self, to: Port, datagram: &[u8]);
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Port {
+    Rtp,
+    Rtcp,
+}
+
+struct Virtual(Time, Vec<(Port, Vec<u8>)>);
+
+impl World for Virtual {
+    fn next(&mut self, until: Time) -> (Time, Option<(Port, Vec<u8>)>) {
+        if let Some(datagram) = self.1.pop() {
+            return (self.0, Some(datagram));
+        }
+        self.0 = self.0.max(until);
+        (self.0, None)
+    }
+    fn carry(&mut self, to: Port, datagram: &[u8]) {
+        self.1.push((to, datagram.to_vec()));
+    }
+}
+
+struct Loopback {
+    start: Instant,
+    sockets: [UdpSocket; 2],
+}
+
+impl World for Loopback {
+    fn next(&mut self, until: Time) -> (Time, Option<(Port, Vec<u8>)>) {
+        let mut datagram = [0; 2048];
+        loop {
+            for (port, socket) in [Port::Rtp, Port::Rtcp].into_iter().zip(&self.sockets) {
+                if let Ok(len) = socket.recv(&mut datagram) {
+                    return (self.now(), Some((port, datagram[..len].to_vec())));
+                }
+            }
+            if self.now() >= until {
+                return (self.now(), None);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+    fn carry(&mut self, to: Port, datagram: &[u8]) {
+        // Each socket is connected to the other: what one sends, the other gets.
+        let from = if to == Port::Rtp { 1 } else { 0 };
+        self.sockets[from].send(datagram).expect("loopback takes datagrams");
+    }
+}
+
+impl Loopback {
+    fn new() -> std::io::Result<Self> {
+        let sockets = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+        sockets[0].connect(sockets[1].local_addr()?)?;
+        sockets[1].connect(sockets[0].local_addr()?)?;
+        sockets.iter().try_for_each(|s| s.set_nonblocking(true))?;
+        Ok(Self { start: Instant::now(), sockets })
+    }
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+struct Seen {
+    sent: u32,
+    received: Bytes,
+    expected: u64,
+    feedback: u64,
+}
+
+/// A fixed 1 Mb/s into a link of 0.8 Mb/s for three seconds, with the receiver's reports on the way back.
+fn drive(world: &mut impl World) -> Seen {
+    let given = [("rate".to_owned(), Given::Text("1Mbps".into()))];
+    let factory = Chosen::shared("fixed", Mode::Repaired, &given).expect("fixed is in the registry");
+    let seed = Seed(1);
+    let setup = |id| Setup {
+        packet: Bytes::new(1000),
+        mode: Mode::Repaired,
+        floor: Rate::ZERO,
+        cap: Rate::MAX,
+        session_bandwidth: Rate::mbps(1),
+        group: false,
+        id: ReceiverId(id),
+        chance: seed.part("half"),
+    };
+    let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth: Rate::mbps(1), t_min: None, group: false };
+    let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
+    let settings = SenderSettings {
+        identity: who(1),
+        rtcp,
+        packet: Bytes::new(1000),
+        payload_type: 96,
+        fragment_header: 0,
+        emit: Emit::Paced,
+        backlog: Span::secs(1),
+        credit: Span::millis(200), // a loaded machine may wake us late
+        greedy: true,
+        app: factory.app(),
+        first_seq: 65_500,
+        first_timestamp: 0,
+        epoch: NtpEpoch::from_unix_secs(0),
+    };
+    let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
+    let half = factory.receiver(&setup(2));
+    let mut receiver = Receiver::new(who(2), rtcp, factory.app(), half, seed.part("receiver"), Time::ZERO);
+    let config = Config {
+        service: Service::Rate(Steps::constant(Rate::kbps(800))),
+        delay: Steps::constant(Span::millis(20)),
+        queue: Queue::DropTail(Amount::Packets(10)),
+        ..Config::default()
+    };
+    let mut links = [Link::new(&config, "forth", seed), Link::new(&Config::default(), "back", seed)];
+    let mut under_way: Vec<(Time, Port, Vec<u8>)> = Vec::new();
+    let (mut now, mut received) = (Time::ZERO, Bytes::ZERO);
+    while now < Time::ZERO + Span::secs(3) {
+        let mut wake = Time::ZERO + Span::secs(3);
+        for (end, link) in links.iter_mut().enumerate() {
+            loop {
+                let (port, datagram) = match if end == 0 { sender.poll(now) } else { receiver.poll(now) } {
+                    Output::Media(media) => {
+                        let mut datagram = Vec::new();
+                        media.encode(&vec![0; usize::from(media.header.payload_len)], &mut datagram);
+                        assert_eq!(datagram.len() + 28, media.size.get() as usize, "the size told is the size encoded");
+                        (Port::Rtp, datagram)
+                    }
+                    Output::Rtcp(datagram) => (if end == 0 { Port::Rtp } else { Port::Rtcp }, datagram),
+                    Output::Wait(until) => {
+                        wake = until.map_or(wake, |u| wake.min(u.at));
+                        break;
+                    }
+                };
+                let size = Bytes::new(datagram.len() as u64 + 28);
+                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotCapable) {
+                    under_way.push((at, port, datagram));
+                }
+            }
+        }
+        under_way.sort_by_key(|(at, ..)| *at);
+        while under_way.first().is_some_and(|(at, ..)| *at <= now) {
+            let (_, port, datagram) = under_way.remove(0);
+            world.carry(port, &datagram);
+        }
+        let next = under_way.first().map_or(wake, |(at, ..)| wake.min(*at));
+        let datagram;
+        (now, datagram) = world.next(next);
+        match datagram {
+            // RTP and RTCP share the forward port (RFC 5761): packet types 192…223 are RTCP.
+            Some((Port::Rtp, bytes)) if (192..224).contains(&bytes[1]) => receiver.on_rtcp(now, Origin(1), &bytes),
+            Some((Port::Rtp, bytes)) => {
+                receiver.on_rtp(now, Origin(1), &bytes, false, None);
+                received += Bytes::new(bytes.len() as u64 + 28);
+            }
+            Some((Port::Rtcp, bytes)) => sender.on_rtcp(now, Origin(2), &bytes),
+            None => {}
+        }
+    }
+    Seen { sent: sender.packets(), received, expected: receiver.expected(), feedback: sender.feedback().packets }
+}
+
+fn check(seen: &Seen) {
+    let rate = seen.received.per(Span::secs(3));
+    // 375 packets of 1000 B in 3 s, of which 0.8 Mb/s less the first 30 ms arrive.
+    assert!((365..=377).contains(&seen.sent), "{} sent", seen.sent);
+    assert!(rate > Rate::kbps(770) && rate < Rate::kbps(815), "{rate}");
+    assert!((350..=376).contains(&seen.expected), "{} expected across the wrap", seen.expected);
+    assert!((1..=12).contains(&seen.feedback), "{} reports", seen.feedback);
+}
+
+#[test]
+fn a_session_runs_in_virtual_time() {
+    check(&drive(&mut Virtual(Time::ZERO, Vec::new())));
+}
+
+#[test]
+fn the_same_session_runs_over_udp_sockets_in_real_time() {
+    check(&drive(&mut Loopback::new().expect("loopback has sockets")));
+}

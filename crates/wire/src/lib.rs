@@ -1,0 +1,61 @@
+//! RTP and RTCP as bytes, and what is read off them: extended sequence numbers, NTP stamps, video payloads.
+//!
+//! Nothing here keeps time or sends. What comes from the network is checked before it is believed: a parser answers
+//! with a [`ParseError`] or with a value, never with a panic, and what it allocates is bounded by what it was given.
+
+mod bytes;
+pub mod ntp;
+pub mod rtcp;
+pub mod rtp;
+pub mod seq;
+
+/// What IP version 4 without options (20) and UDP (8) add to each datagram, in bytes.
+pub const IP_UDP_OVERHEAD: usize = 28;
+
+/// Why a datagram wasn't believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// It ends before what it announces.
+    #[error("{what}: needs {need} bytes, has {got}")]
+    Short {
+        /// The part that is cut.
+        what: &'static str,
+        /// Bytes that the part needs.
+        need: usize,
+        /// Bytes that are left for it.
+        got: usize,
+    },
+    /// It is of another protocol, or of another version of this one.
+    #[error("version {got} instead of 2")]
+    Version {
+        /// The version it claims.
+        got: u8,
+    },
+    /// Its padding is empty, unaligned, longer than the packet, or not at the end of the last packet.
+    #[error("padding of {count} bytes in a packet of {len}")]
+    Padding {
+        /// The padding it claims.
+        count: usize,
+        /// The bytes that could be padding.
+        len: usize,
+    },
+    /// It holds more of something than any honest sender would.
+    #[error("more than {limit} {what}")]
+    TooMany {
+        /// What it has too many of.
+        what: &'static str,
+        /// How many would have been accepted.
+        limit: usize,
+    },
+    /// A part of it contradicts its format.
+    #[error("{what}")]
+    Malformed {
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Whether a datagram on a port that carries both is RTCP rather than RTP (RFC 5761, section 4).
+pub fn is_rtcp(datagram: &[u8]) -> bool {
+    matches!(datagram.get(1), Some(192..=223))
+}

@@ -1,0 +1,442 @@
+//! RTCP (RFC 3550, section 6; feedback of RFC 4585) as owned values.
+//!
+//! Read generously: a lone report as FFmpeg sends it and the reduced-size form of RFC 5506 are accepted and told apart by
+//! [`Compound::is_reduced_size`]; packets of unknown types are kept as bytes. Written strictly.
+
+mod feedback;
+
+pub use feedback::{CongestionFeedback, KeyFrameRequest, PacketArrival, StreamArrivals};
+
+use crate::ParseError;
+use crate::bytes::{Reader, to_words};
+
+const SR: u8 = 200;
+const RR: u8 = 201;
+const SDES: u8 = 202;
+const BYE: u8 = 203;
+const APP: u8 = 204;
+const RTPFB: u8 = 205;
+const PSFB: u8 = 206;
+
+const CNAME: u8 = 1;
+const BLOCK: usize = 24;
+/// The count field has five bits; what is more goes into further packets.
+const MAX_COUNT: usize = 31;
+/// Packets in one compound. Honest ones have fewer than ten.
+const MAX_PACKETS: usize = 256;
+
+/// What one receiver says of one source (RFC 3550, section 6.4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportBlock {
+    /// The source.
+    pub ssrc: u32,
+    /// Share of packets lost since the previous report, in 1/256.
+    pub fraction: u8,
+    /// Packets lost since the beginning: 24 bits, negative when duplicates outnumber losses. Saturates when written.
+    pub cumulative_lost: i32,
+    /// The highest sequence number received, with the count of its cycles above it.
+    pub highest_seq: u32,
+    /// Interarrival jitter, in ticks of the media clock.
+    pub jitter: u32,
+    /// The middle of the last sender report's NTP time, 0 when there was none.
+    pub lsr: u32,
+    /// How long ago that report came, in 1/65536 s.
+    pub dlsr: u32,
+}
+
+impl ReportBlock {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
+        let words =
+            [self.ssrc, u32::from(self.fraction) << 24 | lost, self.highest_seq, self.jitter, self.lsr, self.dlsr];
+        for word in words {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+    }
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let what = "report block";
+        let ssrc = reader.u32(what)?;
+        let loss = reader.u32(what)?;
+        Ok(Self {
+            ssrc,
+            fraction: (loss >> 24) as u8,
+            cumulative_lost: ((loss << 8) as i32) >> 8, // extends the sign of 24 bits
+            highest_seq: reader.u32(what)?,
+            jitter: reader.u32(what)?,
+            lsr: reader.u32(what)?,
+            dlsr: reader.u32(what)?,
+        })
+    }
+}
+
+/// To whom a feedback message is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedbackKind {
+    /// The transport (packet type 205).
+    Transport,
+    /// The encoder (packet type 206).
+    Payload,
+}
+
+/// One packet of a compound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// From a source that has sent since its previous report.
+    SenderReport {
+        /// The reporter.
+        ssrc: u32,
+        /// NTP time of this report: seconds in 32.32 fixed point.
+        ntp: u64,
+        /// The same instant on the media clock.
+        rtp: u32,
+        /// RTP packets sent so far.
+        packets: u32,
+        /// Bytes of payload sent so far.
+        octets: u32,
+        /// What it receives. More than 31 are continued in receiver reports.
+        blocks: Vec<ReportBlock>,
+    },
+    /// From one that hasn't.
+    ReceiverReport {
+        /// The reporter.
+        ssrc: u32,
+        /// What it receives. More than 31 are continued in further reports.
+        blocks: Vec<ReportBlock>,
+    },
+    /// Names of sources. Of the items only CNAME is kept; it is cut to 255 bytes when written.
+    Sdes {
+        /// (source, CNAME).
+        chunks: Vec<(u32, String)>,
+    },
+    /// Sources that leave.
+    Bye {
+        /// Who leaves.
+        ssrcs: Vec<u32>,
+        /// Why; empty when nothing is said. Cut to 255 bytes when written.
+        reason: String,
+    },
+    /// Application-defined.
+    App {
+        /// The sender.
+        ssrc: u32,
+        /// 0…31.
+        subtype: u8,
+        /// Four ASCII characters.
+        name: [u8; 4],
+        /// Whole words: zeros are added when written if they are not.
+        data: Vec<u8>,
+    },
+    /// Any feedback message of RFC 4585.
+    Feedback {
+        /// Transport or payload.
+        kind: FeedbackKind,
+        /// The message's format, 0…31.
+        fmt: u8,
+        /// Who says it.
+        sender: u32,
+        /// Of which source; in RFC 8888 the first of its streams.
+        media: u32,
+        /// What follows: whole words, filled up with zeros when written.
+        fci: Vec<u8>,
+    },
+    /// Of a type that isn't known here.
+    Unknown {
+        /// Its packet type.
+        packet_type: u8,
+        /// Its count field, 0…31.
+        count: u8,
+        /// What follows its first word: whole words, filled up with zeros when written.
+        body: Vec<u8>,
+    },
+}
+
+/// What one RTCP datagram holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compound {
+    /// In their order on the wire.
+    pub packets: Vec<Packet>,
+}
+
+impl Compound {
+    /// Whether this isn't a full compound of RFC 3550, which starts with a report and names its sender: a lone report, or
+    /// the reduced-size form of RFC 5506.
+    pub fn is_reduced_size(&self) -> bool {
+        let report = matches!(self.packets.first(), Some(Packet::SenderReport { .. } | Packet::ReceiverReport { .. }));
+        let named = self.packets.iter().any(|packet| matches!(packet, Packet::Sdes { chunks } if !chunks.is_empty()));
+        !(report && named)
+    }
+
+    /// Packets of types that aren't known here.
+    pub fn unknown(&self) -> usize {
+        self.packets.iter().filter(|packet| matches!(packet, Packet::Unknown { .. })).count()
+    }
+
+    /// Who sent it, as far as it says so.
+    pub fn sender(&self) -> Option<u32> {
+        self.packets.iter().find_map(|packet| match packet {
+            Packet::SenderReport { ssrc, .. }
+            | Packet::ReceiverReport { ssrc, .. }
+            | Packet::App { ssrc, .. }
+            | Packet::Feedback { sender: ssrc, .. } => Some(*ssrc),
+            Packet::Sdes { chunks } => chunks.first().map(|chunk| chunk.0),
+            Packet::Bye { ssrcs, .. } => ssrcs.first().copied(),
+            Packet::Unknown { .. } => None,
+        })
+    }
+
+    /// Bytes that [`Compound::encode`] appends.
+    pub fn encoded_len(&self) -> usize {
+        self.packets.iter().map(Packet::encoded_len).sum()
+    }
+
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(self.encoded_len());
+        for packet in &self.packets {
+            packet.encode(out);
+        }
+    }
+
+    /// Reads a datagram. Nothing is returned of one that is damaged in any part.
+    pub fn parse(datagram: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(datagram);
+        let mut packets = Vec::new();
+        loop {
+            if packets.len() == MAX_PACKETS {
+                return Err(ParseError::TooMany { what: "packets in a compound", limit: MAX_PACKETS });
+            }
+            let [flags, packet_type] = reader.array("RTCP header")?;
+            if flags >> 6 != 2 {
+                return Err(ParseError::Version { got: flags >> 6 });
+            }
+            let words = reader.u16("RTCP header")?;
+            let mut body = reader.take(usize::from(words) * 4, "RTCP packet")?;
+            let is_last = reader.rest().is_empty();
+            if flags & 0x20 != 0 {
+                let count = usize::from(body.last().copied().unwrap_or(0));
+                if count == 0 || count % 4 != 0 || count > body.len() || !is_last {
+                    return Err(ParseError::Padding { count, len: body.len() });
+                }
+                body = &body[..body.len() - count];
+            }
+            packets.push(Packet::parse(packet_type, flags & 0x1f, body)?);
+            if is_last {
+                return Ok(Self { packets });
+            }
+        }
+    }
+}
+
+impl Packet {
+    fn parse(packet_type: u8, count: u8, body: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(body);
+        Ok(match packet_type {
+            SR => Self::SenderReport {
+                ssrc: reader.u32("sender report")?,
+                ntp: reader.u64("sender report")?,
+                rtp: reader.u32("sender report")?,
+                packets: reader.u32("sender report")?,
+                octets: reader.u32("sender report")?,
+                // What may follow the blocks is a profile's extension: skipped.
+                blocks: parse_blocks(count, &mut reader)?,
+            },
+            RR => {
+                Self::ReceiverReport { ssrc: reader.u32("receiver report")?, blocks: parse_blocks(count, &mut reader)? }
+            }
+            SDES => Self::Sdes { chunks: parse_chunks(count, reader)? },
+            BYE => {
+                let ssrcs = (0..count).map(|_| reader.u32("BYE")).collect::<Result<_, _>>()?;
+                let reason = match reader.u8("BYE reason") {
+                    Ok(len) => text(reader.take(usize::from(len), "BYE reason")?),
+                    Err(_) => String::new(),
+                };
+                Self::Bye { ssrcs, reason }
+            }
+            APP => Self::App {
+                ssrc: reader.u32("APP")?,
+                subtype: count,
+                name: reader.array("APP")?,
+                data: reader.rest().to_vec(),
+            },
+            RTPFB | PSFB => Self::Feedback {
+                kind: if packet_type == RTPFB { FeedbackKind::Transport } else { FeedbackKind::Payload },
+                fmt: count,
+                sender: reader.u32("feedback")?,
+                media: reader.u32("feedback")?,
+                fci: reader.rest().to_vec(),
+            },
+            _ => Self::Unknown { packet_type, count, body: body.to_vec() },
+        })
+    }
+
+    /// Bytes that it takes in a datagram.
+    pub fn encoded_len(&self) -> usize {
+        let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;
+        match self {
+            Self::SenderReport { blocks, .. } => 28 + blocks.len() * BLOCK + continued(blocks),
+            Self::ReceiverReport { blocks, .. } => 8 + blocks.len() * BLOCK + continued(blocks),
+            Self::Sdes { chunks } => {
+                let heads = chunks.len().div_ceil(MAX_COUNT).max(1) * 4;
+                heads + chunks.iter().map(|(_, cname)| chunk_len(cut(cname))).sum::<usize>()
+            }
+            Self::Bye { ssrcs, reason } => {
+                let heads = ssrcs.len().div_ceil(MAX_COUNT).max(1);
+                let reason = cut(reason);
+                heads * 4 + ssrcs.len() * 4 + if reason.is_empty() { 0 } else { to_words(1 + reason.len()) }
+            }
+            Self::App { data, .. } => 12 + to_words(data.len()),
+            Self::Feedback { fci, .. } => 12 + to_words(fci.len()),
+            Self::Unknown { body, .. } => 4 + to_words(body.len()),
+        }
+    }
+
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::SenderReport { ssrc, ntp, rtp, packets, octets, blocks } => {
+                let (first, more) = blocks.split_at(blocks.len().min(MAX_COUNT));
+                let at = open(SR, first.len(), out);
+                put(*ssrc, out);
+                out.extend_from_slice(&ntp.to_be_bytes());
+                for word in [*rtp, *packets, *octets] {
+                    put(word, out);
+                }
+                first.iter().for_each(|block| block.encode(out));
+                close(at, out);
+                for blocks in more.chunks(MAX_COUNT) {
+                    receiver_report(*ssrc, blocks, out);
+                }
+            }
+            Self::ReceiverReport { ssrc, blocks } => {
+                let (first, more) = blocks.split_at(blocks.len().min(MAX_COUNT));
+                receiver_report(*ssrc, first, out);
+                for blocks in more.chunks(MAX_COUNT) {
+                    receiver_report(*ssrc, blocks, out);
+                }
+            }
+            Self::Sdes { chunks } => {
+                for chunks in groups(chunks) {
+                    let at = open(SDES, chunks.len(), out);
+                    for (ssrc, cname) in chunks {
+                        let (cname, start) = (cut(cname), out.len());
+                        put(*ssrc, out);
+                        out.extend_from_slice(&[CNAME, cname.len() as u8]);
+                        out.extend_from_slice(cname.as_bytes());
+                        out.resize(start + chunk_len(cname), 0); // at least one zero ends the list of items
+                    }
+                    close(at, out);
+                }
+            }
+            Self::Bye { ssrcs, reason } => {
+                let (reason, last) = (cut(reason), ssrcs.len().div_ceil(MAX_COUNT).max(1) - 1);
+                for (i, ssrcs) in groups(ssrcs).enumerate() {
+                    let at = open(BYE, ssrcs.len(), out);
+                    ssrcs.iter().for_each(|&ssrc| put(ssrc, out));
+                    if i == last && !reason.is_empty() {
+                        out.push(reason.len() as u8);
+                        out.extend_from_slice(reason.as_bytes());
+                    }
+                    close(at, out);
+                }
+            }
+            Self::App { ssrc, subtype, name, data } => {
+                let at = open(APP, usize::from(*subtype), out);
+                put(*ssrc, out);
+                out.extend_from_slice(name);
+                out.extend_from_slice(data);
+                close(at, out);
+            }
+            Self::Feedback { kind, fmt, sender, media, fci } => {
+                let packet_type = match kind {
+                    FeedbackKind::Transport => RTPFB,
+                    FeedbackKind::Payload => PSFB,
+                };
+                let at = open(packet_type, usize::from(*fmt), out);
+                put(*sender, out);
+                put(*media, out);
+                out.extend_from_slice(fci);
+                close(at, out);
+            }
+            Self::Unknown { packet_type, count, body } => {
+                let at = open(*packet_type, usize::from(*count), out);
+                out.extend_from_slice(body);
+                close(at, out);
+            }
+        }
+    }
+}
+
+fn parse_blocks(count: u8, reader: &mut Reader<'_>) -> Result<Vec<ReportBlock>, ParseError> {
+    (0..count).map(|_| ReportBlock::parse(reader)).collect()
+}
+
+fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>, ParseError> {
+    let mut chunks = Vec::new();
+    for _ in 0..count {
+        let start = reader.rest().len();
+        let ssrc = reader.u32("SDES chunk")?;
+        let mut cname = None;
+        loop {
+            let item = reader.u8("SDES items")?;
+            if item == 0 {
+                break;
+            }
+            let len = reader.u8("SDES item")?;
+            let value = reader.take(usize::from(len), "SDES item")?;
+            if item == CNAME && cname.is_none() {
+                cname = Some(text(value));
+            }
+        }
+        // The next chunk begins at a word. Zeros can't be skipped by value: its SSRC may begin with one.
+        let used = start - reader.rest().len();
+        reader.take(to_words(used) - used, "SDES chunk")?;
+        chunks.extend(cname.map(|cname| (ssrc, cname)));
+    }
+    Ok(chunks)
+}
+
+fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {
+    let at = open(RR, blocks.len(), out);
+    put(ssrc, out);
+    blocks.iter().for_each(|block| block.encode(out));
+    close(at, out);
+}
+
+/// Groups that fit a count field; one empty group of nothing, since an empty packet is still a packet.
+fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
+    let none: &[T] = &[];
+    all.chunks(MAX_COUNT).chain(all.is_empty().then_some(none))
+}
+
+fn open(packet_type: u8, count: usize, out: &mut Vec<u8>) -> usize {
+    debug_assert!(count <= MAX_COUNT, "{count} doesn't fit the five bits of packet type {packet_type}");
+    let at = out.len();
+    out.extend_from_slice(&[0x80 | (count & 0x1f) as u8, packet_type, 0, 0]);
+    at
+}
+
+/// Fills up to a whole word and writes the length.
+fn close(at: usize, out: &mut Vec<u8>) {
+    let len = to_words(out.len() - at);
+    out.resize(at + len, 0);
+    debug_assert!(len <= 4 * (1 << 16), "{len} bytes in one RTCP packet");
+    out[at + 2..at + 4].copy_from_slice(&((len / 4 - 1) as u16).to_be_bytes());
+}
+
+fn put(word: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&word.to_be_bytes());
+}
+
+fn chunk_len(cname: &str) -> usize {
+    to_words(4 + 2 + cname.len() + 1)
+}
+
+/// At most 255 bytes, in whole characters.
+fn cut(text: &str) -> &str {
+    let end = (0..=text.len().min(255)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

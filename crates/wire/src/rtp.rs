@@ -1,0 +1,233 @@
+//! The RTP header and its extension elements (RFC 3550, section 5.1; RFC 8285).
+
+use crate::bytes::{Reader, to_words};
+use crate::{IP_UDP_OVERHEAD, ParseError};
+use steadycast_units::{Bytes, Stamp};
+
+/// The extension element in which the send time travels: 32 bits in units of 2⁻¹⁸ s.
+pub const SEND_TIME_ID: u8 = 1;
+
+const FIXED: usize = 12;
+const ONE_BYTE_PROFILE: u16 = 0xBEDE;
+const TWO_BYTE_PROFILE: u16 = 0x1000;
+
+/// One element of a header extension, to be written: its id (not 0) and up to 255 bytes.
+pub type Element<'a> = (u8, &'a [u8]);
+
+/// All of an RTP packet but its payload's bytes and its opaque extension elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtpHeader {
+    /// The payload format, 0…127.
+    pub payload_type: u8,
+    /// In video: the last packet of its frame.
+    pub marker: bool,
+    /// The sequence number.
+    pub seq: u16,
+    /// When the frame is to be shown, in ticks of the payload's clock.
+    pub timestamp: u32,
+    /// The source.
+    pub ssrc: u32,
+    /// When the packet left, on the sender's clock: the element [`SEND_TIME_ID`].
+    pub send_time: Option<Stamp>,
+    /// Bytes of payload, which may be elsewhere or nowhere.
+    pub payload_len: u16,
+}
+
+impl RtpHeader {
+    /// Bytes of the header with its extension, without the payload.
+    pub fn wire_size(&self, extensions: &[Element<'_>]) -> usize {
+        let form = Form::of(extensions);
+        let elements = self.send_time.map_or(0, |_| form.element_size(4))
+            + extensions.iter().map(|(_, data)| form.element_size(data.len())).sum::<usize>();
+        FIXED + if elements == 0 { 0 } else { 4 + to_words(elements) }
+    }
+
+    /// The whole IP packet: IP, UDP, header, extension and payload.
+    pub fn packet_size(&self, extensions: &[Element<'_>]) -> Bytes {
+        Bytes::new((IP_UDP_OVERHEAD + self.wire_size(extensions) + usize::from(self.payload_len)) as u64)
+    }
+
+    /// Appends the packet to `out`. The one-byte form of RFC 8285 is used unless an element doesn't fit it (an id above
+    /// 14, no bytes at all, or more than 16).
+    ///
+    /// Elements must have an id other than 0, at most 255 bytes and, if there is a send time, not its id.
+    pub fn encode(&self, extensions: &[Element<'_>], payload: &[u8], out: &mut Vec<u8>) {
+        debug_assert_eq!(payload.len(), usize::from(self.payload_len), "the header was made for another payload");
+        debug_assert!(self.payload_type < 128);
+        let size = self.wire_size(extensions);
+        out.reserve(size + payload.len());
+        let start = out.len();
+        let extended = size > FIXED;
+        out.push(0x80 | if extended { 0x10 } else { 0 });
+        out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
+        out.extend_from_slice(&self.seq.to_be_bytes());
+        out.extend_from_slice(&self.timestamp.to_be_bytes());
+        out.extend_from_slice(&self.ssrc.to_be_bytes());
+        if extended {
+            let form = Form::of(extensions);
+            out.extend_from_slice(&form.profile().to_be_bytes());
+            out.extend_from_slice(&(((size - FIXED - 4) / 4) as u16).to_be_bytes());
+            if let Some(Stamp(stamp)) = self.send_time {
+                form.write((SEND_TIME_ID, &stamp.to_be_bytes()), out);
+            }
+            for &element in extensions {
+                form.write(element, out);
+            }
+            out.resize(start + size, 0);
+        }
+        out.extend_from_slice(payload);
+    }
+
+    /// Reads a datagram: the header, the extension elements other than the send time, and the payload without its padding.
+    /// Contributing sources are skipped, extensions of unknown profiles ignored.
+    pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
+        let mut reader = Reader::new(datagram);
+        let [flags, kind] = reader.array("RTP header")?;
+        if flags >> 6 != 2 {
+            return Err(ParseError::Version { got: flags >> 6 });
+        }
+        let seq = reader.u16("RTP header")?;
+        let timestamp = reader.u32("RTP header")?;
+        let ssrc = reader.u32("RTP header")?;
+        reader.take(usize::from(flags & 0x0f) * 4, "contributing sources")?;
+        let mut extensions = Extensions::NONE;
+        if flags & 0x10 != 0 {
+            let profile = reader.u16("extension header")?;
+            let words = reader.u16("extension header")?;
+            let data = reader.take(usize::from(words) * 4, "extension")?;
+            extensions = Extensions::new(profile, data);
+        }
+        let mut payload = reader.rest();
+        if flags & 0x20 != 0 {
+            let count = usize::from(payload.last().copied().unwrap_or(0));
+            if count == 0 || count > payload.len() {
+                return Err(ParseError::Padding { count, len: payload.len() });
+            }
+            payload = &payload[..payload.len() - count];
+        }
+        let payload_len = u16::try_from(payload.len())
+            .map_err(|_| ParseError::TooMany { what: "bytes of payload", limit: usize::from(u16::MAX) })?;
+        let header = Self {
+            payload_type: kind & 0x7f,
+            marker: kind & 0x80 != 0,
+            seq,
+            timestamp,
+            ssrc,
+            send_time: extensions.send_time(),
+            payload_len,
+        };
+        Ok((header, extensions, payload))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    OneByte,
+    TwoByte,
+}
+
+impl Form {
+    fn of(extensions: &[Element<'_>]) -> Self {
+        let fits = |(id, data): &Element<'_>| (1..=14).contains(id) && (1..=16).contains(&data.len());
+        if extensions.iter().all(fits) { Self::OneByte } else { Self::TwoByte }
+    }
+    fn profile(self) -> u16 {
+        match self {
+            Self::OneByte => ONE_BYTE_PROFILE,
+            Self::TwoByte => TWO_BYTE_PROFILE,
+        }
+    }
+    fn element_size(self, len: usize) -> usize {
+        len.min(255)
+            + match self {
+                Self::OneByte => 1,
+                Self::TwoByte => 2,
+            }
+    }
+    fn write(self, (id, data): Element<'_>, out: &mut Vec<u8>) {
+        debug_assert!(id != 0 && data.len() <= 255, "element {id} of {} bytes", data.len());
+        let data = &data[..data.len().min(255)];
+        match self {
+            Self::OneByte => out.push(id << 4 | (data.len() - 1) as u8),
+            Self::TwoByte => out.extend_from_slice(&[id, data.len() as u8]),
+        }
+        out.extend_from_slice(data);
+    }
+}
+
+/// The elements of a received header extension, without the send time. An element that is cut ends the iteration: RFC 8285
+/// wants what can't be understood to be ignored.
+#[derive(Clone, Copy, Debug)]
+pub struct Extensions<'a> {
+    form: Option<Form>,
+    rest: &'a [u8],
+}
+
+impl<'a> Extensions<'a> {
+    /// No elements.
+    pub const NONE: Self = Self { form: None, rest: &[] };
+
+    fn new(profile: u16, rest: &'a [u8]) -> Self {
+        let form = match profile {
+            ONE_BYTE_PROFILE => Some(Form::OneByte),
+            // The low four bits are application bits.
+            0x1000..=0x100f => Some(Form::TwoByte),
+            _ => None,
+        };
+        Self { form, rest }
+    }
+
+    fn send_time(mut self) -> Option<Stamp> {
+        while let Some(element) = self.any() {
+            if let Some(stamp) = as_send_time(element) {
+                return Some(stamp);
+            }
+        }
+        None
+    }
+
+    fn any(&mut self) -> Option<Element<'a>> {
+        let form = self.form?;
+        loop {
+            let (&first, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            if first == 0 {
+                continue; // padding, allowed between elements too
+            }
+            let (id, len) = match form {
+                Form::OneByte => (first >> 4, usize::from(first & 0x0f) + 1),
+                Form::TwoByte => {
+                    let (&len, rest) = self.rest.split_first()?;
+                    self.rest = rest;
+                    (first, usize::from(len))
+                }
+            };
+            // In the one-byte form, id 15 and an id 0 with a length end the list (RFC 8285, section 4.2).
+            let ends = form == Form::OneByte && matches!(id, 0 | 15);
+            let Some((data, rest)) = self.rest.split_at_checked(len).filter(|_| !ends) else {
+                self.rest = &[];
+                return None;
+            };
+            self.rest = rest;
+            return Some((id, data));
+        }
+    }
+}
+
+fn as_send_time((id, data): Element<'_>) -> Option<Stamp> {
+    let stamp = data.try_into().ok().filter(|_| id == SEND_TIME_ID)?;
+    Some(Stamp(u32::from_be_bytes(stamp)))
+}
+
+impl<'a> Iterator for Extensions<'a> {
+    type Item = Element<'a>;
+
+    fn next(&mut self) -> Option<Element<'a>> {
+        loop {
+            let element = self.any()?;
+            if as_send_time(element).is_none() {
+                return Some(element);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Sequence numbers of 16 bits, unwrapped (RFC 3550, appendix A.1).
+
+/// A jump ahead of this many or more is not a loss but another stream, until the next packet confirms it.
+pub const MAX_DROPOUT: u16 = 3000;
+/// A packet this far behind the newest, or further, isn't a late one.
+pub const MAX_MISORDER: u16 = 100;
+/// Packets in sequence before a source is believed.
+pub const MIN_SEQUENTIAL: u8 = 2;
+
+/// What a sequence number turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The source isn't believed yet; packets in sequence so far are on probation.
+    Probation,
+    /// The source is believed from this packet on. The packets of the probation that led here count as received.
+    Started(i64),
+    /// Newer than all before.
+    Newer(i64),
+    /// As new as, or older than, the newest: out of order, or a duplicate.
+    Late(i64),
+    /// Two packets in sequence far from the others: the source started again, and all counts with it.
+    Restarted(i64),
+    /// Far from all others and alone so far: not of this stream.
+    Stray,
+}
+
+impl Verdict {
+    /// The extended sequence number, of packets that belong to the stream.
+    pub const fn extended(self) -> Option<i64> {
+        match self {
+            Self::Started(seq) | Self::Newer(seq) | Self::Late(seq) | Self::Restarted(seq) => Some(seq),
+            Self::Probation | Self::Stray => None,
+        }
+    }
+}
+
+/// Unwraps one source's sequence numbers: cycles · 2¹⁶ + number, counted from the cycle of the first packet (so that one
+/// from before it is negative).
+///
+/// Differs from the sample code of A.1 in one place: the packets of the probation count as expected and received, since
+/// they were both; A.1 begins counting with the last of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtendedSeq {
+    newest: i64,
+    base: i64,
+    probation: u8,
+    needed: u8,
+    stray: Option<u16>,
+}
+
+impl ExtendedSeq {
+    /// Believes a source after [`MIN_SEQUENTIAL`] packets in sequence.
+    pub const fn new() -> Self {
+        Self::believing_after(MIN_SEQUENTIAL)
+    }
+    /// Believes a source after `needed` packets in sequence; 0 and 1 believe the first one.
+    pub const fn believing_after(needed: u8) -> Self {
+        let needed = if needed == 0 { 1 } else { needed };
+        Self { newest: 0, base: 0, probation: needed, needed, stray: None }
+    }
+    /// Whether the source is believed.
+    pub const fn is_valid(&self) -> bool {
+        self.probation == 0
+    }
+    /// The highest extended number, `None` during probation.
+    pub const fn newest(&self) -> Option<i64> {
+        if self.is_valid() { Some(self.newest) } else { None }
+    }
+    /// The first extended number of the stream, `None` during probation.
+    pub const fn base(&self) -> Option<i64> {
+        if self.is_valid() { Some(self.base) } else { None }
+    }
+    /// Packets from the first to the newest, lost ones included.
+    pub const fn expected(&self) -> u64 {
+        if self.is_valid() { (self.newest - self.base) as u64 + 1 } else { 0 }
+    }
+    /// Packets of the probation before the one that ended it.
+    pub const fn probationers(&self) -> u64 {
+        self.needed as u64 - 1
+    }
+    /// Takes the sequence number of a packet that has arrived.
+    pub fn on_packet(&mut self, seq: u16) -> Verdict {
+        if !self.is_valid() {
+            return self.on_probation(seq);
+        }
+        let ahead = seq.wrapping_sub(self.newest as u16);
+        if ahead != 0 && ahead < MAX_DROPOUT {
+            self.newest += i64::from(ahead);
+            return Verdict::Newer(self.newest);
+        }
+        let behind = ahead.wrapping_neg();
+        if behind < MAX_MISORDER {
+            return Verdict::Late(self.newest - i64::from(behind));
+        }
+        if self.stray == Some(seq) {
+            self.start(seq, 0);
+            return Verdict::Restarted(self.newest);
+        }
+        self.stray = Some(seq.wrapping_add(1));
+        Verdict::Stray
+    }
+
+    fn on_probation(&mut self, seq: u16) -> Verdict {
+        // `stray` holds the number that would continue the sequence.
+        let left = if self.stray == Some(seq) { self.probation } else { self.needed };
+        if left <= 1 {
+            self.start(seq, i64::from(self.needed) - 1);
+            return Verdict::Started(self.newest);
+        }
+        self.probation = left - 1;
+        self.stray = Some(seq.wrapping_add(1));
+        Verdict::Probation
+    }
+
+    fn start(&mut self, seq: u16, before: i64) {
+        self.probation = 0;
+        self.stray = None;
+        self.newest = i64::from(seq);
+        self.base = self.newest - before;
+    }
+}
+
+impl Default for ExtendedSeq {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,230 @@
+//! The claims about RTP headers, sequence numbers and NTP stamps.
+use proptest::prelude::*;
+use steadycast_units::{Bytes, Span, Stamp, Time};
+use steadycast_wire::ntp::{self, NtpEpoch};
+use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::seq::{ExtendedSeq, Verdict};
+use steadycast_wire::{ParseError, is_rtcp};
+
+fn header() -> RtpHeader {
+    RtpHeader {
+        payload_type: 96,
+        marker: true,
+        seq: 0x1234,
+        timestamp: 0x0102_0304,
+        ssrc: 0xaabb_ccdd,
+        send_time: None,
+        payload_len: 2,
+    }
+}
+
+fn encoded(header: &RtpHeader, extensions: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    header.encode(extensions, payload, &mut out);
+    out
+}
+
+#[test]
+fn a_plain_header_has_the_layout_of_rfc_3550() {
+    let bytes = encoded(&header(), &[], &[7, 8]);
+    assert_eq!(bytes, [0x80, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 0xaa, 0xbb, 0xcc, 0xdd, 7, 8]);
+    assert_eq!(header().packet_size(&[]), Bytes::new(28 + 12 + 2));
+}
+
+#[test]
+fn a_send_time_and_a_short_element_take_the_one_byte_form() {
+    let header = RtpHeader { send_time: Some(Stamp(0x0506_0708)), ..header() };
+    let bytes = encoded(&header, &[(2, &[1, 2, 3])], &[7, 8]);
+    // 0xBEDE, 3 words: id 1 of 4 bytes, id 2 of 3 bytes, 3 bytes of padding.
+    let extension = [0xbe, 0xde, 0, 3, 0x13, 5, 6, 7, 8, 0x22, 1, 2, 3, 0, 0, 0];
+    assert_eq!(bytes[0], 0x90);
+    assert_eq!(bytes[12..28], extension);
+    assert_eq!(header.wire_size(&[(2, &[1, 2, 3])]), 28);
+}
+
+#[test]
+fn an_element_of_17_bytes_turns_all_into_the_two_byte_form() {
+    let header = RtpHeader { send_time: Some(Stamp(9)), ..header() };
+    let long = [5u8; 17];
+    let bytes = encoded(&header, &[(4, &long)], &[7, 8]);
+    assert_eq!(bytes[12..16], [0x10, 0x00, 0, 7]);
+    assert_eq!(bytes[16..24], [1, 4, 0, 0, 0, 9, 4, 17]);
+    let (back, elements, payload) = RtpHeader::parse(&bytes).unwrap();
+    assert_eq!((back, payload), (header, &[7u8, 8][..]));
+    assert_eq!(elements.collect::<Vec<_>>(), [(4, &long[..])]);
+}
+
+#[test]
+fn contributing_sources_padding_and_unknown_extensions_are_tolerated() {
+    let mut bytes = vec![0xb2, 96, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]; // padding, extension, two sources
+    bytes.extend([1, 1, 1, 1, 2, 2, 2, 2]);
+    bytes.extend([0xab, 0xcd, 0, 1, 9, 9, 9, 9]);
+    bytes.extend([42, 43, 0, 2]);
+    let (header, mut elements, payload) = RtpHeader::parse(&bytes).unwrap();
+    assert_eq!((header.seq, header.timestamp, header.ssrc, header.payload_len), (1, 2, 3, 2));
+    assert_eq!((elements.next(), payload), (None, &[42u8, 43][..]));
+}
+
+#[test]
+fn the_reserved_ids_of_the_one_byte_form_end_the_list() {
+    for end in [0xf0u8, 0x01] {
+        let mut bytes = vec![0x90, 96, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xbe, 0xde, 0, 2];
+        bytes.extend([0x20, 7, end, 1, 0x30, 8, 0, 0]);
+        let (_, elements, _) = RtpHeader::parse(&bytes).unwrap();
+        assert_eq!(elements.collect::<Vec<_>>(), [(2, &[7u8][..])], "{end:#x}");
+    }
+}
+
+#[test]
+fn what_is_cut_or_contradicts_itself_is_refused_with_its_reason() {
+    let bytes = encoded(&header(), &[], &[7, 8]);
+    assert_eq!(RtpHeader::parse(&bytes[..11]).unwrap_err(), ParseError::Short { what: "RTP header", need: 4, got: 3 });
+    let version = [&[0x40], &bytes[1..]].concat();
+    assert_eq!(RtpHeader::parse(&version).unwrap_err(), ParseError::Version { got: 1 });
+    let padded = [&[0xa0], &bytes[1..]].concat();
+    assert_eq!(RtpHeader::parse(&padded).unwrap_err(), ParseError::Padding { count: 8, len: 2 });
+}
+
+#[test]
+fn rtcp_is_told_from_rtp_on_one_port() {
+    assert!(is_rtcp(&[0x81, 200]) && is_rtcp(&[0x80, 206]));
+    assert!(!is_rtcp(&[0x80, 96]) && !is_rtcp(&[0x80, 0xe0]) && !is_rtcp(&[0x80]));
+}
+
+#[test]
+fn a_source_is_believed_after_two_packets_in_sequence_and_both_count() {
+    let mut seq = ExtendedSeq::new();
+    assert_eq!(seq.on_packet(10), Verdict::Probation);
+    assert_eq!(seq.on_packet(20), Verdict::Probation);
+    assert_eq!(seq.on_packet(21), Verdict::Started(21));
+    assert_eq!((seq.base(), seq.expected()), (Some(20), 2));
+}
+
+#[test]
+fn a_probation_across_the_wrap_begins_below_zero() {
+    let mut seq = ExtendedSeq::new();
+    seq.on_packet(65535);
+    assert_eq!(seq.on_packet(0), Verdict::Started(0));
+    assert_eq!((seq.base(), seq.expected()), (Some(-1), 2));
+}
+
+#[test]
+fn dropout_and_misorder_have_the_limits_of_appendix_a1() {
+    let mut started = ExtendedSeq::new();
+    started.on_packet(999);
+    started.on_packet(1000);
+    let verdict = |seq| started.clone().on_packet(seq);
+    assert_eq!(verdict(1000 + 2999), Verdict::Newer(3999));
+    assert_eq!(verdict(1000 + 3000), Verdict::Stray);
+    assert_eq!(verdict(1000 - 99), Verdict::Late(901));
+    assert_eq!(verdict(1000 - 100), Verdict::Stray);
+    assert_eq!(verdict(1000), Verdict::Late(1000));
+}
+
+#[test]
+fn two_strays_in_sequence_are_a_restart_and_one_is_not() {
+    let mut seq = ExtendedSeq::believing_after(1);
+    seq.on_packet(5);
+    assert_eq!(seq.on_packet(30_000), Verdict::Stray);
+    assert_eq!(seq.on_packet(6), Verdict::Newer(6));
+    assert_eq!(seq.on_packet(30_001), Verdict::Restarted(30_001));
+    assert_eq!(seq.expected(), 1);
+}
+
+#[test]
+fn the_round_trip_is_the_one_of_rfc_3550s_figure_2() {
+    // Section 6.4.1: A = 0xb710:8000, LSR = 0xb705:2000, DLSR = 0x0005:4000, delay 6.125 s.
+    let trip = ntp::round_trip(0xb710_8000, 0xb705_2000, 0x0005_4000);
+    assert_eq!(trip, Some(Span::millis(6_125)));
+}
+
+#[test]
+fn negative_endless_and_unanswered_round_trips_are_discarded() {
+    assert_eq!(ntp::round_trip(100, 101, 0), None);
+    assert_eq!(ntp::round_trip((61 << 16) + 1, 1, 0), None);
+    assert_eq!(ntp::round_trip((60 << 16) + 1, 1, 0), Some(Span::secs(60)));
+    assert_eq!(ntp::round_trip(100, 0, 0), None);
+}
+
+#[test]
+fn the_ntp_epoch_of_unix_time_zero_is_that_of_rfc_868() {
+    assert_eq!(NtpEpoch::from_unix_secs(0).ntp(Time::ZERO), 2_208_988_800 << 32);
+}
+
+prop_compose! {
+    fn any_header()(payload_type in 0u8..128, marker: bool, seq: u16, timestamp: u32, ssrc: u32,
+                    stamp in proptest::option::of(any::<u32>()), payload_len in 0u16..40) -> RtpHeader {
+        RtpHeader { payload_type, marker, seq, timestamp, ssrc, send_time: stamp.map(Stamp), payload_len }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_packet_reads_back_as_it_was_written_and_has_the_size_announced(
+        header in any_header(),
+        elements in prop::collection::vec((2u8..=255, prop::collection::vec(any::<u8>(), 0..30)), 0..5),
+    ) {
+        let elements: Vec<(u8, &[u8])> = elements.iter().map(|(id, data)| (*id, &data[..])).collect();
+        let payload = vec![0x5a; usize::from(header.payload_len)];
+        let bytes = encoded(&header, &elements, &payload);
+        prop_assert_eq!(bytes.len() as u64 + 28, header.packet_size(&elements).get());
+        prop_assert_eq!((header.wire_size(&elements)) % 4, 0);
+        let (back, read, rest) = RtpHeader::parse(&bytes).unwrap();
+        prop_assert_eq!(back, header);
+        prop_assert_eq!(read.collect::<Vec<_>>(), elements);
+        prop_assert_eq!(rest, &payload[..]);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), shape in 0u8..3) {
+        if let (Some(first), true) = (bytes.first_mut(), shape > 0) {
+            *first = *first & 0x3f | 0x80;
+        }
+        if bytes.len() > 16 && shape == 2 {
+            bytes[0] = 0x90;
+            bytes[12..14].copy_from_slice(&[0xbe, 0xde]);
+            bytes[14] = 0;
+        }
+        if let Ok((header, elements, payload)) = RtpHeader::parse(&bytes) {
+            prop_assert_eq!(usize::from(header.payload_len), payload.len());
+            prop_assert!(elements.count() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn numbers_unwrap_in_any_order_within_the_limits(start: u16, steps in prop::collection::vec((0i64..90, 1i64..400), 1..200)) {
+        let mut seq = ExtendedSeq::believing_after(1);
+        seq.on_packet(start);
+        let mut newest = i64::from(start);
+        for (back, ahead) in steps {
+            newest += ahead;
+            prop_assert_eq!(seq.on_packet(newest as u16), Verdict::Newer(newest));
+            prop_assert_eq!(seq.on_packet((newest - back) as u16), Verdict::Late(newest - back));
+        }
+        prop_assert_eq!(seq.expected(), (newest - i64::from(start)) as u64 + 1);
+    }
+
+    #[test]
+    fn the_round_trip_comes_back_across_every_wrap(epoch: u64, sent in 0u64..100_000_000_000_000,
+                                                   trip in 0u64..59_000_000_000, held in 0u64..3_600_000_000_000) {
+        let epoch = NtpEpoch(epoch);
+        let sent = Time::from_nanos(sent);
+        let back = sent + Span::nanos(trip) + Span::nanos(held);
+        let lsr = epoch.middle(sent);
+        prop_assume!(lsr != 0);
+        // Three truncations of up to one unit each: 15.3 µs. A trip shorter than that may come out negative: discarded.
+        let measured = ntp::round_trip(epoch.middle(back), lsr, ntp::dlsr(Span::nanos(held)));
+        let Some(measured) = measured else {
+            prop_assert!(trip < 15_259);
+            return Ok(());
+        };
+        let error = measured.as_nanos() as i64 - trip as i64;
+        prop_assert!((-15_260..=2 * 15_260).contains(&error), "{error}");
+    }
+
+    #[test]
+    fn ntp_times_give_the_local_time_back(epoch: u64, at in 0u64..1_000_000_000_000_000) {
+        let (epoch, at) = (NtpEpoch(epoch), Time::from_nanos(at));
+        prop_assert_eq!(epoch.time(epoch.ntp(at)), at);
+    }
+}
