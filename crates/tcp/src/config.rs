@@ -1,0 +1,278 @@
+use crate::rtt::Floor;
+use steadycast_units::{Bytes, Span};
+
+/// How the window is governed, and how losses are repaired where SACK is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 5681: leaves fast recovery at the first acknowledgment of new data.
+    Reno,
+    /// RFC 6582: stays until all that was outstanding is acknowledged, one repair per round trip.
+    NewReno,
+    /// Reno's window; RFC 6675's scoreboard and pipe, whatever [`Config::sack`] says.
+    Sack,
+    /// RFC 9438's window; repairs as NewReno, or by the scoreboard with [`Config::sack`].
+    Cubic,
+}
+
+/// How slow start ends before the first loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hystart {
+    /// It doesn't.
+    Off,
+    /// At the first sign of a growing delay or of a train of acknowledgments as long as the round trip, as in Linux.
+    Classic,
+    /// RFC 9406: by delay, through a conservative slow start that takes a false alarm back.
+    PlusPlus,
+}
+
+/// Named sets of defaults; [`Config::new`] tells what each holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// The defaults of ns-2.35.
+    Ns2,
+    /// ns-2 before 2002: a clock of 0.1 s and a minimum time-out of 1 s.
+    Ns2Old,
+    /// A kernel of today, as far as it is modelled.
+    Linux,
+}
+
+/// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Window law and repair.
+    pub congestion: Congestion,
+    /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
+    pub sack: bool,
+    /// Size on the wire of a full segment, headers included.
+    pub packet: Bytes,
+    /// IP and TCP header of a data segment, options included: `packet` less this is payload.
+    pub header: Bytes,
+    /// Payload to carry; `None`: without end.
+    pub bytes: Option<Bytes>,
+    /// The receiver's advertised window, in segments.
+    pub window: u32,
+    /// Congestion window after the handshake, in segments.
+    pub initial_window: u32,
+    /// Slow-start threshold at the start, in segments; `None`: `window`.
+    pub initial_ssthresh: Option<u32>,
+    /// Whether a first segment of headers only opens the connection; the window grows from its acknowledgment on.
+    pub handshake: bool,
+    /// Acknowledge every second segment only, RFC 5681 section 4.2.
+    pub delayed_ack: bool,
+    /// How long one segment may wait for the second.
+    pub delayed_ack_timeout: Span,
+    /// That many segments at the start are acknowledged one by one nevertheless.
+    pub quick_acks: u32,
+    /// Send a new segment for each of the first two duplicate acknowledgments (RFC 3042).
+    pub limited_transmit: bool,
+    /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
+    pub byte_counting: bool,
+    /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip, by
+    /// Karn's rule.
+    pub timestamps: bool,
+    /// The clock of the round-trip measurement; zero: exact.
+    pub tick: Span,
+    /// Where in a tick the connection's clock starts: ns-2 draws it. Below `tick`.
+    pub tick_phase: Span,
+    /// Least time-out.
+    pub min_rto: Span,
+    /// What `min_rto` applies to.
+    pub rto_floor: Floor,
+    /// Largest time-out, back-off included.
+    pub max_rto: Span,
+    /// Time-out before the first measurement.
+    pub initial_rto: Span,
+    /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses ends in a
+    /// time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
+    pub impatient: bool,
+    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit.
+    pub recovery_burst: u32,
+    /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
+    pub hold_ssthresh: bool,
+    /// Mark segments as ECN-capable and answer marks (RFC 3168), once per round trip.
+    pub ecn: bool,
+    /// How slow start may end without a loss.
+    pub hystart: Hystart,
+    /// Fast convergence of CUBIC (RFC 9438, section 4.7).
+    pub fast_convergence: bool,
+}
+
+/// Why a [`Config`] makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No room for payload.
+    #[error("a packet of {packet} has no room for payload behind {header} of headers")]
+    NoPayload {
+        /// [`Config::packet`].
+        packet: Bytes,
+        /// [`Config::header`].
+        header: Bytes,
+    },
+    /// A window in which nothing can be sent, or that the numbers can't hold.
+    #[error("{what} is {got} segments: it must be 1 … {max}")]
+    Window {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        got: u32,
+        /// The largest possible.
+        max: u32,
+    },
+    /// Time-outs in the wrong order.
+    #[error("the minimum time-out {min} is longer than the maximum {max}")]
+    Timeouts {
+        /// [`Config::min_rto`].
+        min: Span,
+        /// [`Config::max_rto`].
+        max: Span,
+    },
+    /// More than can be numbered.
+    #[error("{0} is more than can be numbered: at most 4 290 000 000 segments")]
+    TooLong(Bytes),
+}
+
+/// Windows are at most this, in segments.
+pub const MAX_WINDOW: u32 = 1 << 20;
+/// Numbers end here: beyond it there is room for a window.
+pub(crate) const MAX_SEGMENTS: u32 = 4_290_000_000;
+
+impl Config {
+    /// The defaults of `preset` with the window law `congestion`.
+    ///
+    /// | field | `Ns2` | `Ns2Old` | `Linux` |
+    /// |---|---|---|---|
+    /// | `sack` | with `Sack` and `Cubic` only | same | always |
+    /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
+    /// | `window` | 20 | same | 4096 (6 MB) |
+    /// | `initial_window`, `initial_ssthresh` | 2, the window | same | 10, infinite |
+    /// | `handshake` | yes (40 B, then the window opens) | same | yes |
+    /// | `delayed_ack`, its timer, `quick_acks` | off, 100 ms, 0 | same | on, 40 ms, 16 |
+    /// | `limited_transmit` | on: ns-2.35 has `singledup_ 1` | same | on |
+    /// | `byte_counting` | no | same | yes |
+    /// | `timestamps` | no | same | yes |
+    /// | `tick` | 10 ms | 100 ms | exact |
+    /// | `min_rto`, `rto_floor` | 200 ms, `Whole` | 1 s, `Whole` | 200 ms, `Variance` |
+    /// | `max_rto`, `initial_rto` | 60 s, 3 s | same | 120 s, 1 s |
+    /// | `impatient`, `recovery_burst` | yes, 2 | same | no, none |
+    /// | `hold_ssthresh` | no | same | yes |
+    /// | `hystart` | off | same | classic, with `Cubic` |
+    /// | `ecn` | off | same | off |
+    ///
+    /// The ns-2 columns were read from the variables of a running `ns` (Debian's 2.35+dfsg) and from its behaviour.
+    pub fn new(preset: Preset, congestion: Congestion) -> Self {
+        let ns2 = Self {
+            congestion,
+            sack: matches!(congestion, Congestion::Sack | Congestion::Cubic),
+            packet: Bytes::new(1040),
+            header: Bytes::new(40),
+            bytes: None,
+            window: 20,
+            initial_window: 2,
+            initial_ssthresh: None,
+            handshake: true,
+            delayed_ack: false,
+            delayed_ack_timeout: Span::millis(100),
+            quick_acks: 0,
+            limited_transmit: true,
+            byte_counting: false,
+            timestamps: false,
+            tick: Span::millis(10),
+            tick_phase: Span::ZERO,
+            min_rto: Span::millis(200),
+            rto_floor: Floor::Whole,
+            max_rto: Span::secs(60),
+            initial_rto: Span::secs(3),
+            impatient: true,
+            recovery_burst: 2,
+            hold_ssthresh: false,
+            ecn: false,
+            hystart: Hystart::Off,
+            fast_convergence: true,
+        };
+        match preset {
+            Preset::Ns2 => ns2,
+            Preset::Ns2Old => Self {
+                tick: Span::millis(100),
+                min_rto: Span::secs(1),
+                ..ns2
+            },
+            Preset::Linux => Self {
+                sack: true,
+                packet: Bytes::new(1500),
+                header: Bytes::new(52),
+                window: 4096,
+                initial_window: 10,
+                initial_ssthresh: Some(MAX_WINDOW),
+                delayed_ack: true,
+                delayed_ack_timeout: Span::millis(40),
+                quick_acks: 16,
+                byte_counting: true,
+                timestamps: true,
+                tick: Span::ZERO,
+                rto_floor: Floor::Variance,
+                max_rto: Span::secs(120),
+                initial_rto: Span::secs(1),
+                impatient: false,
+                recovery_burst: 0,
+                hold_ssthresh: true,
+                hystart: if congestion == Congestion::Cubic {
+                    Hystart::Classic
+                } else {
+                    Hystart::Off
+                },
+                ..ns2
+            },
+        }
+    }
+
+    /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is out of
+    /// range to the nearest bound.
+    ///
+    /// # Errors
+    /// The first that doesn't.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.packet <= self.header {
+            return Err(ConfigError::NoPayload {
+                packet: self.packet,
+                header: self.header,
+            });
+        }
+        for (what, got) in [
+            ("window", self.window),
+            ("initial_window", self.initial_window),
+        ] {
+            if got == 0 || got > MAX_WINDOW {
+                return Err(ConfigError::Window {
+                    what,
+                    got,
+                    max: MAX_WINDOW,
+                });
+            }
+        }
+        if self.min_rto > self.max_rto {
+            return Err(ConfigError::Timeouts {
+                min: self.min_rto,
+                max: self.max_rto,
+            });
+        }
+        match self.bytes {
+            Some(bytes) if bytes.get().div_ceil(self.payload()) > u64::from(MAX_SEGMENTS) => {
+                Err(ConfigError::TooLong(bytes))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Size on the wire of an acknowledgment without SACK blocks, which ns-2 gives to all.
+    pub fn ack_len(&self) -> Bytes {
+        self.header
+    }
+
+    pub(crate) fn payload(&self) -> u64 {
+        self.packet.saturating_sub(self.header).get().max(1)
+    }
+
+    pub(crate) fn uses_sack(&self) -> bool {
+        self.sack || self.congestion == Congestion::Sack
+    }
+}

@@ -1,0 +1,213 @@
+use crate::bits::Bits;
+use crate::config::{Config, MAX_SEGMENTS, MAX_WINDOW};
+use crate::wire::{Ack, Block, Ecn, Segment};
+use steadycast_units::{Bytes, Span, Time};
+
+/// The receiving end: it notes what arrives and says what to acknowledge.
+///
+/// After [`Receiver::on_segment`] and [`Receiver::on_timer`] look at [`Receiver::wake`] again.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    sack: bool,
+    delay: Option<Span>,
+    quick: u32,
+    window: u32,
+    /// Awaited: all below have arrived.
+    next: u32,
+    /// One past the highest that has arrived.
+    top: u32,
+    /// What has arrived beyond `next`.
+    beyond: Bits,
+    beyond_count: u32,
+    /// Blocks as last reported, the latest first. Each is as long as it can be: only an arrival inside of it makes it longer.
+    blocks: [Block; 3],
+    echo: Time,
+    /// `next` of the last acknowledgment: the segment that starts there sets the echo.
+    acked: u32,
+    ece: bool,
+    waiting: u32,
+    due: Option<Time>,
+    distinct: Bytes,
+    distinct_segments: u64,
+    duplicates: u64,
+}
+
+impl Receiver {
+    /// A receiver that awaits segment 0.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            sack: config.uses_sack(),
+            delay: config.delayed_ack.then_some(config.delayed_ack_timeout),
+            quick: config.quick_acks,
+            window: config.window.clamp(1, MAX_WINDOW),
+            next: 0,
+            top: 0,
+            beyond: Bits::default(),
+            beyond_count: 0,
+            blocks: [Block::default(); 3],
+            echo: Time::ZERO,
+            acked: 0,
+            ece: false,
+            waiting: 0,
+            due: None,
+            distinct: Bytes::ZERO,
+            distinct_segments: 0,
+            duplicates: 0,
+        }
+    }
+
+    /// A segment arrived; the acknowledgment to send now, if any. One from outside of the window is not taken, and is answered
+    /// like a duplicate.
+    pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
+        let seq = segment.seq;
+        if segment.cwr {
+            self.ece = false;
+        }
+        if segment.ecn == Ecn::Ce {
+            self.ece = true;
+        }
+        // The earliest segment that the coming acknowledgment covers is the one to measure by: waiting for the second is part
+        // of the round trip.
+        if seq == self.acked || self.delay.is_none() && seq <= self.next {
+            self.echo = segment.sent;
+        }
+        let in_order = seq == self.next && seq < MAX_SEGMENTS;
+        if in_order && self.beyond_count == 0 {
+            self.count(segment);
+            self.next += 1;
+            self.top = self.next;
+            return self.in_order(now);
+        }
+        if in_order {
+            self.count(segment);
+            self.next += 1;
+            self.close_gap();
+            return Some(self.acknowledge());
+        }
+        let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
+        if inside && self.fresh(seq) {
+            self.count(segment);
+            self.keep(seq);
+        } else {
+            self.duplicates += 1;
+        }
+        Some(self.acknowledge())
+    }
+
+    /// When [`Receiver::on_timer`] is due: an acknowledgment waits for a second segment.
+    pub fn wake(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Time has passed; the acknowledgment that waited, when it is due.
+    pub fn on_timer(&mut self, now: Time) -> Option<Ack> {
+        (self.due? <= now).then(|| self.acknowledge())
+    }
+
+    /// Size on the wire of the distinct segments that have arrived, headers included.
+    pub fn distinct(&self) -> Bytes {
+        self.distinct
+    }
+    /// How many distinct segments have arrived.
+    pub fn distinct_segments(&self) -> u64 {
+        self.distinct_segments
+    }
+    /// How many arrived that were there already, or outside of the window.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+    /// The segment that is awaited: all below it have arrived.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    fn count(&mut self, segment: &Segment) {
+        self.distinct += segment.len;
+        self.distinct_segments += 1;
+    }
+
+    fn in_order(&mut self, now: Time) -> Option<Ack> {
+        let Some(delay) = self.delay else {
+            return Some(self.acknowledge());
+        };
+        self.waiting += 1;
+        if self.waiting >= 2 || self.quick > 0 || self.ece {
+            self.quick = self.quick.saturating_sub(1);
+            return Some(self.acknowledge());
+        }
+        self.due = Some(now + delay);
+        None
+    }
+
+    fn fresh(&self, seq: u32) -> bool {
+        seq >= self.top || !self.beyond.get(seq)
+    }
+
+    fn keep(&mut self, seq: u32) {
+        self.top = self.top.max(seq + 1);
+        self.beyond.reserve(self.next, self.top);
+        self.beyond.set(seq);
+        self.beyond_count += 1;
+        if !self.sack {
+            return;
+        }
+        // The block around the newcomer: a block reported lately usually ends or starts there.
+        let at_left = self
+            .blocks
+            .iter()
+            .find(|b| !b.is_empty() && b.end == seq)
+            .map(|b| b.start);
+        let at_right = self
+            .blocks
+            .iter()
+            .find(|b| !b.is_empty() && b.start == seq + 1)
+            .map(|b| b.end);
+        let start = at_left.unwrap_or_else(|| {
+            self.beyond
+                .last_clear(self.next, seq)
+                .map_or(self.next, |clear| clear + 1)
+        });
+        let end =
+            at_right.unwrap_or_else(|| self.beyond.first_clear(seq, self.top).unwrap_or(self.top));
+        let mut blocks = [Block { start, end }, Block::default(), Block::default()];
+        let others = self
+            .blocks
+            .iter()
+            .filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
+        for (slot, other) in blocks[1..].iter_mut().zip(others) {
+            *slot = *other;
+        }
+        self.blocks = blocks;
+    }
+
+    /// `next` moved up to what has arrived beyond it.
+    fn close_gap(&mut self) {
+        let from = self.next;
+        let end = self.beyond.first_clear(from, self.top).unwrap_or(self.top);
+        self.beyond.clear_range(from, end);
+        self.beyond_count -= end - from;
+        self.next = end;
+        self.top = self.top.max(end);
+        let mut kept = [Block::default(); 3];
+        let still = self
+            .blocks
+            .iter()
+            .filter(|b| !b.is_empty() && b.start > end);
+        for (slot, block) in kept.iter_mut().zip(still) {
+            *slot = *block;
+        }
+        self.blocks = kept;
+    }
+
+    fn acknowledge(&mut self) -> Ack {
+        self.waiting = 0;
+        self.due = None;
+        self.acked = self.next;
+        Ack {
+            next: self.next,
+            sacks: self.blocks,
+            echo: self.echo,
+            ece: self.ece,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+use steadycast_units::{Span, Time};
+
+/// Where the minimum of the retransmission time-out is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// To the whole time-out, before back-off: RFC 6298, section 2.4.
+    Whole,
+    /// To the part that comes from the variance, as Linux does: the time-out is never below SRTT + the minimum.
+    Variance,
+}
+
+/// Round-trip time and retransmission time-out (RFC 6298), in whole clock ticks as BSD and ns-2 keep them.
+#[derive(Clone, Debug)]
+pub(crate) struct Estimator {
+    tick: u64,
+    phase: u64,
+    /// 8 · SRTT in ticks; 0 before the first sample and after four back-offs in a row.
+    srtt8: i64,
+    /// 4 · RTTVAR in ticks.
+    var4: i64,
+    /// The time-out before clamping and back-off.
+    base: Span,
+    smoothed: Span,
+    backoff: u32,
+    min: Span,
+    max: Span,
+    floor: Floor,
+}
+
+impl Estimator {
+    pub(crate) fn new(
+        tick: Span,
+        phase: Span,
+        initial: Span,
+        min: Span,
+        max: Span,
+        floor: Floor,
+    ) -> Self {
+        Self {
+            tick: tick.as_nanos().max(1),
+            phase: phase.as_nanos(),
+            srtt8: 0,
+            var4: 0,
+            base: initial,
+            smoothed: Span::ZERO,
+            backoff: 1,
+            min,
+            max: max.max(Span::millis(1)),
+            floor,
+        }
+    }
+
+    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on it.
+    pub(crate) fn sample(&mut self, sent: Time, now: Time) {
+        let rtt = now.since(sent).as_nanos();
+        let into_tick = if self.tick == 1 {
+            0
+        } else {
+            (sent.as_nanos() % self.tick + self.phase) % self.tick
+        };
+        let ticks = (((rtt.saturating_add(into_tick)) / self.tick).max(1)).min(1 << 50) as i64;
+        if self.srtt8 == 0 {
+            self.srtt8 = ticks << 3;
+            self.var4 = ticks << 1;
+        } else {
+            let delta = ticks - (self.srtt8 >> 3);
+            self.srtt8 = (self.srtt8 + delta).max(1);
+            self.var4 = (self.var4 + delta.abs() - (self.var4 >> 2)).max(1);
+        }
+        let tick = self.tick;
+        let ticks_to_span = move |ticks: i64| Span::nanos((ticks as u64).saturating_mul(tick));
+        self.smoothed = Span::nanos((self.srtt8 as u64).saturating_mul(tick) >> 3);
+        self.base = match self.floor {
+            Floor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
+            Floor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
+        };
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Span> {
+        (!self.smoothed.is_zero()).then_some(self.smoothed)
+    }
+
+    pub(crate) fn rto(&self) -> Span {
+        let least = self.min.max(Span::nanos(self.tick) * 2);
+        (self.base.max(least) * u64::from(self.backoff)).min(self.max)
+    }
+
+    pub(crate) fn back_off(&mut self) {
+        if self.rto() < self.max {
+            self.backoff = self.backoff.saturating_mul(2);
+        }
+        // The path may have changed: let the next sample start afresh (RFC 6298, section 5, last paragraph).
+        if self.backoff > 8 {
+            self.srtt8 = 0;
+        }
+    }
+
+    pub(crate) fn end_backoff(&mut self) {
+        self.backoff = 1;
+    }
+}

@@ -1,0 +1,234 @@
+use crate::bits::{Bits, below};
+use crate::wire::Block;
+
+/// A hole counts as lost once that many segments beyond it have arrived (DupThresh of RFC 6675).
+pub(crate) const DUP_THRESH: u32 = 3;
+
+/// What is known of the segments between the cumulative acknowledgment and the highest sent (RFC 6675).
+///
+/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the third
+/// highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below `repaired_to`. Two
+/// limits and four counts then hold the whole board, and no question walks over it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    una: u32,
+    max: u32,
+    sacked: Bits,
+    sacked_count: u32,
+    /// One past the highest sacked.
+    sacked_to: u32,
+    /// Unsacked ones below it are lost.
+    lost_to: u32,
+    lost_count: u32,
+    /// Unsacked ones below it have been sent again in this recovery.
+    repaired_to: u32,
+    repaired_count: u32,
+}
+
+impl Scoreboard {
+    /// Segments below `max` have been sent.
+    pub(crate) fn on_sent_to(&mut self, max: u32) {
+        self.max = self.max.max(max);
+    }
+
+    /// All below `una` has been acknowledged.
+    pub(crate) fn advance(&mut self, una: u32) {
+        if self.sacked_count > 0 || self.lost_to > self.una || self.repaired_to > self.una {
+            self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
+            self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
+            let sacked_to = una.min(self.sacked_to);
+            self.sacked_count -= self.sacked.count(self.una, sacked_to);
+            self.sacked.clear_range(self.una, sacked_to);
+        }
+        self.una = una;
+    }
+
+    /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
+    pub(crate) fn take(&mut self, blocks: &[Block; 3]) -> u32 {
+        let mut fresh_count = 0;
+        for block in blocks {
+            // What was never sent, or is acknowledged, is nonsense or old.
+            let (start, end) = (block.start.max(self.una), block.end.min(self.max));
+            if start >= end {
+                continue;
+            }
+            self.sacked.reserve(self.una, self.max);
+            let (lost_to, repaired_to) = (self.lost_to, self.repaired_to);
+            let (mut lost, mut repaired) = (0, 0);
+            let before = fresh_count;
+            self.sacked.set_range(start, end, |word, fresh| {
+                fresh_count += fresh.count_ones();
+                lost += below(word, fresh, lost_to);
+                repaired += below(word, fresh, repaired_to);
+            });
+            self.sacked_count += fresh_count - before;
+            self.lost_count -= lost;
+            self.repaired_count -= repaired;
+            self.sacked_to = self.sacked_to.max(end);
+        }
+        if fresh_count > 0 && self.sacked_count >= DUP_THRESH {
+            if let Some(limit) = self
+                .sacked
+                .nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
+            {
+                self.lose_to(limit);
+            }
+        }
+        fresh_count
+    }
+
+    fn lose_to(&mut self, limit: u32) {
+        if limit > self.lost_to {
+            self.lost_count += self.unsacked(self.lost_to.max(self.una), limit);
+            self.lost_to = limit;
+        }
+    }
+
+    /// A time-out: all that has not arrived is lost, and nothing has been repaired.
+    pub(crate) fn lose_all(&mut self) {
+        self.sacked.reserve(self.una, self.max);
+        self.lose_to(self.max);
+        self.start_repair();
+    }
+
+    /// A recovery begins or ends.
+    pub(crate) fn start_repair(&mut self) {
+        self.repaired_to = self.una;
+        self.repaired_count = 0;
+    }
+
+    /// The lowest segment that is lost and not repaired (RFC 6675, NextSeg rule 1).
+    pub(crate) fn next_lost(&mut self) -> Option<u32> {
+        self.next_hole(self.lost_to)
+    }
+
+    /// The lowest hole that is not repaired, lost or not (RFC 6675, NextSeg rule 3).
+    pub(crate) fn next_suspect(&mut self) -> Option<u32> {
+        self.next_hole(self.sacked_to)
+    }
+
+    fn next_hole(&mut self, limit: u32) -> Option<u32> {
+        let from = self.repaired_to.max(self.una);
+        if from >= limit {
+            return None;
+        }
+        if self.sacked_count == 0 {
+            Some(from)
+        } else {
+            self.sacked.first_clear(from, limit)
+        }
+    }
+
+    /// `seq`, which was told by [`Self::next_lost`] or [`Self::next_suspect`] or is the first unacknowledged, is sent again.
+    pub(crate) fn on_repair(&mut self, seq: u32) {
+        if seq >= self.repaired_to.max(self.una) {
+            self.repaired_to = seq + 1;
+            self.repaired_count += 1;
+        }
+    }
+
+    /// Whether the first unacknowledged segment is lost.
+    pub(crate) fn first_is_lost(&self) -> bool {
+        self.lost_to > self.una
+    }
+
+    /// Segments believed to be under way (RFC 6675, SetPipe).
+    pub(crate) fn pipe(&self) -> u32 {
+        self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count
+    }
+
+    /// How many are known to have arrived beyond a gap.
+    pub(crate) fn sacked_count(&self) -> u32 {
+        self.sacked_count
+    }
+
+    fn unsacked(&self, low: u32, high: u32) -> u32 {
+        if low >= high {
+            0
+        } else if self.sacked_count == 0 {
+            high - low
+        } else {
+            high - low - self.sacked.count(low, high.min(self.sacked_to))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The board as RFC 6675 writes it, walking over every segment.
+    #[derive(Default)]
+    struct Plain {
+        una: u32,
+        max: u32,
+        sacked: Vec<bool>,
+        repaired: Vec<bool>,
+        declared: u32,
+    }
+
+    impl Plain {
+        fn lost(&self, n: u32) -> bool {
+            n < self.declared
+                || (n + 1..self.max)
+                    .filter(|m| self.sacked[*m as usize])
+                    .count()
+                    >= 3
+        }
+        fn pipe(&self) -> u32 {
+            (self.una..self.max)
+                .filter(|n| !self.sacked[*n as usize])
+                .map(|n| u32::from(!self.lost(n)) + u32::from(self.repaired[n as usize]))
+                .sum()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_and_limits_tell_what_a_walk_over_the_board_tells(
+            steps in prop::collection::vec((0u8..6, 0u32..60, 1u32..9), 1..120),
+        ) {
+            let mut board = Scoreboard::default();
+            let mut plain = Plain { sacked: vec![false; 8000], repaired: vec![false; 8000], ..Plain::default() };
+            for (kind, at, len) in steps {
+                match kind {
+                    0 | 1 => {
+                        plain.max += at;
+                        board.on_sent_to(plain.max);
+                    }
+                    2 => {
+                        plain.una = (plain.una + at / 4).min(plain.max);
+                        while plain.una < plain.max && plain.sacked[plain.una as usize] {
+                            plain.una += 1;
+                        }
+                        board.advance(plain.una);
+                    }
+                    3 => {
+                        let block = Block { start: plain.una + 1 + at, end: plain.una + 1 + at + len };
+                        board.take(&[block, Block { start: 3, end: 1 }, Block::default()]);
+                        for n in block.start..block.end.min(plain.max) {
+                            plain.sacked[n as usize] = true;
+                        }
+                    }
+                    4 => {
+                        let lost = (plain.una..plain.max)
+                            .find(|n| !plain.sacked[*n as usize] && plain.lost(*n) && !plain.repaired[*n as usize]);
+                        prop_assert_eq!(board.next_lost(), lost);
+                        if let Some(seq) = lost {
+                            board.on_repair(seq);
+                            plain.repaired[seq as usize] = true;
+                        }
+                    }
+                    _ => {
+                        board.lose_all();
+                        plain.declared = plain.max;
+                        plain.repaired.fill(false);
+                    }
+                }
+                prop_assert_eq!(board.pipe(), plain.pipe());
+                prop_assert_eq!(board.first_is_lost(), plain.una < plain.max && plain.lost(plain.una));
+            }
+        }
+    }
+}

@@ -1,0 +1,657 @@
+use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
+use crate::cubic::{BETA, Cubic};
+use crate::hystart::{Advice, Hystarter};
+use crate::rtt::Estimator;
+use crate::scoreboard::{DUP_THRESH, Scoreboard};
+use crate::wire::{Ack, Ecn, Segment};
+use steadycast_units::{Bytes, Span, Time};
+
+/// What the sender wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// Put this on the wire, and poll again.
+    Send(Segment),
+    /// Nothing until an acknowledgment arrives, or until the timer of [`Sender::wake`] is due.
+    Wait {
+        /// When the timer is due.
+        until: Option<Time>,
+        /// What holds it back.
+        why: Why,
+    },
+    /// All has been acknowledged; see [`Sender::completed`].
+    Done,
+}
+
+/// Why nothing is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// As much is under way as the congestion window allows.
+    CongestionWindow,
+    /// As much is under way as the receiver's window allows.
+    ReceiverWindow,
+    /// In recovery, and nothing more may be sent before the next acknowledgment.
+    Recovery,
+    /// All has been sent, not all acknowledged.
+    AllSent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Fast recovery, until `recover` is acknowledged.
+    Recovery,
+    /// After a time-out, until `recover` is acknowledged.
+    Loss,
+}
+
+/// The sending end: window, losses, timer.
+///
+/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a window
+/// inflated by a count of its own); with SACK they are RFC 6675's pipe.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: Config,
+    window: u32,
+    initial_window: f64,
+    end: u32,
+    last_len: Bytes,
+
+    /// All below is acknowledged.
+    una: u32,
+    /// Goes out next; below `max` after a time-out without SACK.
+    next: u32,
+    /// One past the highest sent.
+    max: u32,
+
+    state: State,
+    /// `max` at the last reduction.
+    recover: u32,
+    /// Duplicates for data sent before `recover` start no new recovery.
+    guarded: bool,
+    /// The last reduction answered a mark: a loss in the same window reduces nothing.
+    marked: bool,
+    dupacks: u32,
+    /// Segments that have left the network during fast recovery, by which the window is inflated.
+    inflation: u32,
+    partial_seen: bool,
+    repair_first: bool,
+    burst_left: u32,
+    board: Scoreboard,
+
+    cwnd: f64,
+    ssthresh: f64,
+    cubic: Cubic,
+    hystart: Hystarter,
+    /// A mark was answered: the next new segment says so.
+    cwr: bool,
+
+    rtt: Estimator,
+    /// The segment being timed, and since when.
+    timed: Option<(u32, Time)>,
+    timer: Option<Time>,
+    /// The segment that the last time-out sent again.
+    timed_out: Option<u32>,
+
+    completed: Option<Time>,
+    sent: u64,
+    retransmitted: u64,
+    timeouts: u64,
+    recoveries: u64,
+    nonsense: u64,
+}
+
+impl Sender {
+    /// A sender with nothing sent: poll it.
+    pub fn new(config: &Config) -> Self {
+        let payload = config.payload();
+        let (data, last_len) = match config.bytes {
+            Some(bytes) => {
+                let segments = bytes.get().div_ceil(payload);
+                let rest = bytes.get() - segments.saturating_sub(1) * payload;
+                (segments, config.header + Bytes::new(rest))
+            }
+            None => (u64::from(MAX_SEGMENTS), config.packet),
+        };
+        let opening = u64::from(config.handshake && data > 0);
+        let end = (data + opening).min(u64::from(MAX_SEGMENTS)) as u32;
+        let window = config.window.clamp(1, MAX_WINDOW);
+        let initial_window = f64::from(config.initial_window.clamp(1, MAX_WINDOW));
+        let c = config;
+        Self {
+            window,
+            initial_window,
+            end,
+            last_len,
+            una: 0,
+            next: 0,
+            max: 0,
+            state: State::Open,
+            recover: 0,
+            guarded: false,
+            marked: false,
+            dupacks: 0,
+            inflation: 0,
+            partial_seen: false,
+            repair_first: false,
+            burst_left: u32::MAX,
+            board: Scoreboard::default(),
+            cwnd: if config.handshake {
+                1.0
+            } else {
+                initial_window.min(f64::from(window))
+            },
+            ssthresh: f64::from(
+                config
+                    .initial_ssthresh
+                    .unwrap_or(window)
+                    .clamp(2, MAX_WINDOW),
+            ),
+            cubic: Cubic::new(config.fast_convergence),
+            hystart: Hystarter::new(config.hystart),
+            cwr: false,
+            rtt: Estimator::new(
+                c.tick,
+                c.tick_phase,
+                c.initial_rto,
+                c.min_rto,
+                c.max_rto,
+                c.rto_floor,
+            ),
+            timed: None,
+            timer: None,
+            timed_out: None,
+            completed: None,
+            sent: 0,
+            retransmitted: 0,
+            timeouts: 0,
+            recoveries: 0,
+            nonsense: 0,
+            config: config.clone(),
+        }
+    }
+
+    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`] and [`Sender::on_timer`].
+    pub fn poll(&mut self, now: Time) -> Poll {
+        if self.una >= self.end {
+            return Poll::Done;
+        }
+        let seq = if self.config.uses_sack() {
+            self.choose_by_board()
+        } else {
+            self.choose_by_window()
+        };
+        match seq {
+            Ok(seq) => Poll::Send(self.emit(seq, now)),
+            Err(why) => Poll::Wait {
+                until: self.timer,
+                why,
+            },
+        }
+    }
+
+    /// An acknowledgment arrived. One of data that was never sent is counted and ignored; an old one is ignored.
+    pub fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if ack.next > self.max {
+            self.nonsense += 1;
+            return;
+        }
+        if ack.next < self.una || self.una >= self.end {
+            return;
+        }
+        let marked = ack.ece && self.config.ecn;
+        if marked {
+            self.answer_mark(ack.next);
+        }
+        if self.config.uses_sack() {
+            self.on_ack_by_board(now, ack, marked);
+        } else {
+            self.on_ack_by_window(now, ack, marked);
+        }
+        if self.una >= self.end {
+            self.timer = None;
+            self.completed.get_or_insert(now);
+        }
+    }
+
+    /// Time has passed: a time-out, when the timer of [`Sender::wake`] is due.
+    pub fn on_timer(&mut self, now: Time) {
+        match self.timer {
+            Some(due) if due <= now => {}
+            _ => return,
+        }
+        self.timeouts += 1;
+        if self.una == 0 {
+            // The first segment was lost: begin carefully (RFC 5681, section 3.1).
+            self.initial_window = 1.0;
+        }
+        // Equation 4 of RFC 5681 is for the first time-out of a segment.
+        let again = self.timed_out == Some(self.una);
+        self.timed_out = Some(self.una);
+        if !(again && self.config.hold_ssthresh) {
+            let window = self.cwnd.min(f64::from(self.window));
+            self.ssthresh = match self.config.congestion {
+                Congestion::Cubic => self.cubic.on_timeout(window),
+                _ => (window / 2.0).trunc(),
+            }
+            .max(2.0);
+        }
+        self.cwnd = 1.0;
+        self.state = State::Loss;
+        self.recover = self.max;
+        self.guarded = true;
+        self.marked = false;
+        self.dupacks = 0;
+        self.inflation = 0;
+        self.repair_first = false;
+        self.burst_left = u32::MAX;
+        self.next = self.una;
+        if self.config.uses_sack() {
+            self.board.lose_all();
+        }
+        self.rtt.back_off();
+        self.timed = None;
+        self.timer = Some(now + self.rtt.rto());
+    }
+
+    /// When [`Sender::on_timer`] is due; `None` while nothing is outstanding.
+    pub fn wake(&self) -> Option<Time> {
+        self.timer
+    }
+
+    /// Congestion window in segments, without the inflation of fast recovery.
+    pub fn cwnd(&self) -> f64 {
+        self.cwnd
+    }
+    /// Slow-start threshold in segments.
+    pub fn ssthresh(&self) -> f64 {
+        self.ssthresh
+    }
+    /// Smoothed round-trip time, once measured.
+    pub fn srtt(&self) -> Option<Span> {
+        self.rtt.srtt()
+    }
+    /// The time-out that the next segment would get, back-off included.
+    pub fn rto(&self) -> Span {
+        self.rtt.rto()
+    }
+    /// Segments believed to be under way: the pipe with SACK; otherwise all that was sent since the last time-out.
+    pub fn in_flight(&self) -> u32 {
+        if self.config.uses_sack() {
+            self.board.pipe()
+        } else {
+            self.next.saturating_sub(self.una)
+        }
+    }
+    /// All segments below this are acknowledged.
+    pub fn acknowledged(&self) -> u32 {
+        self.una
+    }
+    /// Segments sent, repeated ones included.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+    /// Segments sent again.
+    pub fn retransmitted(&self) -> u64 {
+        self.retransmitted
+    }
+    /// Time-outs.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+    /// Fast recoveries begun.
+    pub fn fast_recoveries(&self) -> u64 {
+        self.recoveries
+    }
+    /// Acknowledgments of data that was never sent.
+    pub fn nonsense(&self) -> u64 {
+        self.nonsense
+    }
+    /// When the last byte of a finite transfer was acknowledged.
+    pub fn completed(&self) -> Option<Time> {
+        self.completed
+    }
+
+    fn emit(&mut self, seq: u32, now: Time) -> Segment {
+        let idle = self.una == self.max;
+        let retransmission = seq < self.max;
+        let mut cwr = false;
+        if retransmission {
+            self.retransmitted += 1;
+        } else {
+            self.max = seq + 1;
+            self.board.on_sent_to(self.max);
+            cwr = std::mem::take(&mut self.cwr);
+            self.timed.get_or_insert((seq, now));
+        }
+        self.sent += 1;
+        if idle || self.timer.is_none() {
+            self.timer = Some(now + self.rtt.rto());
+        }
+        let len = if seq == 0 && self.config.handshake {
+            self.config.header
+        } else if seq + 1 == self.end {
+            self.last_len
+        } else {
+            self.config.packet
+        };
+        // RFC 3168, section 6.1.5: retransmissions are not ECN-capable; nor is a SYN.
+        let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
+        let ecn = if capable { Ecn::Ect } else { Ecn::NotEct };
+        Segment {
+            seq,
+            len,
+            sent: now,
+            retransmission,
+            cwr,
+            ecn,
+        }
+    }
+
+    // ---- what goes next
+
+    fn choose_by_window(&mut self) -> Result<u32, Why> {
+        if std::mem::take(&mut self.repair_first) {
+            return Ok(self.una);
+        }
+        let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
+        let limit = if early && self.config.limited_transmit {
+            (self.cwnd + f64::from(self.dupacks)) as u32
+        } else {
+            self.cwnd as u32 + self.inflation
+        };
+        if self.next >= self.end {
+            return Err(Why::AllSent);
+        }
+        let allowed = limit.min(self.window);
+        if self.next - self.una >= allowed || self.burst_left == 0 {
+            return Err(if self.state == State::Recovery {
+                Why::Recovery
+            } else if allowed < limit || limit == self.window {
+                Why::ReceiverWindow
+            } else {
+                Why::CongestionWindow
+            });
+        }
+        if self.burst_left != u32::MAX {
+            self.burst_left -= 1;
+        }
+        let seq = self.next;
+        self.next += 1;
+        Ok(seq)
+    }
+
+    fn choose_by_board(&mut self) -> Result<u32, Why> {
+        if std::mem::take(&mut self.repair_first) {
+            self.board.on_repair(self.una);
+            return Ok(self.una);
+        }
+        let cwnd = self.cwnd as u32;
+        let outstanding = self.max - self.una;
+        let repairing = self.state != State::Open;
+        // Limited transmit: what has left the network makes room.
+        let under_way = if repairing || self.config.limited_transmit {
+            self.board.pipe()
+        } else {
+            outstanding
+        };
+        let room = under_way < cwnd;
+        if repairing && room {
+            if let Some(seq) = self.board.next_lost() {
+                self.board.on_repair(seq);
+                return Ok(seq);
+            }
+        }
+        let in_window = outstanding < self.window;
+        if room && in_window && self.max < self.end {
+            return Ok(self.max);
+        }
+        if self.state == State::Recovery && room {
+            if let Some(seq) = self.board.next_suspect() {
+                self.board.on_repair(seq);
+                return Ok(seq);
+            }
+        }
+        Err(match (repairing, room, self.max < self.end) {
+            (true, _, _) => Why::Recovery,
+            (_, _, false) => Why::AllSent,
+            (_, true, _) => Why::ReceiverWindow,
+            _ if cwnd >= self.window => Why::ReceiverWindow,
+            _ => Why::CongestionWindow,
+        })
+    }
+
+    // ---- acknowledgments without SACK
+
+    fn on_ack_by_window(&mut self, now: Time, ack: &Ack, marked: bool) {
+        let acked = ack.next - self.una;
+        if acked == 0 {
+            if self.una < self.max {
+                self.on_duplicate(now);
+            }
+            return;
+        }
+        if self.state == State::Recovery
+            && ack.next < self.recover
+            && self.config.congestion != Congestion::Reno
+        {
+            self.on_partial(now, ack.next, acked);
+            return;
+        }
+        if self.state == State::Recovery || ack.next >= self.recover {
+            self.state = State::Open;
+        }
+        self.inflation = 0;
+        self.dupacks = 0;
+        self.burst_left = u32::MAX;
+        self.accept(now, ack);
+        self.next = self.next.max(self.una);
+        if !marked {
+            self.grow(now, ack, acked);
+        }
+    }
+
+    fn on_duplicate(&mut self, now: Time) {
+        self.dupacks += 1;
+        if self.dupacks == DUP_THRESH {
+            if !self.guarded || self.una > self.recover {
+                self.enter_recovery(now);
+                self.inflation = DUP_THRESH;
+            }
+        } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
+            self.inflation += 1;
+        }
+        if self.dupacks >= DUP_THRESH {
+            self.limit_burst();
+        }
+    }
+
+    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too.
+    fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
+        if self.inflation > acked {
+            self.inflation -= acked - 1;
+        } else {
+            self.cwnd = (self.cwnd - f64::from(acked - self.inflation)).max(1.0);
+            self.inflation = 1;
+        }
+        self.una = una;
+        self.board.advance(una);
+        self.next = self.next.max(una);
+        if self.timed.is_some_and(|(seq, _)| seq < una) {
+            self.timed = None;
+            self.rtt.end_backoff();
+        }
+        self.restart_on_partial(now);
+        self.repair_first = true;
+        self.limit_burst();
+    }
+
+    fn limit_burst(&mut self) {
+        let limit = self.config.recovery_burst;
+        let applies = limit > 0 && self.config.congestion != Congestion::Reno;
+        self.burst_left = if applies { limit } else { u32::MAX };
+    }
+
+    // ---- acknowledgments with SACK
+
+    fn on_ack_by_board(&mut self, now: Time, ack: &Ack, marked: bool) {
+        let acked = ack.next - self.una;
+        match (acked > 0, self.state) {
+            (false, _) => {}
+            (true, State::Recovery) if ack.next < self.recover => {
+                self.measure(now, ack);
+                self.una = ack.next;
+                self.board.advance(self.una);
+                self.restart_on_partial(now);
+            }
+            (true, State::Recovery) => {
+                self.accept(now, ack);
+                self.state = State::Open;
+                self.guarded = false;
+                self.dupacks = 0;
+                self.board.start_repair();
+            }
+            (true, _) => {
+                self.dupacks = 0;
+                self.accept(now, ack);
+                if self.state == State::Loss && self.una >= self.recover {
+                    self.state = State::Open;
+                    self.guarded = false;
+                    self.board.start_repair();
+                }
+                if !marked {
+                    self.grow(now, ack, acked);
+                }
+            }
+        }
+        if self.board.take(&ack.sacks) > 0 && acked == 0 {
+            self.dupacks += 1;
+        }
+        let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
+        if self.state == State::Open && lost && self.una < self.max {
+            self.enter_recovery(now);
+        }
+    }
+
+    // ---- common parts
+
+    fn enter_recovery(&mut self, now: Time) {
+        self.recoveries += 1;
+        // A mark in the same window has reduced it already (RFC 3168, section 6.1.2).
+        if !(self.marked && self.una <= self.recover) {
+            self.reduce();
+        }
+        self.marked = false;
+        self.state = State::Recovery;
+        self.recover = self.max;
+        self.guarded = true;
+        self.partial_seen = false;
+        self.repair_first = true;
+        self.board.start_repair();
+        self.timed = None;
+        self.timer = Some(now + self.rtt.rto());
+    }
+
+    fn reduce(&mut self) {
+        let window = self.cwnd.min(f64::from(self.window));
+        if self.config.congestion == Congestion::Cubic {
+            self.ssthresh = self.cubic.on_congestion(window).max(2.0);
+            self.cwnd = (window * BETA).max(1.0);
+        } else {
+            self.ssthresh = (window / 2.0).trunc().max(2.0);
+            self.cwnd = (window / 2.0).max(1.0);
+        }
+    }
+
+    fn answer_mark(&mut self, next: u32) {
+        let answered = self.guarded || self.marked;
+        if self.state != State::Open || answered && next <= self.recover {
+            return;
+        }
+        self.reduce();
+        self.recover = self.max;
+        self.marked = true;
+        self.cwr = true;
+    }
+
+    /// Takes a cumulative acknowledgment of new data outside of recovery.
+    fn accept(&mut self, now: Time, ack: &Ack) {
+        self.measure(now, ack);
+        self.una = ack.next;
+        self.board.advance(self.una);
+        self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
+    }
+
+    fn measure(&mut self, now: Time, ack: &Ack) {
+        if self.config.timestamps {
+            // An echo that was never sent would be a round trip of centuries, or of no time.
+            if ack.echo <= now {
+                self.rtt.sample(ack.echo, now);
+            }
+            self.rtt.end_backoff();
+        } else if let Some((seq, since)) = self.timed
+            && seq < ack.next
+        {
+            self.timed = None;
+            self.rtt.end_backoff();
+            self.rtt.sample(since, now);
+        }
+    }
+
+    fn restart_on_partial(&mut self, now: Time) {
+        if !(self.config.impatient && self.partial_seen) {
+            self.timer = Some(now + self.rtt.rto());
+        }
+        self.partial_seen = true;
+    }
+
+    fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
+        let most = f64::from(self.window);
+        if self.config.handshake && ack.next == acked && acked >= 1 && self.una - acked == 0 {
+            // The connection is open.
+            self.cwnd = self.initial_window.min(most);
+            return;
+        }
+        if self.cwnd >= most {
+            self.cwnd = most;
+            return;
+        }
+        let mut counted = if self.config.byte_counting {
+            f64::from(acked)
+        } else {
+            1.0
+        };
+        if self.cwnd < self.ssthresh {
+            match self
+                .hystart
+                .on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd)
+            {
+                Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
+                Advice::Grow(share) => {
+                    let step = (counted * share).min((self.ssthresh - self.cwnd).max(
+                        if self.config.byte_counting {
+                            0.0
+                        } else {
+                            counted
+                        },
+                    ));
+                    self.cwnd += step;
+                    counted -= step / share;
+                    if counted <= 0.0 {
+                        self.cwnd = self.cwnd.min(most);
+                        return;
+                    }
+                }
+            }
+        }
+        self.cwnd = match self.config.congestion {
+            Congestion::Cubic => self.cubic.grow(
+                now,
+                self.cwnd,
+                counted,
+                self.rtt.srtt().unwrap_or(Span::ZERO),
+            ),
+            _ => self.cwnd + counted / self.cwnd,
+        }
+        .min(most);
+    }
+}

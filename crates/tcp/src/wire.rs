@@ -1,0 +1,69 @@
+use steadycast_units::{Bytes, Time};
+
+/// The two ECN bits of the IP header (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// The sender doesn't understand marks: a queue that wants to mark must drop.
+    #[default]
+    NotEct,
+    /// May be marked.
+    Ect,
+    /// Marked on its way.
+    Ce,
+}
+
+/// One segment, from the sender to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number, from 0. With a handshake, 0 is the SYN.
+    pub seq: u32,
+    /// Size on the wire, IP and TCP headers included.
+    pub len: Bytes,
+    /// When it left: the timestamp option, which the receiver echoes.
+    pub sent: Time,
+    /// Whether this number was sent before.
+    pub retransmission: bool,
+    /// The sender has answered the last echo of a mark.
+    pub cwr: bool,
+    /// To be changed to [`Ecn::Ce`] by a queue that marks.
+    pub ecn: Ecn,
+}
+
+/// Segments `start..end` that have arrived beyond a gap; empty where `start == end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// The first.
+    pub start: u32,
+    /// One past the last.
+    pub end: u32,
+}
+
+impl Block {
+    /// Whether it holds nothing.
+    pub const fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+}
+
+/// One acknowledgment, from the receiver to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The number awaited next: all below it have arrived.
+    pub next: u32,
+    /// What has arrived beyond `next`, the latest first (RFC 2018); all empty when SACK is off.
+    pub sacks: [Block; 3],
+    /// [`Segment::sent`] of the segment that this acknowledgment is measured by (RFC 7323, section 4.3).
+    pub echo: Time,
+    /// A mark arrived and the sender has not answered it yet.
+    pub ece: bool,
+}
+
+impl Ack {
+    /// Size on the wire: 40 B, 12 B more with timestamps, and 4 + 8n B with n blocks of SACK (padded), as kernels send it.
+    /// ns-2 counts 40 B always: use [`crate::Config::ack_len`].
+    pub fn options_len(&self, timestamps: bool) -> Bytes {
+        let blocks = self.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
+        let sack = if blocks == 0 { 0 } else { 4 + 8 * blocks };
+        Bytes::new(40 + if timestamps { 12 } else { 0 } + sack)
+    }
+}

@@ -1,0 +1,237 @@
+//! A path of one bottleneck with a drop-tail queue and a fixed delay, and a way back that never queues.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use steadycast_tcp::{Ack, Config, Ecn, Poll, Receiver, Segment, Sender, Why};
+use steadycast_units::{Chance, Rate, Seed, Span, Time};
+
+/// What goes wrong on the path.
+#[derive(Clone, Debug)]
+pub struct Path {
+    pub rate: Rate,
+    /// One way, each way.
+    pub delay: Span,
+    /// Segments that wait or are being sent.
+    pub buffer: usize,
+    /// Drops the nth transmissions of these numbers: (number, how often).
+    pub drop: Vec<(u32, u32)>,
+    /// Random loss of segments and of acknowledgments.
+    pub loss: f64,
+    pub ack_loss: f64,
+    /// These numbers' first transmission arrives later by that much.
+    pub late: Vec<(u32, Span)>,
+    /// Segments are marked instead of dropped with this probability.
+    pub mark: f64,
+    pub seed: u64,
+}
+
+impl Path {
+    pub fn new(rate: Rate, delay: Span, buffer: usize) -> Self {
+        Self { rate, delay, buffer, drop: vec![], loss: 0.0, ack_loss: 0.0, late: vec![], mark: 0.0, seed: 1 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Segment(usize),
+    Ack(usize),
+    SenderTimer,
+    ReceiverTimer,
+}
+
+/// What left the sender, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure {
+    pub at: Time,
+    pub segment: Segment,
+    pub dropped: bool,
+}
+
+pub struct Run {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub now: Time,
+    pub sent: Vec<Departure>,
+    pub acks: Vec<(Time, Ack)>,
+    /// (time, cwnd, ssthresh) after each acknowledgment.
+    pub windows: Vec<(Time, f64, f64)>,
+    pub last_why: Option<Why>,
+    pub queue_drops: u64,
+    pub max_queue: Span,
+    keep_trace: bool,
+    path: Path,
+    heap: BinaryHeap<Reverse<(Time, u64, What)>>,
+    order: u64,
+    segments: Vec<Segment>,
+    in_ack: Vec<Ack>,
+    free_at: Time,
+    to_drop: Vec<(u32, u32)>,
+    delayed: BTreeSet<u32>,
+    chance: Chance,
+    back: Chance,
+    marks: Chance,
+}
+
+impl Run {
+    pub fn new(config: &Config, path: &Path) -> Self {
+        Self {
+            sender: Sender::new(config),
+            receiver: Receiver::new(config),
+            now: Time::ZERO,
+            sent: vec![],
+            acks: vec![],
+            windows: vec![],
+            last_why: None,
+            queue_drops: 0,
+            max_queue: Span::ZERO,
+            keep_trace: true,
+            path: path.clone(),
+            heap: BinaryHeap::new(),
+            order: 0,
+            segments: vec![],
+            in_ack: vec![],
+            free_at: Time::ZERO,
+            to_drop: path.drop.clone(),
+            delayed: BTreeSet::new(),
+            chance: Seed(path.seed).part("forward"),
+            back: Seed(path.seed).part("back"),
+            marks: Seed(path.seed).part("marks"),
+        }
+    }
+
+    pub fn untraced(mut self) -> Self {
+        self.keep_trace = false;
+        self
+    }
+
+    fn push(&mut self, at: Time, what: What) {
+        self.order += 1;
+        self.heap.push(Reverse((at, self.order, what)));
+    }
+
+    fn carry(&mut self, mut segment: Segment) {
+        let listed = self.to_drop.iter_mut().find(|(seq, left)| *seq == segment.seq && *left > 0);
+        let lost = match listed {
+            Some((_, left)) => {
+                *left -= 1;
+                true
+            }
+            None => self.chance.happens(self.path.loss),
+        };
+        if self.path.mark > 0.0 && segment.ecn == Ecn::Ect && self.marks.happens(self.path.mark) {
+            segment.ecn = Ecn::Ce;
+        }
+        let wait = self.free_at.since(self.now);
+        let one = segment.len.at(self.path.rate);
+        let full = wait > one * (self.path.buffer as u64 - 1);
+        if full {
+            self.queue_drops += 1;
+        }
+        if self.keep_trace {
+            self.sent.push(Departure { at: self.now, segment, dropped: lost || full });
+        }
+        if full {
+            return;
+        }
+        self.max_queue = self.max_queue.max(wait);
+        self.free_at = self.free_at.max(self.now) + one;
+        if lost {
+            return;
+        }
+        let mut at = self.free_at + self.path.delay;
+        if let Some((_, by)) = self.path.late.iter().find(|(seq, _)| *seq == segment.seq)
+            && self.delayed.insert(segment.seq)
+        {
+            at += *by;
+        }
+        self.segments.push(segment);
+        self.push(at, What::Segment(self.segments.len() - 1));
+    }
+
+    fn send_ack(&mut self, ack: Option<Ack>) {
+        if let Some(ack) = ack
+            && !self.back.happens(self.path.ack_loss)
+        {
+            self.in_ack.push(ack);
+            self.push(self.now + self.path.delay, What::Ack(self.in_ack.len() - 1));
+        }
+        if let Some(due) = self.receiver.wake() {
+            self.push(due, What::ReceiverTimer);
+        }
+    }
+
+    /// Polls until the sender waits; its timer is then set whenever something is outstanding.
+    fn drain(&mut self) {
+        loop {
+            match self.sender.poll(self.now) {
+                Poll::Send(segment) => self.carry(segment),
+                Poll::Wait { until, why } => {
+                    let until = until.unwrap_or_else(|| panic!("waits for ever: {why:?}"));
+                    assert_eq!(Some(until), self.sender.wake());
+                    assert!(until > self.now, "wakes at {until}, it is {}", self.now);
+                    self.last_why = Some(why);
+                    self.push(until, What::SenderTimer);
+                    return;
+                }
+                Poll::Done => return,
+            }
+        }
+    }
+
+    /// On until `end` or until all is acknowledged.
+    pub fn until(&mut self, end: Time) -> &mut Self {
+        self.drain();
+        while self.sender.completed().is_none() {
+            let Some(&Reverse((at, _, what))) = self.heap.peek() else { break };
+            if at > end {
+                break;
+            }
+            self.heap.pop();
+            self.now = at;
+            match what {
+                What::Segment(i) => {
+                    let segment = self.segments[i];
+                    let ack = self.receiver.on_segment(at, &segment);
+                    self.send_ack(ack);
+                }
+                What::Ack(i) => {
+                    let ack = self.in_ack[i];
+                    self.sender.on_ack(at, &ack);
+                    if self.keep_trace {
+                        self.acks.push((at, ack));
+                        self.windows.push((at, self.sender.cwnd(), self.sender.ssthresh()));
+                    }
+                    self.drain();
+                }
+                What::SenderTimer => {
+                    if self.sender.wake().is_some_and(|due| due <= at) {
+                        self.sender.on_timer(at);
+                        self.drain();
+                    }
+                }
+                What::ReceiverTimer => {
+                    let ack = self.receiver.on_timer(at);
+                    if ack.is_some() {
+                        self.send_ack(ack);
+                    }
+                }
+            }
+        }
+        self.now = self.now.max(if self.sender.completed().is_some() { self.now } else { end });
+        self
+    }
+
+    /// Distinct segments per second.
+    pub fn rate(&self) -> f64 {
+        self.receiver.distinct_segments() as f64 / self.now.as_secs_f64()
+    }
+}
+
+pub fn at(seconds: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(seconds)
+}
+
+#[track_caller]
+pub fn assert_between(value: f64, low: f64, high: f64) {
+    assert!((low..=high).contains(&value), "{value} is not in {low} … {high}");
+}
