@@ -1,0 +1,687 @@
+//! A scenario as the worlds take it: checked, with every default filled in and every shape and range written out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use steadycast_control::Mode;
+use steadycast_control::registry::Given;
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+
+/// A node: its place in [`Scenario::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIx(pub u32);
+
+/// A link: its place in [`Scenario::links`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkIx(pub u32);
+
+/// A flow: its place in [`Scenario::flows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowIx(pub u32);
+
+/// Everything that a run needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// How long it runs.
+    pub duration: Span,
+    /// What is left out of every mean at the start, never out of a series.
+    pub warmup: Span,
+    /// What every part's randomness derives from.
+    pub seed: Seed,
+    /// What a router adds to a join's way towards the source, per router, on top of the links' delays.
+    pub join_latency: Span,
+    /// The same for a leave: IGMP's last-member query takes up to some seconds.
+    pub leave_latency: Span,
+    /// Names of all nodes, hosts and routers; [`NodeIx`] counts them.
+    pub nodes: Vec<String>,
+    /// All links; [`LinkIx`] counts them.
+    pub links: Vec<Link>,
+    /// All flows; [`FlowIx`] counts them.
+    pub flows: Vec<Flow>,
+    /// What happens on the way, by time, ties in the file's order.
+    pub events: Vec<Event>,
+    /// What is written down.
+    pub record: Record,
+    /// What must hold at the end.
+    pub expect: Vec<Expect>,
+}
+
+/// A link between two nodes, each direction on its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its name, unique among links.
+    pub name: String,
+    /// The first end.
+    pub a: NodeIx,
+    /// The other end.
+    pub b: NodeIx,
+    /// From `a` to `b`. Shared between the links that were written as one.
+    pub forward: Arc<Direction>,
+    /// From `b` to `a`.
+    pub back: Arc<Direction>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direction {
+    /// How fast bits leave.
+    pub rate: RateSpec,
+    /// Propagation delay.
+    pub delay: Span,
+    /// What is added to the delay of each packet.
+    pub jitter: Option<Jitter>,
+    /// Link-layer retransmission.
+    pub arq: Option<Arq>,
+    /// Which packets don't arrive.
+    pub loss: Loss,
+    /// What waits, and what is dropped.
+    pub queue: Queue,
+    /// The largest packet, as IP size.
+    pub mtu: Bytes,
+}
+
+/// How fast bits leave a link's queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RateSpec {
+    /// At once: packets never wait.
+    Unlimited,
+    /// At a constant rate, above zero and at most 1 Tb/s.
+    Constant(Rate),
+    /// When a trace says so.
+    Trace(Trace),
+}
+
+/// A Mahimahi trace: at each opportunity 1500 bytes may leave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// When, from the run's start; not empty, never decreasing, several may coincide.
+    pub opportunities: Arc<[Span]>,
+    /// Whether it starts again at its end. The last opportunity's time is the period, above zero.
+    pub looped: bool,
+    /// The file it came from.
+    pub path: PathBuf,
+}
+
+impl Trace {
+    /// After how long it starts again: the time of the last opportunity.
+    pub fn period(&self) -> Span {
+        self.opportunities.last().copied().unwrap_or(Span::MAX)
+    }
+    /// Its mean rate over one period.
+    pub fn mean_rate(&self) -> Rate {
+        Bytes::new(1500 * self.opportunities.len() as u64).per(self.period())
+    }
+}
+
+/// A random addition to the delay of each packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jitter {
+    /// Its mean.
+    pub mean: Span,
+    /// Its distribution.
+    pub dist: JitterDist,
+    /// Whether a packet may overtake another; otherwise it waits for the one before.
+    pub reorder: bool,
+}
+
+/// How jitter is distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JitterDist {
+    /// Exponential.
+    Exponential,
+    /// Uniform between zero and twice the mean.
+    Uniform,
+    /// Normal with a standard deviation of a third of the mean, cut at zero.
+    Normal,
+}
+
+/// Link-layer retransmission: a lost packet is tried again, so that loss becomes delay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arq {
+    /// How often a packet is sent at most, the first time included: 1 is no retransmission.
+    pub tries: u32,
+    /// What each further try adds to the delay.
+    pub per_try: Span,
+}
+
+/// Which packets a direction loses, apart from its queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loss {
+    /// None.
+    None,
+    /// Each with the same probability, independently.
+    Bernoulli {
+        /// The probability.
+        p: f64,
+    },
+    /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs.
+    Run {
+        /// Mean length of a run in packets; at least 1.
+        mean: f64,
+    },
+    /// Gilbert–Elliott: two states, each with its own loss; the state may change before each packet.
+    Gilbert {
+        /// Probability of going from good to bad.
+        p_bad: f64,
+        /// Probability of going from bad to good.
+        p_good: f64,
+        /// Loss in the good state.
+        loss_good: f64,
+        /// Loss in the bad state.
+        loss_bad: f64,
+    },
+    /// Just these packets, counted from 1 in this direction; increasing.
+    List {
+        /// The packets' numbers.
+        packets: Arc<[u64]>,
+    },
+}
+
+/// How much fits, or a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// In packets.
+    Packets(u32),
+    /// In bytes.
+    Bytes(Bytes),
+}
+
+/// What waits for a link, and what is dropped.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Queue {
+    /// First come, first served; what does not fit is dropped.
+    DropTail {
+        /// How much fits.
+        limit: Limit,
+    },
+    /// Random early detection (Floyd and Jacobson 1993).
+    Red(Red),
+}
+
+/// Parameters of RED. `min` and `max` are both in packets or both in bytes; so is the average.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Red {
+    /// How much fits.
+    pub limit: Limit,
+    /// Average queue from which packets are dropped.
+    pub min: Limit,
+    /// Average queue at which `max_p` is reached.
+    pub max: Limit,
+    /// Drop probability at `max`.
+    pub max_p: f64,
+    /// Weight of a sample in the average.
+    pub weight: f64,
+    /// Between `max` and twice `max` the probability rises to 1, instead of at once.
+    pub gentle: bool,
+    /// Mark packets that can be marked, instead of dropping them.
+    pub ecn: bool,
+    /// Mean packet size, for idle times and for thresholds in bytes.
+    pub mean_packet: Bytes,
+}
+
+/// One flow: a source, its receivers and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name, unique among flows.
+    pub name: String,
+    /// What it carries.
+    pub kind: FlowKind,
+    /// Its source.
+    pub from: NodeIx,
+    /// Its receivers; at least one, each once.
+    pub to: Vec<NodeIx>,
+    /// How it reaches them.
+    pub cast: Cast,
+    /// When it starts.
+    pub start: Start,
+    /// When it stops, if before the end.
+    pub stop: Option<Time>,
+    /// Each packet is held back for a time uniform in 0 … this, in order: keeps flows from locking phases.
+    pub send_jitter: Span,
+}
+
+/// How a flow reaches its receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cast {
+    /// One receiver.
+    Unicast,
+    /// One session to a group.
+    Multicast,
+    /// A session of its own for each of several receivers.
+    UnicastEach,
+}
+
+/// When a flow starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At a time.
+    At(Time),
+    /// At a time drawn uniformly from the seed.
+    Uniform(Time, Time),
+    /// Not by itself: an event starts it.
+    Event,
+}
+
+/// What a flow carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlowKind {
+    /// Video over RTP with a rate controller.
+    Video(Box<Video>),
+    /// TCP.
+    Tcp(Box<Tcp>),
+    /// Packets at a constant rate.
+    Cbr(Cbr),
+    /// Packets at a constant rate in some periods, none in others.
+    OnOff(OnOff),
+}
+
+/// A video flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Video {
+    /// A registry name, or `file.py:Class`.
+    pub controller: String,
+    /// What the paper means, or what it prints.
+    pub mode: Mode,
+    /// Parameters as given, per controller; all are checked, those of the chosen one count.
+    pub params: Vec<(String, Vec<(String, Given)>)>,
+    /// Where its data comes from.
+    pub media: Media,
+    /// How pictures are encoded; frame rate and GoP hold for `table2` as well.
+    pub encode: Encode,
+    /// How a rate becomes a quantizer.
+    pub vbr: Vbr,
+    /// Paced, or each frame as a burst.
+    pub emit: Emit,
+    /// Packet size, as IP size with header extensions.
+    pub packet: Bytes,
+    /// A frame that is later than this after its sending is not shown at its slot; `None`: all are waited for.
+    pub playout: Option<Span>,
+    /// The receiver's buffer, for controllers that need its level.
+    pub buffer: Option<Buffer>,
+    /// RTCP's timing.
+    pub rtcp: Rtcp,
+    /// The rate never goes below this.
+    pub floor: Option<Rate>,
+    /// Nor above this.
+    pub cap: Option<Rate>,
+}
+
+impl Video {
+    /// What was given for the chosen controller.
+    pub fn given(&self) -> &[(String, Given)] {
+        self.params.iter().find(|(name, _)| *name == self.controller).map_or(&[], |(_, given)| given)
+    }
+}
+
+/// Where a video's data comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Media {
+    /// Files, played one after the other and looped to the flow's end.
+    Clip {
+        /// Absolute paths.
+        paths: Vec<PathBuf>,
+    },
+    /// A generated clip.
+    Synthetic,
+    /// Always has data.
+    Greedy {
+        /// So much, once; `None`: without end.
+        bytes: Option<Bytes>,
+    },
+    /// Paper 000's Table 2: a ladder of mean rates, without pixels.
+    Table2 {
+        /// Relative sizes of I, P and B frames.
+        weights: [f64; 3],
+        /// Sizes vary by up to this share.
+        vary: f64,
+    },
+    /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
+    Trace {
+        /// Absolute path.
+        path: PathBuf,
+    },
+}
+
+/// How pictures are encoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encode {
+    /// Which codec.
+    pub codec: Codec,
+    /// How large.
+    pub size: Size,
+    /// How many pictures per second; `None`: the clip's own.
+    pub fps: Option<f64>,
+    /// Frames per group of pictures.
+    pub gop: u32,
+    /// B frames between two others.
+    pub bframes: u32,
+    /// Lowest quantizer: the best picture.
+    pub q_min: u8,
+    /// Highest quantizer.
+    pub q_max: u8,
+}
+
+/// A codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// MPEG-2 video.
+    Mpeg2,
+    /// MPEG-4 part 2.
+    Mpeg4,
+    /// H.263.
+    H263,
+    /// H.264; quantizers are QP.
+    H264,
+}
+
+/// A picture's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// The clip's own.
+    Clip,
+    /// In pixels; both even.
+    Pixels {
+        /// Width.
+        width: u32,
+        /// Height.
+        height: u32,
+    },
+}
+
+/// How a rate becomes a quantizer, per GoP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Vbr {
+    /// The leaky bucket of Evalvid-RA.
+    Bucket {
+        /// The bucket's size in GoPs at the target rate.
+        factor: f64,
+    },
+    /// The best quantizer whose next GoP fits.
+    Ladder,
+}
+
+/// How packets of a frame leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emit {
+    /// Spread by the pacer.
+    Paced,
+    /// Back to back.
+    Burst,
+}
+
+/// A receiver's buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// How much fits.
+    pub size: Bytes,
+    /// Consumption at a constant rate; `None`: frame by frame, as the clip plays.
+    pub consume: Option<Rate>,
+}
+
+/// RTCP's timing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rtcp {
+    /// Which profile.
+    pub profile: RtcpProfile,
+    /// Session bandwidth, of which RTCP takes 5 %.
+    pub session_bw: Rate,
+    /// Overrides the profile's minimum interval.
+    pub t_min: Option<Span>,
+}
+
+/// A profile of RTCP's timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtcpProfile {
+    /// Five seconds at least (RFC 3550).
+    Rfc3550,
+    /// One second at least (papers 000 and 004).
+    Asmp,
+    /// Early feedback (RFC 4585).
+    Avpf,
+}
+
+/// A TCP flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tcp {
+    /// Congestion control.
+    pub congestion: Congestion,
+    /// What it has to send.
+    pub source: TcpSource,
+    /// Receiver's window in packets.
+    pub window: u32,
+    /// Initial congestion window in packets.
+    pub initial_window: u32,
+    /// Least retransmission time-out.
+    pub min_rto: Span,
+    /// Largest retransmission time-out.
+    pub max_rto: Span,
+    /// Retransmission time-out before the first RTT sample.
+    pub init_rto: Span,
+    /// Granularity of the sender's clock.
+    pub tick: Span,
+    /// An ACK for every second packet, or after a while.
+    pub delayed_ack: bool,
+    /// Selective acknowledgments (RFC 2018, 6675).
+    pub sack: bool,
+    /// RTT from timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// HyStart (RFC 9406's ancestor in Linux), with `cubic`.
+    pub hystart: bool,
+    /// Packet size on the wire, as IP size.
+    pub packet: Bytes,
+}
+
+/// A TCP's congestion control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 5681.
+    Reno,
+    /// RFC 6582.
+    NewReno,
+    /// RFC 6675 on top of RFC 5681.
+    Sack,
+    /// RFC 9438.
+    Cubic,
+    /// One that only a kernel has, by its name there.
+    Kernel(String),
+}
+
+/// What a TCP has to send.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TcpSource {
+    /// Always something.
+    Bulk,
+    /// So much, once.
+    File(Bytes),
+    /// So much, again and again, with a pause after each.
+    Transfers {
+        /// Size of one.
+        bytes: Bytes,
+        /// The pause.
+        off: Periods,
+    },
+    /// In some periods, at `rate` or (`None`) as much as goes.
+    OnOff {
+        /// What the application writes while on.
+        rate: Option<Rate>,
+        /// Length of the periods in which it has something.
+        on: Periods,
+        /// Length of the others.
+        off: Periods,
+    },
+}
+
+/// Packets at a constant rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cbr {
+    /// IP bits per second.
+    pub rate: Rate,
+    /// Packet size, as IP size.
+    pub packet: Bytes,
+}
+
+/// Packets at a constant rate in some periods; begins with one of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnOff {
+    /// IP bits per second while on.
+    pub rate: Rate,
+    /// Packet size, as IP size.
+    pub packet: Bytes,
+    /// Length of the periods in which it sends.
+    pub on: Periods,
+    /// Length of the others.
+    pub off: Periods,
+}
+
+/// Lengths of periods.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Periods {
+    /// Their mean.
+    pub mean: Span,
+    /// Their distribution.
+    pub dist: PeriodDist,
+}
+
+/// How periods are distributed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PeriodDist {
+    /// All the same.
+    Constant,
+    /// Exponential.
+    Exponential,
+    /// Pareto, heavy tailed.
+    Pareto {
+        /// Above 1: the smaller, the heavier the tail.
+        shape: f64,
+    },
+}
+
+/// Something that happens on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub what: What,
+}
+
+/// What an event does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A receiver joins its group. One that has such an event starts outside: [`Scenario::starts_outside`].
+    Join {
+        /// The flow.
+        flow: FlowIx,
+        /// The receiver's place in [`Flow::to`].
+        receiver: usize,
+    },
+    /// A receiver leaves its group.
+    Leave {
+        /// The flow.
+        flow: FlowIx,
+        /// The receiver's place in [`Flow::to`].
+        receiver: usize,
+    },
+    /// A flow starts.
+    StartFlow(FlowIx),
+    /// A flow stops.
+    StopFlow(FlowIx),
+    /// A link changes; what is `None` stays.
+    Set(Change),
+}
+
+/// A change of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The link.
+    pub link: LinkIx,
+    /// Forward, back or both; both is the default here, unlike that of `loss`.
+    pub direction: Directions,
+    /// A new rate.
+    pub rate: Option<RateSpec>,
+    /// A new delay.
+    pub delay: Option<Span>,
+    /// A new loss; [`Loss::None`] ends one.
+    pub loss: Option<Loss>,
+}
+
+/// Which directions of a link are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directions {
+    /// From the first name to the second.
+    Forward,
+    /// From the second name to the first.
+    Back,
+    /// Both.
+    Both,
+}
+
+impl Directions {
+    /// Whether the forward direction is among them.
+    pub fn forward(self) -> bool {
+        self != Self::Back
+    }
+    /// Whether the back direction is among them.
+    pub fn back(self) -> bool {
+        self != Self::Forward
+    }
+}
+
+/// What is written down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Length of one step of the series.
+    pub interval: Span,
+    /// Flows whose packets are recorded one by one.
+    pub packets: Vec<FlowIx>,
+    /// Links whose packets are captured.
+    pub pcap: Vec<LinkIx>,
+}
+
+/// Something that must hold at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    /// A path into `summary.json`, lists by name.
+    pub that: String,
+    /// At least.
+    pub min: Option<f64>,
+    /// At most.
+    pub max: Option<f64>,
+}
+
+impl Scenario {
+    /// The node called `name`.
+    pub fn node(&self, name: &str) -> Option<NodeIx> {
+        self.nodes.iter().position(|n| n == name).map(|i| NodeIx(i as u32))
+    }
+    /// The link called `name`.
+    pub fn link(&self, name: &str) -> Option<LinkIx> {
+        self.links.iter().position(|l| l.name == name).map(|i| LinkIx(i as u32))
+    }
+    /// The flow called `name`.
+    pub fn flow(&self, name: &str) -> Option<FlowIx> {
+        self.flows.iter().position(|f| f.name == name).map(|i| FlowIx(i as u32))
+    }
+    /// The name of the node `node`; empty for one that is not there.
+    pub fn node_name(&self, node: NodeIx) -> &str {
+        self.nodes.get(node.0 as usize).map_or("", String::as_str)
+    }
+    /// The receivers of `flow`, by their place in [`Flow::to`], that are not in the group at its start: a join event
+    /// brings them in.
+    pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
+        let mut outside: Vec<_> = self
+            .events
+            .iter()
+            .filter_map(|e| match e.what {
+                What::Join { flow: f, receiver } if f == flow => Some(receiver),
+                _ => None,
+            })
+            .collect();
+        outside.sort_unstable();
+        outside.dedup();
+        outside
+    }
+}
