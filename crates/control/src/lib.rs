@@ -18,8 +18,10 @@
 //! After any call that takes `&mut self`, `wake` and `decision` (sender) or `wake` and `due` (receiver) may have changed and
 //! are to be read again.
 
+pub mod equation;
 mod fixed;
 mod half;
+pub mod loss;
 mod message;
 pub mod registry;
 

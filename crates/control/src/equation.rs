@@ -1,0 +1,261 @@
+//! TCP's long-term throughput as equations, shared by the controllers that copy it.
+
+use steadycast_units::{Bytes, Rate, Span};
+
+/// A loss or loss event rate: a share of packets above zero and at most one. Where nothing was lost there is no such rate:
+/// that is `Option::None`, and a branch of its own in every controller.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct LossRate(f64);
+
+impl LossRate {
+    /// Every packet.
+    pub const ONE: Self = Self(1.0);
+    /// The smallest that [`loss_for`] finds: one packet in 10⁸.
+    pub const LEAST: Self = Self(1e-8);
+
+    /// `p` itself; `None` unless 0 < p ≤ 1 (NaN neither).
+    pub fn new(p: f64) -> Option<Self> {
+        (p > 0.0 && p <= 1.0).then_some(Self(p))
+    }
+    /// One packet in `interval`; intervals below one packet (and NaN) count as one.
+    pub fn one_in(interval: f64) -> Self {
+        // `max` takes the number where one side is NaN; the bound keeps 1/interval above zero.
+        Self((1.0 / interval.max(1.0)).max(1e-300))
+    }
+    /// As a plain number.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+/// Round-trip times below a millisecond count as one: with zero the equations have no value.
+const LEAST_RTT: Span = Span::millis(1);
+
+/// The simplified equation of RFC 5348 (8.1) and RFC 4654 (eq. 1): Padhye's with t_RTO = 4 R, b = 1 and without the minimum.
+///
+/// ```text
+///                        s
+///  X = ───────────────────────────────────────────
+///         ⎛   ____        ____                  ⎞
+///       R ⎜  ╱2 p        ╱3 p                   ⎟
+///         ⎜ ╱ ───  + 12 ╱ ───  · p · (1 + 32 p²)⎟
+///         ⎝╲╱  3      ╲╱   8                    ⎠
+/// ```
+///
+/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`. It assumes a long flow, losses that come in events, and no limit
+/// by the receiver's window.
+pub fn throughput(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
+    Rate::from_bytes_per_s(packet.as_f64() / (seconds(rtt) * simple(loss.0)))
+}
+
+/// The denominator of [`throughput`] without R.
+fn simple(p: f64) -> f64 {
+    (2.0 * p / 3.0).sqrt() + 12.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p)
+}
+
+/// Padhye's equation in full (RFC 5348, 3.1).
+///
+/// ```text
+///                                 s
+///  X = ────────────────────────────────────────────────────────────
+///           _____              ⎛       _____⎞
+///          ╱2 b p              ⎜      ╱3 b p⎟
+///       R ╱ ─────  + t_RTO min ⎜1, 3 ╱ ─────⎟ · p · (1 + 32 p²)
+///        ╲╱   3                ⎝   ╲╱    8  ⎠
+/// ```
+///
+/// `rto` is t_RTO, TCP's retransmission time-out (4 R where it is not known), `per_ack` b, the packets that one
+/// acknowledgment covers (at least 1). With t_RTO = 4 R and b = 1 it agrees with [`throughput`] up to p = 8/27.
+pub fn throughput_full(packet: Bytes, rtt: Span, loss: LossRate, rto: Span, per_ack: f64) -> Rate {
+    let (p, b) = (loss.0, per_ack.max(1.0));
+    let windows = seconds(rtt) * (2.0 * b * p / 3.0).sqrt();
+    let timeouts = rto.as_secs_f64() * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
+    Rate::from_bytes_per_s(packet.as_f64() / (windows + timeouts))
+}
+
+/// The square-root law (Mathis et al.): time-outs left out, so it holds for small loss only.
+///
+/// ```text
+///           k s
+///  X = ───────────
+///           ___
+///       R ╲╱ p
+/// ```
+pub fn throughput_sqrt(k: f64, packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
+    Rate::from_bytes_per_s(k * packet.as_f64() / (seconds(rtt) * loss.0.sqrt()))
+}
+
+/// How bad a path is, for comparing receivers: the larger, the slower TCP would be there. Only ratios mean anything.
+///
+/// ```text
+///             ___
+///  M = R · ╲╱ p  · (1 + 9 p (1 + 32 p²))
+/// ```
+///
+/// Source: PGMCC's acker comparison (draft-ietf-rmt-bb-pgmcc). It is [`throughput`]'s denominator times √(3/2).
+pub fn rank(rtt: Span, loss: LossRate) -> f64 {
+    let p = loss.0;
+    seconds(rtt) * p.sqrt() * (1.0 + 9.0 * p * (1.0 + 32.0 * p * p))
+}
+
+/// The inverse of [`throughput`]: the loss event rate at which it gives `rate`, within 10⁻⁸…1 (what lies outside gives
+/// the nearer end). For the first loss interval (RFC 5348, 6.3.1).
+pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
+    // X(p) falls with p, so bisect; the middle in log p is the geometric mean.
+    // f(p) = s / (R X); infinite at rate zero.
+    let wanted = packet.as_f64().max(1.0) / (seconds(rtt) * rate.as_bytes_per_s());
+    let (mut low, mut high) = (LossRate::LEAST.0, 1.0);
+    if wanted <= simple(low) {
+        return LossRate(low);
+    }
+    if wanted >= simple(high) {
+        return LossRate::ONE;
+    }
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if simple(middle) < wanted {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    LossRate((low * high).sqrt())
+}
+
+/// The first loss interval by the square-root law, in packets, at least 1 (RFC 4654, 5.6).
+///
+/// ```text
+///        ⎛     X R    ⎞ 2
+///  l₀ =  ⎜ ────────── ⎟
+///        ⎝ √(3/2) · s ⎠
+/// ```
+pub fn first_interval_sqrt(rate: Rate, packet: Bytes, rtt: Span) -> f64 {
+    let packets = rate.as_bytes_per_s() * rtt.as_secs_f64() / packet.as_f64();
+    (packets * packets / 1.5).max(1.0)
+}
+
+fn seconds(rtt: Span) -> f64 {
+    rtt.max(LEAST_RTT).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: Bytes = Bytes::new(1000);
+
+    fn p(p: f64) -> LossRate {
+        LossRate::new(p).unwrap()
+    }
+
+    fn kbps(rate: Rate) -> f64 {
+        rate.as_bps_f64() / 1e3
+    }
+
+    #[track_caller]
+    fn close(got: f64, want: f64, within: f64) {
+        assert!((got - want).abs() <= within, "{got} is not {want} ± {within}");
+    }
+
+    #[test]
+    fn the_simple_equation_has_its_published_values() {
+        for (loss, want) in [(0.02, 348.80), (0.04, 211.55), (0.06, 148.60), (0.08, 110.42)] {
+            close(kbps(throughput(S, Span::millis(168), p(loss))), want, 0.005);
+        }
+        close(kbps(throughput(S, Span::millis(100), p(0.01))), 898.66, 0.005);
+        let percent = [(0.0005, 7270.0), (0.0008, 5732.0), (0.0012, 4664.0), (0.0015, 4160.0)];
+        for (loss, want) in percent {
+            close(kbps(throughput(S, Span::millis(60), p(loss))), want, 0.5);
+        }
+        for (loss, want) in [(0.05, 491.5), (0.08, 309.2), (0.12, 182.9), (0.15, 126.9)] {
+            close(kbps(throughput(S, Span::millis(60), p(loss))), want, 0.05);
+        }
+    }
+
+    #[test]
+    fn the_full_equation_parts_from_the_simple_one_at_eight_twenty_sevenths() {
+        // A packet this large keeps the rounding to whole bits per second out of the ratios.
+        let (r, s) = (Span::millis(100), Bytes::new(10_000_000));
+        let both = |loss: f64| throughput_full(s, r, p(loss), r * 4, 1.0).ratio(throughput(s, r, p(loss)));
+        for loss in [1e-4, 0.01, 0.1, 0.296] {
+            close(both(loss), 1.0, 1e-6);
+        }
+        assert!(both(0.31) > 1.01 && both(0.31) < 1.05, "{}", both(0.31));
+        // At p = 1 by hand: 3 √(3/8) = 1.8371 instead of 1, and the √(2/3) of the window part is small.
+        close(both(1.0), (0.816_496_58 + 12.0 * 33.0 * 0.612_372_44) / (0.816_496_58 + 4.0 * 33.0), 1e-5);
+    }
+
+    #[test]
+    fn delayed_acknowledgments_cost_the_square_root_of_two_at_small_loss() {
+        let r = Span::millis(100);
+        let ratio = throughput_full(S, r, p(1e-6), r * 4, 1.0).ratio(throughput_full(S, r, p(1e-6), r * 4, 2.0));
+        close(ratio, 2f64.sqrt(), 1e-3);
+    }
+
+    #[test]
+    fn the_square_root_law_scales_with_size_and_falls_with_rtt_and_root_p() {
+        close(kbps(throughput_sqrt(1.5, S, Span::millis(100), p(0.01))), 1200.0, 1e-6);
+        close(kbps(throughput_sqrt(1.5, S, Span::millis(200), p(0.04))), 300.0, 1e-6);
+    }
+
+    #[test]
+    fn the_rank_exceeds_the_square_root_by_its_published_factors() {
+        let r = Span::millis(80);
+        for (loss, want) in [(0.01, 1.09), (0.05, 1.49), (0.10, 2.19)] {
+            close(rank(r, p(loss)) / (0.08 * f64::sqrt(loss)), want, 0.005);
+        }
+        // Its product with the throughput is a constant: the same function of p.
+        let product = |loss: f64| rank(r, p(loss)) * throughput(S, r, p(loss)).as_bytes_per_s();
+        close(product(0.2) / product(0.001), 1.0, 1e-4);
+    }
+
+    #[test]
+    fn the_first_interval_has_its_published_values() {
+        close(1.0 / loss_for(Rate::mbps(1), S, Span::millis(100)).get(), 120.36, 0.005);
+        close(first_interval_sqrt(Rate::mbps(1), S, Span::millis(100)), 104.17, 0.005);
+        close(first_interval_sqrt(Rate::kbps(50), S, Span::millis(100)), 1.0, 0.0);
+    }
+
+    #[test]
+    fn a_rate_beyond_the_equation_gives_the_nearer_end() {
+        assert_eq!(loss_for(Rate::ZERO, S, Span::millis(100)), LossRate::ONE);
+        assert_eq!(loss_for(Rate::bps(1), S, Span::millis(100)), LossRate::ONE);
+        assert_eq!(loss_for(Rate::MAX, S, Span::millis(100)), LossRate::LEAST);
+        assert_eq!(loss_for(Rate::MAX, Bytes::ZERO, Span::ZERO), LossRate::LEAST);
+    }
+
+    #[test]
+    fn only_shares_of_packets_are_loss_rates() {
+        for wrong in [0.0, -0.1, 1.000_001, f64::NAN, f64::INFINITY] {
+            assert_eq!(LossRate::new(wrong), None, "{wrong}");
+        }
+        assert_eq!(LossRate::one_in(100.0).get(), 0.01);
+        assert_eq!(LossRate::one_in(0.5), LossRate::ONE);
+        assert_eq!(LossRate::one_in(f64::NAN), LossRate::ONE);
+        assert!(LossRate::one_in(f64::INFINITY).get() > 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_inverse_finds_the_loss_that_made_the_rate(exponent in -7.5f64..0.0, ms in 1u64..2_000, size in 200u64..1_500) {
+            let loss = libm::exp10(exponent);
+            let (r, s) = (Span::millis(ms), Bytes::new(size));
+            // Above 0.3 and at long round trips the rate is a few bits per second, and its rounding is all there is.
+            let rate = throughput(s, r, p(loss));
+            prop_assume!(rate > Rate::kbps(1));
+            let found = loss_for(rate, s, r).get();
+            prop_assert!((found / loss - 1.0).abs() < 2e-3, "{} for {}", found, loss);
+        }
+
+        #[test]
+        fn more_loss_or_a_longer_round_trip_is_never_faster(a in 1e-6f64..1.0, b in 1e-6f64..1.0, ms in 1u64..1_000) {
+            let (less, more) = (a.min(b), a.max(b));
+            let (r, longer) = (Span::millis(ms), Span::millis(ms + 1));
+            for f in [|r, l| throughput(S, r, l), |r, l| throughput_full(S, r, l, r * 4, 1.0)] {
+                prop_assert!(f(r, p(less)) >= f(r, p(more)));
+                prop_assert!(f(r, p(less)) >= f(longer, p(less)));
+            }
+        }
+    }
+}

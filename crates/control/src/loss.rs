@@ -1,0 +1,777 @@
+//! The loss event rate as TFRC's receiver measures it: losses within one round trip are one event, and the rate is one in the
+//! weighted average of the intervals between events (RFC 5348, section 5).
+
+use crate::equation::LossRate;
+use std::collections::VecDeque;
+use steadycast_units::{Span, Time};
+
+/// Closed intervals that are averaged, n.
+pub const INTERVALS: usize = 8;
+/// Their weights, newest first (RFC 5348, 5.4).
+pub const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
+
+/// How many runs of losses can still be taken back by a late packet. Older ones are final.
+const OPEN_RUNS: usize = 128;
+
+/// What differs between the protocols that share this history.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossSettings {
+    /// The least discount factor of older intervals when the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and ns-2.
+    /// 1 turns discounting off.
+    pub discount: f64,
+    /// Packets with a higher sequence number that must arrive before a missing one counts as lost: 3 (at least 1).
+    pub ndupack: u32,
+}
+
+impl Default for LossSettings {
+    fn default() -> Self {
+        Self { discount: 0.25, ndupack: 3 }
+    }
+}
+
+/// One packet for [`LossHistory::on_packet`].
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// Extended sequence number, in any space that counts by one.
+    pub seq: u64,
+    /// When it arrived.
+    pub at: Time,
+    /// It carries a congestion mark: counts as a loss at its arrival.
+    pub ce: bool,
+    /// The round-trip time that tells loss events apart, as it stands now.
+    pub rtt: Span,
+}
+
+/// What a packet changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// A new loss event has begun.
+    pub new_loss_event: bool,
+    /// A late packet has taken a loss event back.
+    pub removed_loss_event: bool,
+    /// Packets that count as lost (or marked) from now on.
+    pub lost: u64,
+    /// The packet was thought lost, and came late.
+    pub late: bool,
+}
+
+/// A run of consecutive lost packets, or one marked packet. Its losses' times are interpolated between the two arrivals
+/// around the gap in which it was found (RFC 5348, 5.2), also after a late packet has split the gap.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    last: u64,
+    /// Sequence number and arrival of the packets before and after the gap.
+    before: (u64, Time),
+    after: (u64, Time),
+    rtt: Span,
+}
+
+impl Run {
+    /// ```text
+    ///                                            S_loss − S_before
+    ///  T_loss = T_before + (T_after − T_before) · ──────────────────
+    ///                                            S_after − S_before
+    /// ```
+    fn time(&self, seq: u64) -> Time {
+        let gap = u128::from(self.after.0.saturating_sub(self.before.0));
+        if gap == 0 {
+            return self.after.1;
+        }
+        let part =
+            u128::from(self.after.1.since(self.before.1).as_nanos()) * u128::from(seq.saturating_sub(self.before.0));
+        self.before.1 + Span::nanos(u64::try_from(part / gap).unwrap_or(u64::MAX))
+    }
+
+    /// The first lost packet from `from` on whose loss lies after `at`.
+    fn after(&self, from: u64, at: Time) -> Option<u64> {
+        if self.time(self.last) <= at {
+            return None;
+        }
+        let (mut low, mut high) = (from, self.last);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.time(middle) > at {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+/// A gap that is not yet old enough to be a loss.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    run: Run,
+    /// Packets above it that have arrived.
+    overtaken: u32,
+}
+
+/// A closed loss interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    packets: f64,
+    /// Its accumulated discount factor, DF_i.
+    discount: f64,
+    /// It was not counted but made up from the rate before the first loss.
+    made_up: bool,
+}
+
+/// The loss events up to some packet: a value, so that it can be rebuilt from an earlier one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Events {
+    closed: [Interval; INTERVALS],
+    count: usize,
+    /// First lost packet and time of the latest event.
+    latest: Option<(u64, Time)>,
+    total: u64,
+}
+
+impl Events {
+    fn closed(&self) -> &[Interval] {
+        &self.closed[..self.count]
+    }
+
+    /// The mean of the closed intervals, each with its discount factor.
+    fn closed_mean(&self) -> Option<f64> {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (interval, w) in self.closed().iter().zip(WEIGHTS) {
+            sum += interval.packets * w * interval.discount;
+            weight += w * interval.discount;
+        }
+        (weight > 0.0).then(|| sum / weight)
+    }
+
+    /// The general discount factor DF while the open interval has `open` packets.
+    fn discount(&self, open: f64, least: f64) -> f64 {
+        match self.closed_mean() {
+            Some(mean) if open > 2.0 * mean => (2.0 * mean / open).max(least),
+            _ => 1.0,
+        }
+    }
+
+    fn push(&mut self, packets: f64, made_up: bool, least: f64) {
+        let discount = self.discount(packets, least);
+        for interval in &mut self.closed[..self.count] {
+            interval.discount *= discount;
+        }
+        self.closed.rotate_right(1);
+        self.closed[0] = Interval { packets, discount: 1.0, made_up };
+        self.count = (self.count + 1).min(INTERVALS);
+    }
+
+    /// Turns the losses of `run` into events.
+    fn add(&mut self, run: &Run, first_interval: f64, least: f64) {
+        let mut from = run.first;
+        loop {
+            let start = match self.latest {
+                None => Some(from),
+                Some((_, at)) => run.after(from, at + run.rtt),
+            };
+            let Some(start) = start else { return };
+            match self.latest {
+                None => self.push(first_interval, true, least),
+                Some((seq, _)) => self.push(start.saturating_sub(seq).max(1) as f64, false, least),
+            }
+            self.latest = Some((start, run.time(start)));
+            self.total += 1;
+            if start == run.last {
+                return;
+            }
+            from = start + 1;
+            from = self.skip(run, start).unwrap_or(from);
+        }
+    }
+
+    /// A gap of hours holds more events than the history: those that would be forgotten before its end are only counted. Within
+    /// one gap the losses are evenly spaced, so all its events are equally far apart, and the result is the same.
+    fn skip(&mut self, run: &Run, start: u64) -> Option<u64> {
+        const KEPT: u64 = 2 * INTERVALS as u64 + 2;
+        let next = run.after(start + 1, run.time(start) + run.rtt)?;
+        let (apart, left) = (next - start, run.last - start);
+        let skipped = (left / apart).checked_sub(KEPT).filter(|n| *n > 0)?;
+        self.total += skipped;
+        let to = start + skipped * apart;
+        self.latest = Some((to, run.time(to)));
+        Some(to + 1)
+    }
+
+    /// ```text
+    ///              ⎛ w₀ I₀ + Σ₁ᵏ⁻¹ wᵢ DFᵢ DF Iᵢ   Σ₁ᵏ wᵢ₋₁ DFᵢ Iᵢ ⎞
+    ///  1/p  =  max ⎜ ────────────────────────── , ─────────────── ⎟
+    ///              ⎝    w₀ + Σ₁ᵏ⁻¹ wᵢ DFᵢ DF        Σ₁ᵏ wᵢ₋₁ DFᵢ  ⎠
+    /// ```
+    fn rate(&self, open: f64, least: f64) -> Option<LossRate> {
+        let closed_mean = self.closed_mean()?;
+        let discount = self.discount(open, least);
+        let (mut sum, mut weight) = (WEIGHTS[0] * open, WEIGHTS[0]);
+        for (interval, w) in self.closed().iter().zip(&WEIGHTS[1..]) {
+            sum += interval.packets * w * interval.discount * discount;
+            weight += w * interval.discount * discount;
+        }
+        Some(LossRate::one_in((sum / weight).max(closed_mean)))
+    }
+
+    fn rescale(&mut self, factor: f64) {
+        for interval in self.closed[..self.count].iter_mut().filter(|i| i.made_up) {
+            interval.packets = sane(interval.packets * factor);
+        }
+    }
+}
+
+/// An interval has at least one packet; more than 10⁸ without a loss cannot be told from none.
+fn sane(packets: f64) -> f64 {
+    if packets.is_nan() { 1.0 } else { packets.clamp(1.0, 1e8) }
+}
+
+/// The loss history of one stream: which packets are lost, which losses are one event, and how often events come.
+///
+/// Its memory is bounded whatever arrives: it keeps runs of losses, not packets, and only the latest of them.
+#[derive(Clone, Debug)]
+pub struct LossHistory {
+    settings: LossSettings,
+    /// The highest packet so far, and its arrival.
+    highest: Option<(u64, Time)>,
+    /// Gaps that are not yet losses, by sequence number; at most `ndupack` of them.
+    gaps: Vec<Gap>,
+    /// Losses that a late packet can still take back, by sequence number.
+    runs: VecDeque<Run>,
+    /// The events of all runs that are final.
+    settled: Events,
+    /// `settled` and `runs` together.
+    events: Events,
+    first_interval: f64,
+    lost: u64,
+}
+
+impl LossHistory {
+    /// An empty history.
+    pub fn new(settings: LossSettings) -> Self {
+        let settings =
+            LossSettings { discount: settings.discount.clamp(0.0, 1.0), ndupack: settings.ndupack.clamp(1, 64) };
+        Self {
+            settings,
+            highest: None,
+            gaps: Vec::new(),
+            runs: VecDeque::new(),
+            settled: Events::default(),
+            events: Events::default(),
+            first_interval: 1.0,
+            lost: 0,
+        }
+    }
+
+    /// A packet has arrived. When it reveals the very first loss event, `first_interval` is asked for the length of the interval
+    /// before it, in packets: it follows from the rate until then, not from a count (RFC 5348, 6.3.1; RFC 4654, 5.6).
+    pub fn on_packet(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+        let Some((highest, since)) = self.highest else {
+            self.highest = Some((heard.seq, heard.at));
+            return self.take_in(heard, None, first_interval);
+        };
+        let mut late = None;
+        if heard.seq > highest {
+            if heard.seq - highest > 1 {
+                let run = Run {
+                    first: highest + 1,
+                    last: heard.seq - 1,
+                    before: (highest, since),
+                    after: (heard.seq, heard.at),
+                    rtt: heard.rtt,
+                };
+                self.gaps.push(Gap { run, overtaken: 0 });
+            }
+            self.highest = Some((heard.seq, heard.at));
+        } else if !self.fill_gap(heard.seq) {
+            if !self.fill_run(heard.seq) {
+                // A duplicate, or older than anything that could still change.
+                return Change::default();
+            }
+            late = Some(heard.seq);
+        }
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last < heard.seq) {
+            gap.overtaken += 1;
+        }
+        self.take_in(heard, late, first_interval)
+    }
+
+    /// Declares what is overtaken or marked lost, and brings the events up to date.
+    fn take_in(&mut self, heard: &Heard, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
+        let before = self.events;
+        let mut rebuild = late.is_some();
+        let mut lost = 0u64;
+        let ndupack = self.settings.ndupack;
+        // Gaps are overtaken from the lowest on, since what overtakes one overtakes all below it.
+        let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
+        let mark = Run {
+            first: heard.seq,
+            last: heard.seq,
+            before: (heard.seq, heard.at),
+            after: (heard.seq, heard.at),
+            rtt: heard.rtt,
+        };
+        let new: Vec<Run> = self.gaps.drain(..ripe).map(|g| g.run).chain(heard.ce.then_some(mark)).collect();
+        if self.events.total == 0 && !new.is_empty() {
+            self.first_interval = sane(first_interval());
+        }
+        for run in new {
+            lost = lost.saturating_add((run.last - run.first).saturating_add(1));
+            // A mark counts at once, a gap before it only when it is overtaken: then the event begins at the gap (5.1).
+            let place = self.runs.partition_point(|r| r.first < run.first);
+            rebuild |= place < self.runs.len();
+            self.runs.insert(place, run);
+            if !rebuild {
+                self.events.add(&run, self.first_interval, self.settings.discount);
+            }
+        }
+        if rebuild {
+            self.rebuild();
+        }
+        while self.runs.len() > OPEN_RUNS {
+            if let Some(run) = self.runs.pop_front() {
+                self.settled.add(&run, self.first_interval, self.settings.discount);
+            }
+        }
+        self.lost = self.lost.saturating_add(lost);
+        Change {
+            new_loss_event: self.events.total > before.total,
+            removed_loss_event: self.events.total < before.total,
+            lost,
+            late: late.is_some(),
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.events = self.settled;
+        for run in &self.runs {
+            self.events.add(run, self.first_interval, self.settings.discount);
+        }
+    }
+
+    /// Takes a late packet out of the gap it left; false where there is none.
+    fn fill_gap(&mut self, seq: u64) -> bool {
+        let Some(i) = self.gaps.iter().position(|g| (g.run.first..=g.run.last).contains(&seq)) else { return false };
+        let gap = self.gaps.remove(i);
+        let parts = split(&gap.run, seq).map(|part| part.map(|run| Gap { run, ..gap }));
+        self.gaps.splice(i..i, parts.into_iter().flatten());
+        true
+    }
+
+    /// Takes a late packet out of the run of losses it was counted in; false where there is none.
+    fn fill_run(&mut self, seq: u64) -> bool {
+        let i = self.runs.partition_point(|r| r.last < seq);
+        let Some(run) = self.runs.get(i).copied().filter(|r| r.first <= seq && r.before.0 != r.after.0) else {
+            return false;
+        };
+        self.runs.remove(i);
+        for part in split(&run, seq).into_iter().rev().flatten() {
+            self.runs.insert(i, part);
+        }
+        self.lost = self.lost.saturating_sub(1);
+        true
+    }
+
+    /// The loss event rate p; `None` as long as there is no loss event.
+    pub fn rate(&self) -> Option<LossRate> {
+        self.events.rate(self.open(), self.settings.discount)
+    }
+
+    /// The open interval I₀: packets since the first lost one of the latest event, in sequence numbers; 0 before any event.
+    pub fn open(&self) -> f64 {
+        match (self.highest, self.events.latest) {
+            (Some((highest, _)), Some((seq, _))) => highest.saturating_sub(seq) as f64 + 1.0,
+            _ => 0.0,
+        }
+    }
+
+    /// The closed intervals I₁, I₂ …, in packets, newest first, at most [`INTERVALS`].
+    pub fn closed(&self) -> impl Iterator<Item = f64> + '_ {
+        self.events.closed().iter().map(|i| i.packets)
+    }
+
+    /// Loss events so far, late packets taken into account.
+    pub const fn events(&self) -> u64 {
+        self.events.total
+    }
+
+    /// Packets lost or marked so far, those that came late taken off again.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether the interval that was made up for the first loss event still counts.
+    pub fn has_first_interval(&self) -> bool {
+        self.events.closed().iter().any(|i| i.made_up)
+    }
+
+    /// Multiplies the made-up first interval by `factor`, as long as it counts (RFC 4654, 5.6: it was measured with another
+    /// round-trip time). It stays at least one packet.
+    pub fn rescale_first(&mut self, factor: f64) {
+        self.first_interval = sane(self.first_interval * factor);
+        self.settled.rescale(factor);
+        self.events.rescale(factor);
+        self.rebuild();
+    }
+
+    /// Puts all losses that are not yet final into events anew, with `rtt` instead of what was known when they were found.
+    pub fn regroup(&mut self, rtt: Span) {
+        for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
+            run.rtt = rtt;
+        }
+        self.rebuild();
+    }
+}
+
+/// What is left of a run on either side of a packet that is none of it after all.
+fn split(run: &Run, seq: u64) -> [Option<Run>; 2] {
+    [(run.first < seq).then(|| Run { last: seq - 1, ..*run }), (seq < run.last).then(|| Run { first: seq + 1, ..*run })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const R: Span = Span::millis(100);
+    /// 10 ms from packet to packet: ten in a round trip.
+    const STEP: Span = Span::millis(10);
+
+    fn at(seq: u64) -> Time {
+        Time::ZERO + STEP * seq
+    }
+
+    fn heard(seq: u64) -> Heard {
+        Heard { seq, at: at(seq), ce: false, rtt: R }
+    }
+
+    fn hear(history: &mut LossHistory, seqs: impl IntoIterator<Item = u64>) -> Vec<Change> {
+        seqs.into_iter().map(|seq| history.on_packet(&heard(seq), || 50.0)).collect()
+    }
+
+    /// A history with these closed intervals (newest first) and this many packets in the open one.
+    fn with(closed: &[f64], open: u64, discount: f64) -> LossHistory {
+        let mut history = LossHistory::new(LossSettings { discount, ndupack: 3 });
+        for packets in closed.iter().rev() {
+            // As stored: discount factors all one, as the oracles have it.
+            history.events.push(*packets, false, 1.0);
+        }
+        history.events.latest = Some((1_000, Time::ZERO));
+        history.highest = Some((999 + open, Time::ZERO));
+        history
+    }
+
+    fn p(history: &LossHistory) -> f64 {
+        history.rate().map_or(0.0, LossRate::get)
+    }
+
+    #[track_caller]
+    fn close(got: f64, want: f64, within: f64) {
+        assert!((got - want).abs() <= within, "{got} is not {want} ± {within}");
+    }
+
+    #[test]
+    fn without_discounting_the_open_interval_counts_with_the_weight_of_one() {
+        close(p(&with(&[100.0; 8], 300, 1.0)), 0.0075, 1e-12);
+        close(p(&with(&[100.0; 8], 30, 1.0)), 0.01, 1e-12);
+    }
+
+    #[test]
+    fn discounting_has_its_published_values() {
+        for (open, quarter, half) in [
+            (100, 0.01, 0.01),
+            (200, 0.008_571_4, 0.008_571_4),
+            (400, 0.005_384_6, 0.005_384_6),
+            (800, 0.002_432_4, 0.003_333_3),
+        ] {
+            close(p(&with(&[100.0; 8], open, 0.25)), quarter, 5e-8);
+            close(p(&with(&[100.0; 8], open, 0.5)), half, 5e-8);
+        }
+        let mixed = [80.0, 120.0, 60.0, 200.0, 90.0, 150.0, 40.0, 100.0];
+        let short = with(&mixed, 30, 0.25);
+        close(short.events.closed_mean().unwrap_or(0.0), 109.667, 5e-4);
+        close(p(&short), 0.009_118_5, 5e-8);
+        close(p(&with(&mixed, 400, 0.25)), 0.005_366_7, 5e-8);
+    }
+
+    #[test]
+    fn a_closed_interval_hands_its_discount_to_all_older_ones_once() {
+        let mut history = with(&[100.0; 8], 1, 0.25);
+        history.events.push(400.0, false, 0.25);
+        let factors: Vec<_> = history.events.closed().iter().map(|i| i.discount).collect();
+        assert_eq!(factors, [1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]);
+        history.events.push(100.0, false, 0.25);
+        assert_eq!(history.events.closed()[2].discount, 0.5);
+    }
+
+    #[test]
+    fn one_loss_per_hundred_packets_is_a_rate_of_one_in_a_hundred() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..2_000).filter(|seq| seq % 100 != 50));
+        close(p(&history), 0.01, 1e-12);
+        assert_eq!(history.closed().collect::<Vec<_>>(), [100.0; 8]);
+        assert_eq!((history.events(), history.lost(), history.open()), (20, 20, 50.0));
+    }
+
+    #[test]
+    fn a_packet_is_lost_when_three_later_ones_have_arrived_and_not_before() {
+        let mut history = LossHistory::new(LossSettings::default());
+        let changes = hear(&mut history, [0, 1, 2, 4, 5, 6]);
+        assert_eq!(changes.iter().map(|c| c.lost).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 1]);
+        assert!(changes[5].new_loss_event && history.rate().is_some());
+        close(p(&history), 1.0 / 50.0, 1e-12);
+        assert_eq!(history.open(), 4.0);
+
+        let mut hasty = LossHistory::new(LossSettings { ndupack: 1, ..LossSettings::default() });
+        assert!(hear(&mut hasty, [0, 2])[1].new_loss_event);
+    }
+
+    #[test]
+    fn reordering_by_two_places_is_no_loss() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..300).map(|i| if i % 3 == 0 { i + 2 } else { i - 1 }));
+        assert_eq!((history.rate(), history.lost(), history.gaps.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn losses_within_a_round_trip_are_one_event_and_the_next_one_after_it_is_another() {
+        let mut history = LossHistory::new(LossSettings::default());
+        // Ten packets in a round trip: 110 is a round trip after 100 and no more; 111 is more.
+        let one = |history: &mut LossHistory, lost: [u64; 2], to: u64| {
+            hear(history, (0..to).filter(|s| !lost.contains(s)));
+        };
+        one(&mut history, [100, 110], 200);
+        assert_eq!((history.events(), history.lost()), (1, 2));
+        let mut history = LossHistory::new(LossSettings::default());
+        one(&mut history, [100, 111], 200);
+        assert_eq!(history.events(), 2);
+        assert_eq!(history.closed().collect::<Vec<_>>(), [11.0, 50.0]);
+    }
+
+    #[test]
+    fn a_late_packet_takes_its_loss_event_back() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..50).filter(|s| *s != 20));
+        assert_eq!(history.events(), 1);
+        let change = history.on_packet(&Heard { at: at(50), ..heard(20) }, || 50.0);
+        assert!(change.removed_loss_event && change.late && !change.new_loss_event);
+        assert_eq!((history.rate(), history.lost(), history.events()), (None, 0, 0));
+        // The next loss asks for a first interval again.
+        let mut asked = false;
+        for seq in [50, 52, 53, 54] {
+            history.on_packet(&heard(seq), || {
+                asked = true;
+                70.0
+            });
+        }
+        assert!(asked);
+        assert_eq!(history.closed().collect::<Vec<_>>(), [70.0]);
+    }
+
+    #[test]
+    fn a_late_packet_that_began_an_event_moves_its_beginning() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
+        // 25 belongs to the event of 20, 32 does not.
+        assert_eq!((history.events(), history.closed().next()), (2, Some(12.0)));
+        history.on_packet(&Heard { at: at(60), ..heard(20) }, || 50.0);
+        // Now the event begins at 25, and 32 lies within its round trip.
+        assert_eq!((history.events(), history.closed().next(), history.open()), (1, Some(50.0), 35.0));
+    }
+
+    #[test]
+    fn a_mark_is_an_event_at_once_and_a_loss_just_before_it_becomes_its_beginning() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, 0..20);
+        let marked = Heard { ce: true, ..heard(22) };
+        // 20 and 21 are missing, but may only be late.
+        let change = history.on_packet(&marked, || 50.0);
+        assert!(change.new_loss_event);
+        assert_eq!((change.lost, history.open()), (1, 1.0));
+        let changes = hear(&mut history, [23, 24]);
+        assert_eq!((changes[1].lost, history.events(), history.open()), (2, 1, 5.0));
+        assert!(!changes[1].new_loss_event);
+    }
+
+    #[test]
+    fn a_mark_on_the_first_packet_of_all_counts() {
+        let mut history = LossHistory::new(LossSettings::default());
+        assert!(history.on_packet(&Heard { ce: true, ..heard(7) }, || 10.0).new_loss_event);
+        close(p(&history), 0.1, 1e-12);
+    }
+
+    #[test]
+    fn a_marked_packet_can_not_arrive_late_a_second_time() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, 0..5);
+        history.on_packet(&Heard { ce: true, ..heard(5) }, || 50.0);
+        assert_eq!(history.on_packet(&heard(5), || 50.0), Change::default());
+        assert_eq!(history.events(), 1);
+    }
+
+    #[test]
+    fn a_gap_of_hours_is_counted_as_evenly_spaced_events_without_walking_through_it() {
+        let mut history = LossHistory::new(LossSettings::default());
+        let gap = 1u64 << 31;
+        let spread = Span::secs(7_200);
+        history.on_packet(&Heard { at: Time::ZERO, ..heard(0) }, || 50.0);
+        for extra in 0..3 {
+            history.on_packet(&Heard { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
+        }
+        // 7200 s / 100 ms, less what rounding up to whole packets costs.
+        assert!((71_990..=72_000).contains(&history.events()), "{}", history.events());
+        let apart = gap as f64 / 72_000.0;
+        for interval in history.closed() {
+            close(interval, apart, 1.5);
+        }
+        close(p(&history) * apart, 1.0, 1e-3);
+    }
+
+    #[test]
+    fn skipping_over_a_long_gap_changes_nothing() {
+        // Just long enough that events are skipped, against the same gap walked through event by event.
+        let run = Run { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
+        let (mut fast, mut slow) = (Events::default(), Events::default());
+        fast.add(&run, 50.0, 0.25);
+        let mut from = run.first;
+        while let Some(start) = match slow.latest {
+            None => Some(from),
+            Some((_, at)) => run.after(from, at + R),
+        } {
+            slow.push(slow.latest.map_or(50.0, |(seq, _)| (start - seq) as f64), slow.latest.is_none(), 0.25);
+            slow.latest = Some((start, run.time(start)));
+            slow.total += 1;
+            from = start + 1;
+            if start == run.last {
+                break;
+            }
+        }
+        assert_eq!((fast.total, fast.latest), (slow.total, slow.latest));
+        assert_eq!(fast.total, 91);
+        let seen = |e: &Events| e.closed().iter().map(|i| (i.packets, i.discount)).collect::<Vec<_>>();
+        assert_eq!(seen(&fast), seen(&slow));
+    }
+
+    #[test]
+    fn the_first_interval_can_be_rescaled_while_it_counts() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..120).filter(|s| *s != 20 && *s != 70));
+        assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 50.0]);
+        history.rescale_first(4.0);
+        assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 200.0]);
+        history.rescale_first(1e-9);
+        assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 1.0]);
+        assert!(history.has_first_interval());
+    }
+
+    #[test]
+    fn a_better_round_trip_time_regroups_the_losses() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..100).filter(|s| ![20, 25, 30].contains(s)));
+        assert_eq!(history.events(), 1);
+        history.regroup(Span::millis(40));
+        assert_eq!(history.events(), 3);
+        assert_eq!(history.closed().collect::<Vec<_>>(), [5.0, 5.0, 50.0]);
+    }
+
+    #[test]
+    fn losses_beyond_the_kept_runs_are_final_and_lose_nothing() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, (0..100_000).filter(|seq| seq % 100 != 50));
+        assert_eq!((history.events(), history.lost()), (1_000, 1_000));
+        assert_eq!(history.runs.len(), OPEN_RUNS);
+        close(p(&history), 0.01, 1e-12);
+        // Far too late: nothing changes. Late: its event goes.
+        assert_eq!(history.on_packet(&heard(50), || 50.0), Change::default());
+        assert!(history.on_packet(&heard(99_850), || 50.0).removed_loss_event);
+        assert_eq!(history.closed().next(), Some(200.0));
+    }
+
+    /// The RFC's text, packet by packet, for arrivals in order: every missing packet with `ndupack` arrivals above it that is
+    /// not in `late` has an interpolated time; walk them.
+    fn by_the_book(arrivals: &[(u64, Time, bool)], late: &[u64], first: f64) -> Vec<f64> {
+        let mut losses = Vec::new();
+        for (i, (seq, time, marked)) in arrivals.iter().enumerate() {
+            if let Some((before, since)) = i.checked_sub(1).map(|b| (arrivals[b].0, arrivals[b].1)) {
+                for missing in before + 1..*seq {
+                    if arrivals.len() - i >= 3 && !late.contains(&missing) {
+                        let share = u128::from(missing - before) * u128::from(time.since(since).as_nanos());
+                        losses.push((missing, since + Span::nanos((share / u128::from(seq - before)) as u64)));
+                    }
+                }
+            }
+            if *marked {
+                losses.push((*seq, *time));
+            }
+        }
+        let mut events: Vec<(u64, Time)> = Vec::new();
+        for (seq, time) in losses {
+            if events.last().is_none_or(|(_, at)| time > *at + R) {
+                events.push((seq, time));
+            }
+        }
+        let mut intervals: Vec<f64> = events.windows(2).map(|w| (w[1].0 - w[0].0) as f64).collect();
+        intervals.reverse();
+        if !events.is_empty() {
+            intervals.push(first);
+        }
+        intervals.truncate(INTERVALS);
+        intervals
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_the_rules_applied_packet_by_packet(
+            packets in prop::collection::vec((0u64..20, 0u64..40, prop::bool::weighted(0.03)), 4..200),
+            back in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let (mut seq, mut time) = (0, Time::ZERO);
+            let arrivals: Vec<_> = packets.iter().map(|(jump, ms, marked)| {
+                // Mostly the next packet, sometimes a gap.
+                seq += 1 + jump.saturating_sub(16) * 3;
+                time += Span::millis(*ms);
+                (seq, time, *marked)
+            }).collect();
+            let mut history = LossHistory::new(LossSettings::default());
+            for (seq, at, ce) in &arrivals {
+                history.on_packet(&Heard { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
+            }
+            prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &[], 33.0));
+            // Then some of the lost ones come late after all.
+            let last = arrivals.len() - 3;
+            let missing: Vec<u64> = (arrivals[0].0..arrivals[last].0)
+                .filter(|s| arrivals.binary_search_by_key(s, |a| a.0).is_err()).collect();
+            let mut late: Vec<u64> = Vec::new();
+            for index in back.iter().filter(|_| !missing.is_empty()) {
+                let seq = missing[index.index(missing.len())];
+                history.on_packet(&Heard { seq, at: time, ce: false, rtt: R }, || 33.0);
+                late.push(seq);
+            }
+            // Late packets overtake what is below them too, but here everything below is decided already.
+            prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &late, 33.0));
+        }
+
+        #[test]
+        fn any_sequence_of_numbers_keeps_it_bounded_and_its_rate_a_rate(
+            packets in prop::collection::vec(
+                (prop_oneof![any::<u64>(), 0u64..300, (u64::MAX - 300)..=u64::MAX, (1u64 << 31)..(1u64 << 31) + 50],
+                 any::<u32>(), prop::bool::weighted(0.2), prop_oneof![Just(0u64), 1u64..1_000_000_000, Just(u64::MAX)]),
+                1..300),
+            ndupack in 0u32..6,
+        ) {
+            let mut history = LossHistory::new(LossSettings { discount: 0.25, ndupack });
+            let mut time = Time::ZERO;
+            for (seq, step, ce, rtt) in packets {
+                time += Span::nanos(u64::from(step));
+                history.on_packet(&Heard { seq, at: time, ce, rtt: Span::nanos(rtt) }, || f64::NAN);
+                prop_assert!(history.gaps.len() <= ndupack.max(1) as usize);
+                prop_assert!(history.runs.len() <= OPEN_RUNS);
+                prop_assert_eq!(history.rate().is_some(), history.events() > 0);
+                if let Some(rate) = history.rate() {
+                    prop_assert!(rate.get() > 0.0 && rate.get() <= 1.0);
+                }
+                prop_assert!(history.closed().all(|i| i >= 1.0 && i.is_finite()));
+            }
+        }
+    }
+}
