@@ -1,0 +1,49 @@
+use crate::{PictureError, Plane};
+
+/// What a list of per-frame values shows for identical pictures, whose PSNR has no finite value, in dB.
+///
+/// Such frames are left out of a mean: with them it would only say how many there were.
+pub const PSNR_CAP_DB: f64 = 100.0;
+
+/// Samples that are summed in 32 bits before the sum goes to 64: 2^14 · 255² stays below 2^32.
+const RUN: usize = 1 << 14;
+
+/// Mean of the squared differences between the samples of two planes.
+///
+/// # Errors
+/// When the sizes differ.
+pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
+    a.same_size(b)?;
+    let sum: u64 = (0..a.height())
+        .flat_map(|y| a.row(y).chunks(RUN).zip(b.row(y).chunks(RUN)))
+        .map(|(a, b)| u64::from(squared_differences(a, b)))
+        .sum();
+    Ok(sum as f64 / (a.width() * a.height()) as f64)
+}
+
+/// Peak signal-to-noise ratio of two planes, in dB; infinite when they are identical.
+///
+/// ```text
+/// PSNR = 20 log10( 255 / sqrt(MSE) )
+/// ```
+///
+/// # Errors
+/// When the sizes differ.
+pub fn psnr_db(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
+    let mse = mean_squared_error(a, b)?;
+    Ok(if mse == 0.0 {
+        f64::INFINITY
+    } else {
+        10.0 * libm::log10(255.0 * 255.0 / mse)
+    })
+}
+
+fn squared_differences(a: &[u8], b: &[u8]) -> u32 {
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| {
+            let difference = u32::from(a.abs_diff(b));
+            difference * difference
+        })
+        .sum()
+}
