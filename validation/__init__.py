@@ -1,1 +1,1 @@
-"""What the simulator is compared with: ns-2's scripts, the same scenarios for ours, and the two commands that compare."""
+"""What the simulator is compared with: scripts for ns-2, the same scenarios for ours, two commands."""

@@ -4,10 +4,10 @@
     python -m validation.bench tcp --rounds 5
     python -m validation.bench --large        # ns-2 with 10,000 receivers too (a minute, 600 MB)
 
-A hop is one packet leaving one link. ns-2 runs in its best configuration: unused headers stripped, no tracing, and the
-fastest of its schedulers on this machine, tried first. Its CPU is the user time of the process; the second figure leaves
-out what the same process takes to set up and stop (a run of 10 ms), which is the fairer one, since ours is the CPU time
-of the simulation thread alone. The programs alternate, and the median counts.
+A hop is one packet leaving one link. ns-2 runs in its best configuration: unused headers stripped, no tracing, and
+the fastest of its schedulers on this machine, tried first. Its CPU is the user time of the process; the second
+figure leaves out what the same process takes to set up and stop (a run of 10 ms), which is the fairer one, since
+ours is the CPU time of the simulation thread alone. The programs alternate, and the median counts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Cost:
 
 
 def find_ours() -> list[str] | None:
-    """The command beside this Python, else the one on the PATH."""
+    """Find the command beside this Python, else on the PATH."""
     beside = Path(sys.executable).with_name("steadycast")
     found = str(beside) if beside.exists() else shutil.which("steadycast")
     return [found] if found else None
@@ -142,7 +142,7 @@ def _alternate(
     best: dict[str, float | int | str] = dict(params)
     hops = 0
     if ns:
-        # The same seed moves the same packets with and without monitors, so one counted run gives the hops of all.
+        # The same seed moves the same packets with and without monitors: one counted run gives the hops of all.
         hops = int(ns2.run(script, {**params, "count": 1}).number("hops"))
         tried = {
             name: min(ns2.run(script, {**params, "scheduler": name}).user_s for _ in range(2))
@@ -172,7 +172,7 @@ def _agreement(theirs: Theirs, costs: Sequence[Cost]) -> str:
 
 
 def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> str:
-    """The table of the three workloads."""
+    """Run the three workloads; lay out their table."""
     rows = []
     for load in WORKLOADS:
         if not any(load.name.startswith(name) for name in names):
@@ -208,7 +208,7 @@ def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> str
 
 
 def many_receivers(*, ns: bool, ours: bool, large: bool) -> str:
-    """100, 1,000 and 10,000 receivers for 20 s: cost per hop, and peak memory."""
+    """Run 100, 1,000 and 10,000 receivers for 20 s: cost per hop, and peak memory."""
     rows = []
     per_hop: list[float] = []
     for n in LARGE:
@@ -245,7 +245,7 @@ def many_receivers(*, ns: bool, ours: bool, large: bool) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m validation.bench", description=(__doc__ or "").split("\n")[0]
     )

@@ -4,8 +4,9 @@
     python -m validation.ns2 tcp-lossy --seeds 1-5
     python -m validation.ns2 --check-headers
 
-Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed) and its
-results. Nothing is cached. ns-2 is Debian's package ``ns2``; without it everything here says so and stops.
+Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed)
+and its results. Nothing is cached.
+ns-2 is Debian's package ``ns2``; without it everything here says so and stops.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Answer:
     peak_memory_bytes: int
 
     def number(self, name: str) -> float:
-        """A result that is one number."""
+        """Return a result that is one number."""
         value = self.results[name]
         if isinstance(value, (str, list)):
             raise TypeError(f"{self.script}: {name} is not a number")
@@ -65,13 +66,13 @@ class Answer:
 
 
 def find_ns() -> Path | None:
-    """The `ns` on the PATH, if it is ns-2."""
+    """Find `ns` on the PATH."""
     found = shutil.which("ns")
     return Path(found) if found else None
 
 
 def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) -> Answer:
-    """Runs one script in a directory of its own and waits for it, at most `limit_s` seconds."""
+    """Run one script in a directory of its own and wait for it, at most `limit_s` seconds."""
     ns = find_ns()
     if ns is None:
         raise NsMissingError
@@ -124,10 +125,10 @@ _RATE = re.compile(r"^time: +([\d.]+) rate: ([\d.]+)\ntime: +[\d.]+ packetrate: 
 
 
 def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dict[str, Value]:
-    """What ns-2's TFRC says only on stdout, in the measured span: loss event rate and round trip.
+    """Read what ns-2's TFRC says only on stdout: loss event rate and round trip in the measured span.
 
-    The loss event rate is events per packet sent; an event is seen as the open interval ("sample 0") becoming shorter.
-    `wali_p` is the mean of the receiver's own estimate over its reports.
+    The loss event rate is events per packet sent; an event is seen as the open interval ("sample 0") becoming
+    shorter. `wali_p` is the mean of the receiver's own estimate over its reports.
     """
     if "loss_rate:" not in text:
         return {}
@@ -216,13 +217,14 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[dict[str, float | int | 
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-# ns-2's TFRC as it comes, and as near to RFC 5348 as its parameters honestly allow: discounting down to 0.25, and t_RTO = 4 R
-# by a floor (at 0.168 s, and at the mean round trip of each queue). Its numPkts_ = 3 stays out: see docs/validation.md.
+# ns-2's TFRC as it comes, and as near to RFC 5348 as its parameters honestly allow: discounting down to 0.25, and
+# t_RTO = 4 R by a floor (at 0.168 s, and at the mean round trip of each queue). Its numPkts_ = 3 stays out: see
+# docs/validation.md.
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 
 
-_LOSSY_P = (0, 0.02, 0.04, 0.06, 0.08)
+_LOSSY_P: tuple[float, ...] = (0, 0.02, 0.04, 0.06, 0.08)
 _MIX = _grid(queue=("red", "droptail"), n=(8, 32))
 _MIX_RTT = {"red": 0.067, "droptail": 0.093}
 
@@ -236,7 +238,7 @@ SCENARIOS: dict[str, Scenario] = {
     "tfrc-lossy": Scenario(
         "tfrc-lossy",
         "one TFRC over a lossy wireless hop of 1 Mb/s, 168 ms round trip",
-        tuple({"p": p} for p in _LOSSY_P) + tuple({"p": p, **_rfc5348(0.168)} for p in _LOSSY_P),
+        _grid(p=_LOSSY_P) + tuple({**cell, **_rfc5348(0.168)} for cell in _grid(p=_LOSSY_P)),
         ("throughput_bps", "loss_frac", "loss_event_rate", "wali_p", "rtt_ms", "srtt_ms"),
     ),
     "tfrc-tcp": Scenario(
@@ -283,7 +285,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def label(cell: Params) -> str:
-    """A cell in words, for a table."""
+    """Say a cell in words, for a table."""
     words = [f"{k}={v}" for k, v in cell.items() if k not in ("discount_floor", "tfrc_rto_s")]
     if "tfrc_rto_s" in cell:
         words.append(f"RFC 5348 constants (4 R = {1000 * float(cell['tfrc_rto_s']):g} ms)")
@@ -291,7 +293,7 @@ def label(cell: Params) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that a terminal and a page can both show."""
+    """Lay out a table that a terminal and a page can both show."""
     lines = [list(head), *(list(row) for row in rows)]
     wide = [max(len(line[i]) for line in lines) for i in range(len(head))]
     text = [
@@ -302,7 +304,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> str:
-    """Runs the scenario and lays out mean ± 95 % interval per cell, with the user CPU seconds of a run."""
+    """Run the scenario; lay out mean ± 95 % interval per cell, and the user CPU seconds of a run."""
     rows: list[list[str]] = []
     for cell in scenario.grid:
         chosen = seeds if seeds is not None else list(range(1, scenario.seeds_for(cell) + 1))
@@ -317,7 +319,7 @@ def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> 
 
 
 def check_headers() -> str:
-    """Stripping the headers that a script does not use must change no result: runs each script both ways."""
+    """Run each script with all headers and with those it needs: the results must be equal."""
     short: dict[str, Params] = {
         "tcp-lossy": {"duration_s": 100},
         "tfrc-lossy": {"duration_s": 200},
@@ -335,7 +337,7 @@ def check_headers() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m validation.ns2", description="Run our ns-2 scripts.")
     parser.add_argument("name", nargs="*", help="scenarios (default: all that are not a bench)")
     parser.add_argument("--list", action="store_true", help="name the scenarios and stop")

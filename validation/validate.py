@@ -4,8 +4,9 @@
     python -m validation.validate tcp-lossy --seeds 1-2
     python -m validation.validate --write              # and into docs/validation.md
 
-Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference. Exit codes: 0 all
-within, 1 something outside, 2 usage, 3 ns-2 is missing. When our package can't be imported the column stays empty.
+Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference. Exit codes:
+0 all within, 1 something outside, 2 usage, 3 ns-2 is missing. When our package can't be imported its column stays
+empty.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ _MIX = (
 
 
 def cells() -> list[Cell]:
-    """The whole grid. TFRC is compared with ns-2's twice: as ns-2 comes, and with RFC 5348's constants."""
+    """List the grid. TFRC is set beside ns-2's twice: as ns-2 comes, and with RFC 5348's constants."""
     grid: list[Cell] = []
     for params in ns2.SCENARIOS["tcp-lossy"].grid:
         overrides: dict[str, object] = {
@@ -151,7 +152,7 @@ Runner = Callable[[Path, int, Mapping[str, object]], Summary]
 
 
 def our_runner() -> tuple[Runner | None, str]:
-    """The function that runs one of our scenarios, or None and why not."""
+    """Return the function that runs one of our scenarios, or None and why not."""
     try:
         package = importlib.import_module("steadycast")
     except ImportError as why:
@@ -168,7 +169,7 @@ def our_runner() -> tuple[Runner | None, str]:
 
 
 def throughput_equation(packet: float, rtt_s: float, p: float, rto_s: float, b: int = 1) -> float:
-    r"""Padhye's equation in bit/s, with packet in bytes, as RFC 5348 section 3.1 and the SIGCOMM 1998 paper give it.
+    r"""Evaluate Padhye's equation in bit/s, packet in bytes (SIGCOMM 1998, eq. 30; RFC 5348 section 3.1).
 
                                   8 s
     X = ---------------------------------------------------------
@@ -204,7 +205,7 @@ class Report:
 def compare(
     chosen: Sequence[Cell], seeds: Sequence[int] | None, ours: Runner | None, *, jobs: int, report: Report
 ) -> None:
-    """Fills the tables of one group of cells."""
+    """Fill the tables of one group of cells."""
     rows: list[list[str]] = []
     equation: list[list[str]] = []
     facts: list[str] = []
@@ -255,7 +256,7 @@ def _run_ours(ours: Runner, cell: Cell, seeds: Sequence[int], jobs: int) -> list
 def _equation_rows(
     cell: Cell, answers: Sequence[ns2.Answer], summaries: Sequence[Summary]
 ) -> list[list[str]]:
-    """The cell against the equation, at ns-2's loss event rate and, where ours reports one, at ours.
+    """Set the cell beside the equation, at ns-2's loss event rate and, where ours reports one, at ours.
 
     The equation gives what is sent, so both throughputs are divided by the share that arrives.
     """
@@ -273,7 +274,7 @@ def _equation_rows(
     if is_tcp:
         rto_s, source = 0.2, "tcp"
     else:
-        # ns-2's own estimate settles at five ticks of 0.1 s here: two of smoothed round trip, three of variance.
+        # ns-2's own estimate settles at five ticks of 0.1 s: two of smoothed round trip, three of variance.
         rto_s, source = float(cell.params.get("tfrc_rto_s", 0.5)), "video"
 
     def line(what: str, p: float, ns: float | None, our: float | None) -> list[str]:
@@ -315,7 +316,7 @@ def _sides(cell: Cell, answer: ns2.Answer) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m validation.validate", description=(__doc__ or "").split("\n")[0]
     )
