@@ -1,0 +1,284 @@
+"""``make bench``: packet-hops per CPU second of ns-2 and of ours, side by side in one run.
+
+    python -m validation.bench                # the three workloads, then many receivers
+    python -m validation.bench tcp --rounds 5
+    python -m validation.bench --large        # ns-2 with 10,000 receivers too (a minute, 600 MB)
+
+A hop is one packet leaving one link. ns-2 runs in its best configuration: unused headers stripped, no tracing, and
+the fastest of its schedulers on this machine, tried first. Its CPU is the user time of the process; the second
+figure leaves out what the same process takes to set up and stop (a run of 10 ms), which is the fairer one, since
+ours is the CPU time of the simulation thread alone. The programs alternate, and the median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from validation import ns2
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+SCHEDULERS = ("Calendar", "Heap", "Splay")
+HOPS_WITHIN = 0.01
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One thing to simulate, said to both programs."""
+
+    name: str
+    script: str
+    params: ns2.Params
+    scenario: str
+    aim: float  # ours / ns-2
+
+
+WORKLOADS = (
+    Workload("cbr", "bench-cbr", {}, "bench-cbr.toml", 3),
+    Workload("tcp", "bench-tcp", {}, "bench-tcp.toml", 4),
+    # Routed by ns-2's own multicast, the quicker of its two protocols.
+    Workload("multicast", "bench-multicast", {"tree": "ctrmcast"}, "bench-multicast.toml", 5),
+    # Beyond what its users do: no multicast routing, one replicator set by hand.
+    Workload("multicast-static", "bench-multicast", {"tree": "static"}, "bench-multicast.toml", 5),
+)
+LARGE = (100, 1000, 10_000)
+
+
+class OursMissingError(RuntimeError):
+    """The `steadycast` command is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "steadycast is missing: no command beside this Python nor on the PATH (maturin develop --release)"
+        )
+
+
+class OursFailedError(RuntimeError):
+    """Our program ended without a cost."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one of our runs cost: the keys of cost.json."""
+
+    cpu_s: float
+    wall_s: float
+    peak_memory_bytes: int
+    packet_hops: int
+
+
+def find_ours() -> list[str] | None:
+    """Find the command beside this Python, else on the PATH."""
+    beside = Path(sys.executable).with_name("steadycast")
+    found = str(beside) if beside.exists() else shutil.which("steadycast")
+    return [found] if found else None
+
+
+def run_ours(scenario: str, overrides: Sequence[str] = (), *, limit_s: float = 600) -> Cost:
+    """One run as a user starts it; the cost is what it writes beside its summary."""
+    command = find_ours()
+    if command is None:
+        raise OursMissingError
+    with tempfile.TemporaryDirectory(prefix="ours-") as folder:
+        out = Path(folder, "run")
+        words = [*command, "run", str(SCENARIOS / scenario), "-o", str(out), "--force"]
+        for override in overrides:
+            words += ["--set", override]
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL
+        )
+        if done.returncode != 0:
+            raise OursFailedError(
+                f"{' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}"
+            )
+        cost = json.loads((out / "cost.json").read_text())
+    return Cost(
+        float(cost["cpu_s"]), float(cost["wall_s"]), int(cost["peak_memory_bytes"]), int(cost["packet_hops"])
+    )
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """ns-2 on one workload: exact hops, median CPU of whole runs and of a run of 10 ms."""
+
+    hops: int
+    scheduler: str
+    cpu_s: float
+    setup_s: float
+
+    @property
+    def rate(self) -> float:
+        """Hops per CPU second, set-up included."""
+        return self.hops / self.cpu_s
+
+    @property
+    def rate_moving(self) -> float:
+        """Hops per CPU second, set-up left out."""
+        return self.hops / max(self.cpu_s - self.setup_s, 1e-3)
+
+
+def _million(rate: float) -> str:
+    return f"{rate / 1e6:.1f} M"
+
+
+def _alternate(
+    script: str,
+    params: ns2.Params,
+    scenario: str,
+    overrides: Sequence[str],
+    *,
+    rounds: int,
+    ns: bool,
+    ours: bool,
+) -> tuple[Theirs | None, list[Cost]]:
+    best: dict[str, float | int | str] = dict(params)
+    hops = 0
+    if ns:
+        # The same seed moves the same packets with and without monitors: one counted run gives the hops of all.
+        hops = int(ns2.run(script, {**params, "count": 1}).number("hops"))
+        tried = {
+            name: min(ns2.run(script, {**params, "scheduler": name}).user_s for _ in range(2))
+            for name in SCHEDULERS
+        }
+        best["scheduler"] = min(tried, key=lambda name: tried[name])
+    whole: list[float] = []
+    setup: list[float] = []
+    costs: list[Cost] = []
+    for _ in range(rounds):
+        if ns:
+            whole.append(ns2.run(script, best).user_s)
+            setup.append(ns2.run(script, {**best, "duration_s": 0.01}).user_s)
+        if ours:
+            costs.append(run_ours(scenario, overrides))
+    theirs = (
+        Theirs(hops, str(best["scheduler"]), statistics.median(whole), statistics.median(setup))
+        if ns
+        else None
+    )
+    return theirs, costs
+
+
+def _agreement(theirs: Theirs, costs: Sequence[Cost]) -> str:
+    off = costs[0].packet_hops / theirs.hops - 1
+    return f"{'within' if abs(off) <= HOPS_WITHIN else 'OUTSIDE'} ({100 * off:+.2f} %)"
+
+
+def workloads(names: Sequence[str], *, rounds: int, ns: bool, ours: bool) -> str:
+    """Run the three workloads; lay out their table."""
+    rows = []
+    for load in WORKLOADS:
+        if not any(load.name.startswith(name) for name in names):
+            continue
+        theirs, costs = _alternate(
+            load.script, load.params, load.scenario, (), rounds=rounds, ns=ns, ours=ours
+        )
+        row = [load.name]
+        if theirs:
+            row += [f"{theirs.hops:,}", theirs.scheduler, f"{theirs.cpu_s:.2f} ({theirs.setup_s:.2f})"]
+            row += [_million(theirs.rate), _million(theirs.rate_moving)]
+        else:
+            row += ["–"] * 5
+        if costs:
+            cpu = statistics.median(cost.cpu_s for cost in costs)
+            rate = costs[0].packet_hops / cpu
+            row += [f"{costs[0].packet_hops:,}", f"{cpu:.3f}", _million(rate)]
+            if theirs:
+                low, high = rate / theirs.rate_moving, rate / theirs.rate
+                met = (
+                    "met" if low >= load.aim else ("met with set-up only" if high >= load.aim else "NOT MET")
+                )
+                row += [f"{low:.1f} ({high:.1f})", f"{load.aim:g}: {met}", _agreement(theirs, costs)]
+            else:
+                row += ["–", f"{load.aim:g}", "–"]
+        else:
+            row += ["–", "–", "–", "–", f"{load.aim:g}", "–"]
+        rows.append(row)
+        print(f"  {load.name}", file=sys.stderr, flush=True)
+    head = ["workload", "ns-2 hops", "scheduler", "CPU s (set-up)", "hops/s", "without set-up"]
+    head += ["our hops", "CPU s", "hops/s", "ours / ns-2 (with set-up)", "aim", "hop counts"]
+    return ns2.markdown(head, rows)
+
+
+def many_receivers(*, ns: bool, ours: bool, large: bool) -> str:
+    """Run 100, 1,000 and 10,000 receivers for 20 s: cost per hop, and peak memory."""
+    rows = []
+    per_hop: list[float] = []
+    for n in LARGE:
+        params: ns2.Params = {"tree": "static", "receivers": n, "duration_s": 20}
+        row = [f"{n:,}"]
+        hops = None
+        if ns and (large or n < LARGE[-1]):
+            a = ns2.run("bench-multicast", params)
+            setup = ns2.run("bench-multicast", {**params, "duration_s": 0.01})
+            hops = a.number("hops")
+            moving = hops / max(a.user_s - setup.user_s, 1e-3)
+            row += [f"{hops:,.0f}", f"{a.user_s:.2f} ({setup.user_s:.2f})", _million(moving)]
+            row.append(f"{a.peak_memory_bytes / 1e6:.0f}")
+        else:
+            row += ["–"] * 4
+        if ours:
+            cost = run_ours("bench-multicast-large.toml", [f"flow.video.receivers={n}"])
+            per_hop.append(1e9 * cost.cpu_s / cost.packet_hops)
+            row += [f"{cost.packet_hops:,}", f"{cost.cpu_s:.2f}", _million(cost.packet_hops / cost.cpu_s)]
+            row += [f"{per_hop[-1]:.1f}", f"{cost.peak_memory_bytes / 1e6:.0f}"]
+            row.append(f"{100 * (cost.packet_hops / hops - 1):+.2f} %" if hops else "–")
+        else:
+            row += ["–"] * 6
+        rows.append(row)
+        print(f"  {n:,} receivers", file=sys.stderr, flush=True)
+    head = ["receivers", "ns-2 hops", "CPU s (set-up)", "hops/s without set-up", "MB"]
+    head += ["our hops", "CPU s", "hops/s", "ns per hop", "MB", "hop counts"]
+    text = ns2.markdown(head, rows)
+    if per_hop:
+        text += (
+            f"\n\nOur cost per hop at 10,000 receivers is {per_hop[-1] / per_hop[0]:.2f} times that at 100."
+        )
+    return text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m validation.bench", description=(__doc__ or "").split("\n")[0]
+    )
+    choices = ("cbr", "tcp", "multicast", "receivers")
+    parser.add_argument("workload", nargs="*", help=f"of {', '.join(choices)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=3, help="alternations (default 3); the median counts")
+    parser.add_argument("--large", action="store_true", help="ns-2 with 10,000 receivers too")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.workload if name not in choices]
+    if unknown:
+        print(f"unknown workload {unknown[0]!r}; there are: {', '.join(choices)}", file=sys.stderr)
+        return 2
+    if args.rounds < 1:
+        print("--rounds must be at least 1", file=sys.stderr)
+        return 2
+    ns, ours = ns2.find_ns() is not None, find_ours() is not None
+    for there, why in ((ns, ns2.NsMissingError()), (ours, OursMissingError())):
+        if not there:
+            print(f"{why}; its columns stay empty", file=sys.stderr)
+    if not ns and not ours:
+        return 3
+    names = args.workload or list(choices)
+    try:
+        loads = [name for name in names if name != "receivers"]
+        if loads:
+            print(workloads(loads, rounds=args.rounds, ns=ns, ours=ours), flush=True)
+        if "receivers" in names:
+            print("\n" + many_receivers(ns=ns, ours=ours, large=args.large), flush=True)
+    except (ns2.NsFailedError, OursFailedError) as why:
+        print(why, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

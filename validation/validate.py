@@ -1,0 +1,360 @@
+"""``make validate``: ns-2 and our simulator over the same grid, and both against the equations.
+
+    python -m validation.validate                      # everything, to the terminal
+    python -m validation.validate tcp-lossy --seeds 1-2
+    python -m validation.validate --write              # and into docs/validation.md
+
+Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference. Exit codes:
+0 all within, 1 something outside, 2 usage, 3 ns-2 is missing. When our package can't be imported its column stays
+empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import math
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from validation import ns2
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
+BEGIN, END = "<!-- validate: begin -->", "<!-- validate: end -->"
+MEANS_WITHIN = 0.08
+RATIOS_WITHIN = 0.1
+
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing that both programs measure."""
+
+    name: str
+    theirs: str  # the key in the script's answer
+    ours: Callable[[Summary], float | None]  # out of summary.json
+    kind: str  # mean | ratio | shown (no verdict)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid, said to both programs."""
+
+    group: str
+    script: str
+    params: ns2.Params
+    scenario: str
+    overrides: Mapping[str, object]
+    quantities: tuple[Quantity, ...]
+    seeds: int
+
+
+def _flows(summary: Summary, kind: str) -> list[Summary]:
+    return [flow for flow in summary["flows"] if flow["kind"] == kind]
+
+
+def _mean_of(kind: str, key: str) -> Callable[[Summary], float | None]:
+    def read(summary: Summary) -> float | None:
+        values = [flow.get(key) for flow in _flows(summary, kind)]
+        known = [float(v) for v in values if v is not None]
+        return statistics.fmean(known) if known else None
+
+    return read
+
+
+def _at_receiver(kind: str, key: str) -> Callable[[Summary], float | None]:
+    def read(summary: Summary) -> float | None:
+        values = [r.get(key) for flow in _flows(summary, kind) for r in flow["receivers"]]
+        known = [float(v) for v in values if v is not None]
+        return statistics.fmean(known) if known else None
+
+    return read
+
+
+def _ratio(summary: Summary) -> float | None:
+    tfrc, tcp = _mean_of("video", "throughput_bps")(summary), _mean_of("tcp", "throughput_bps")(summary)
+    return tfrc / tcp if tfrc is not None and tcp else None
+
+
+def _at_bottleneck(key: str) -> Callable[[Summary], float | None]:
+    def read(summary: Summary) -> float | None:
+        for link in summary["links"]:
+            if link["name"] == "bottleneck" and link["direction"] == "forward":
+                value = link.get(key)
+                return None if value is None else float(value)
+        return None
+
+    return read
+
+
+def _srtt(summary: Summary) -> float | None:
+    values = [flow["srtt_ms"]["p50"] for flow in _flows(summary, "tcp") if flow.get("srtt_ms")]
+    return statistics.fmean(values) if values else None
+
+
+def _cwnd(summary: Summary) -> float | None:
+    values = [flow["cwnd_packets"]["mean"] for flow in _flows(summary, "tcp") if flow.get("cwnd_packets")]
+    return statistics.fmean(values) if values else None
+
+
+_TCP = (
+    Quantity("throughput_bps", "throughput_bps", _mean_of("tcp", "throughput_bps"), "mean"),
+    Quantity(
+        "retransmitted_packets", "retransmitted_packets", _mean_of("tcp", "retransmitted_packets"), "shown"
+    ),
+    Quantity("timeouts", "timeouts", _mean_of("tcp", "timeouts"), "shown"),
+    Quantity("cwnd_mean_packets", "cwnd_mean_packets", _cwnd, "shown"),
+    Quantity("srtt_ms", "srtt_ms", _srtt, "shown"),
+)
+_TFRC = (
+    Quantity("throughput_bps", "throughput_bps", _mean_of("video", "throughput_bps"), "mean"),
+    Quantity("loss_event_rate", "wali_p", _at_receiver("video", "loss_event_rate"), "mean"),
+    Quantity("loss_frac", "loss_frac", _at_receiver("video", "loss_frac"), "mean"),
+)
+_MIX = (
+    Quantity("tfrc_to_tcp", "tfrc_to_tcp", _ratio, "ratio"),
+    Quantity("tfrc_mean_bps", "tfrc_mean_bps", _mean_of("video", "throughput_bps"), "mean"),
+    Quantity("tcp_mean_bps", "tcp_mean_bps", _mean_of("tcp", "throughput_bps"), "mean"),
+    Quantity("link_drop_frac", "link_drop_frac", _at_bottleneck("drop_frac"), "shown"),
+    Quantity("utilisation_frac", "utilisation_frac", _at_bottleneck("utilisation_frac"), "mean"),
+)
+
+
+def cells() -> list[Cell]:
+    """List the grid. TFRC is set beside ns-2's twice: as ns-2 comes, and with RFC 5348's constants."""
+    grid: list[Cell] = []
+    for params in ns2.SCENARIOS["tcp-lossy"].grid:
+        overrides: dict[str, object] = {
+            "flow.tcp.congestion": params["congestion"],
+            "flow.tcp.delayed_ack": bool(params["delayed_ack"]),
+            "link.path.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"},
+        }
+        grid.append(Cell("tcp-lossy", "tcp-lossy", params, "tcp-lossy.toml", overrides, _TCP, 5))
+    for params in ns2.SCENARIOS["tfrc-lossy"].grid:
+        overrides = {"link.air.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"}}
+        grid.append(Cell("tfrc-lossy", "tfrc-lossy", params, "tfrc-lossy.toml", overrides, _TFRC, 5))
+    mix = ns2.SCENARIOS["tfrc-tcp"]
+    for params in mix.grid:
+        name = f"tfrc-tcp-{params['n']}-{params['queue']}.toml"
+        grid.append(Cell("tfrc-tcp", "tfrc-tcp", params, name, {}, _MIX, mix.seeds_for(params)))
+    return grid
+
+
+Runner = Callable[[Path, int, Mapping[str, object]], Summary]
+
+
+def our_runner() -> tuple[Runner | None, str]:
+    """Return the function that runs one of our scenarios, or None and why not."""
+    try:
+        package = importlib.import_module("steadycast")
+    except ImportError as why:
+        return None, f"steadycast can't be imported ({why}); its column stays empty"
+    run = getattr(package, "run", None)
+    if run is None:
+        return None, "this steadycast has no run(); its column stays empty"
+
+    def call(path: Path, seed: int, overrides: Mapping[str, object]) -> Summary:
+        summary: Summary = run(str(path), seed=seed, set=dict(overrides)).summary
+        return summary
+
+    return call, ""
+
+
+def throughput_equation(packet: float, rtt_s: float, p: float, rto_s: float, b: int = 1) -> float:
+    r"""Evaluate Padhye's equation in bit/s, packet in bytes (SIGCOMM 1998, eq. 30; RFC 5348 section 3.1).
+
+                                  8 s
+    X = ---------------------------------------------------------
+        R sqrt(2bp/3) + t_RTO min(1, 3 sqrt(3bp/8)) p (1 + 32 p²)
+    """
+    slow = rto_s * min(1.0, 3 * math.sqrt(3 * b * p / 8)) * p * (1 + 32 * p * p)
+    return 8 * packet / (rtt_s * math.sqrt(2 * b * p / 3) + slow)
+
+
+def verdict(kind: str, theirs: ns2.Spread, ours: ns2.Spread) -> tuple[str, bool]:
+    """In words, and whether it is within."""
+    if kind == "shown":
+        return "", True
+    if kind == "ratio":
+        errors = [s.standard_error for s in (theirs, ours)]
+        two = 2 * math.hypot(*errors) if not any(math.isnan(e) for e in errors) else 0.0
+        limit, off = max(RATIOS_WITHIN, two), abs(ours.mean - theirs.mean)
+        return f"{'within' if off <= limit else 'OUTSIDE'} ({off:.2f} of {limit:.2f})", off <= limit
+    if theirs.mean == 0:
+        return "within" if ours.mean == 0 else "OUTSIDE", ours.mean == 0
+    off = abs(ours.mean / theirs.mean - 1)
+    return f"{'within' if off <= MEANS_WITHIN else 'OUTSIDE'} ({100 * off:.1f} % of 8 %)", off <= MEANS_WITHIN
+
+
+@dataclass
+class Report:
+    """Tables as they grow, and whether anything was outside."""
+
+    text: list[str]
+    outside: int = 0
+
+
+def compare(
+    chosen: Sequence[Cell], seeds: Sequence[int] | None, ours: Runner | None, *, jobs: int, report: Report
+) -> None:
+    """Fill the tables of one group of cells."""
+    rows: list[list[str]] = []
+    equation: list[list[str]] = []
+    facts: list[str] = []
+    known: dict[
+        tuple[str, str], list[Summary]
+    ] = {}  # ours does not know ns-2's variants: one run serves both
+    for cell in chosen:
+        numbers = list(seeds) if seeds is not None else list(range(1, cell.seeds + 1))
+        answers = ns2.run_grid(cell.script, [cell.params], numbers, jobs=jobs)[0]
+        summaries: list[Summary] = []
+        if ours is not None:
+            key = (cell.scenario, repr(sorted(cell.overrides.items())))
+            if key not in known:
+                known[key] = _run_ours(ours, cell, numbers, jobs)
+            summaries = known[key]
+        for quantity in cell.quantities:
+            values = [a.number(quantity.theirs) for a in answers if quantity.theirs in a.results]
+            theirs = ns2.Spread.of(values) if values else None
+            mine = [v for v in (quantity.ours(s) for s in summaries) if v is not None]
+            row = [ns2.label(cell.params), quantity.name, str(theirs) if theirs else "–"]
+            if theirs is not None and mine:
+                spread = ns2.Spread.of(mine)
+                words, good = verdict(quantity.kind, theirs, spread)
+                report.outside += not good
+                ratio = f"{spread.mean / theirs.mean:.3f}" if theirs.mean else "–"
+                row += [str(spread), ratio, words]
+            else:
+                row += ["–", "–", ""]
+            rows.append(row)
+        equation += _equation_rows(cell, answers, summaries)
+        if not facts:
+            facts.append(_sides(cell, answers[0]))
+        print(f"  {cell.group}: {ns2.label(cell.params)}, {len(numbers)} seeds", file=sys.stderr, flush=True)
+    report.text += ["", f"### {chosen[0].group}: {ns2.SCENARIOS[chosen[0].group].about}", "", *facts, ""]
+    report.text.append(ns2.markdown(["cell", "quantity", "ns-2", "ours", "ours / ns-2", "verdict"], rows))
+    if equation:
+        report.text += ["", "Against the equation:", ""]
+        head = ["cell", "p", "R ms", "t_RTO ms", "equation", "ns-2", "ns-2 / eq.", "ours", "ours / eq."]
+        report.text.append(ns2.markdown(head, equation))
+
+
+def _run_ours(ours: Runner, cell: Cell, seeds: Sequence[int], jobs: int) -> list[Summary]:
+    path = SCENARIOS / cell.scenario
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        return list(pool.map(lambda seed: ours(path, seed, cell.overrides), seeds))
+
+
+def _equation_rows(
+    cell: Cell, answers: Sequence[ns2.Answer], summaries: Sequence[Summary]
+) -> list[list[str]]:
+    """Set the cell beside the equation, at ns-2's loss event rate and, where ours reports one, at ours.
+
+    The equation gives what is sent, so both throughputs are divided by the share that arrives.
+    """
+    p_nominal = float(cell.params.get("p", 0))
+    if cell.group not in ("tcp-lossy", "tfrc-lossy") or p_nominal == 0:
+        return []
+
+    def theirs(name: str) -> float:
+        return statistics.fmean(a.number(name) for a in answers)
+
+    rtt_s = theirs("rtt_ms") / 1000
+    is_tcp = cell.group == "tcp-lossy"
+    b = 2 if is_tcp and cell.params["delayed_ack"] else 1
+    packet = theirs("wire_bytes")
+    if is_tcp:
+        rto_s, source = 0.2, "tcp"
+    else:
+        # ns-2's own estimate settles at five ticks of 0.1 s: two of smoothed round trip, three of variance.
+        rto_s, source = float(cell.params.get("tfrc_rto_s", 0.5)), "video"
+
+    def line(what: str, p: float, ns: float | None, our: float | None) -> list[str]:
+        x = throughput_equation(packet, rtt_s, p, rto_s, b)
+        row = [
+            f"{ns2.label(cell.params)}, {what}",
+            f"{p:.4g}",
+            f"{1000 * rtt_s:.1f}",
+            f"{1000 * rto_s:.0f}",
+            f"{x:,.0f}",
+        ]
+        for value in (ns, our):
+            row += [f"{value:,.0f}", f"{value / x:.3f}"] if value is not None else ["–", "–"]
+        return row
+
+    sent = theirs("throughput_bps") / (1 - theirs("loss_frac"))
+    mine = [v for v in (_mean_of(source, "throughput_bps")(s) for s in summaries) if v is not None]
+    our_sent = statistics.fmean(mine) / (1 - p_nominal) if mine else None
+    # For TCP, ours says no loss event rate: it is set beside the equation at p = loss rate.
+    rows = [
+        line("p = loss events", theirs("loss_event_rate"), sent, None),
+        line("p = loss rate", p_nominal, sent, our_sent),
+    ]
+    if not is_tcp:
+        events = [
+            v for v in (_at_receiver("video", "loss_event_rate")(s) for s in summaries) if v is not None
+        ]
+        if events and "tfrc_rto_s" in cell.params:
+            rows.append(line("p = our loss events", statistics.fmean(events), None, our_sent))
+    return rows
+
+
+def _sides(cell: Cell, answer: ns2.Answer) -> str:
+    """Windows, delayed acknowledgments, jitter and wire sizes: what both sides were told."""
+    told = {**answer.params, "wire_bytes": answer.results["wire_bytes"]}
+    skip = ("headers", "seed", *cell.params)
+    theirs = " ".join(f"{k}={v}" for k, v in told.items() if k not in skip)
+    return f"ns-2, besides the cell: `{theirs}`. Ours: `validation/scenarios/{cell.scenario}` and its kin."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m validation.validate", description=(__doc__ or "").split("\n")[0]
+    )
+    groups = list(dict.fromkeys(cell.group for cell in cells()))
+    parser.add_argument("group", nargs="*", help=f"of {', '.join(groups)} (default: all)")
+    parser.add_argument("--seeds", type=ns2.parse_seeds, help="N or A-B (default 1-5; 1-20 for drop-tail)")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
+    parser.add_argument(
+        "--write", action="store_true", help=f"put the tables into {PAGE.parent.name}/{PAGE.name}"
+    )
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.group if name not in groups]
+    if unknown:
+        print(f"unknown group {unknown[0]!r}; there are: {', '.join(groups)}", file=sys.stderr)
+        return 2
+    if ns2.find_ns() is None:
+        print(ns2.NsMissingError(), file=sys.stderr)
+        return 3
+    ours, why = our_runner()
+    if why:
+        print(why, file=sys.stderr)
+    words = " ".join(argv if argv is not None else sys.argv[1:])
+    command = f"python -m validation.validate {words}".strip()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    report = Report([f"Measured {today} by `{command}`; mean ± 95 % interval over seeds."])
+    if why:
+        report.text.append(f"\n{why[0].upper()}{why[1:]}.")
+    for group in args.group or groups:
+        compare([c for c in cells() if c.group == group], args.seeds, ours, jobs=args.jobs, report=report)
+    text = "\n".join(report.text)
+    print(text)
+    if args.write:
+        page = PAGE.read_text()
+        head, _, rest = page.partition(BEGIN)
+        _, _, tail = rest.partition(END)
+        PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+    return 1 if report.outside else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
