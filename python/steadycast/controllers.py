@@ -1,0 +1,149 @@
+"""The registry of controllers, as the core tells it: names, looks, parameters with units and ranges."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, cast
+
+from steadycast.errors import UserError
+
+
+class Core(Protocol):
+    """What the face asks of the compiled module."""
+
+    def controllers(self) -> list[dict[str, Any]]:
+        """All controllers, in the registry's order."""
+
+    def schema(self) -> str:
+        """The scenario format's JSON Schema."""
+
+    def check(self, path: str, sets: list[str]) -> list[dict[str, Any]]:
+        """What is wrong with a scenario file: file, line, key, what, remedy."""
+
+
+def core() -> Core:
+    """The compiled module.
+
+    Raises:
+        UserError: it was not built for this Python.
+    """
+    try:
+        return cast(Core, importlib.import_module("steadycast._core"))
+    except ImportError as error:
+        raise UserError(
+            "steadycast._core",
+            f"the compiled module can't be loaded ({error})",
+            'install it again: "pip install --force-reinstall steadycast", or "maturin develop" in a checkout',
+        ) from error
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter: numbers are plain, spans and rates are texts with their unit."""
+
+    name: str
+    about: str
+    source: str
+    kind: str
+    default: object
+    paper: object
+    min: object = None
+    max: object = None
+    of: tuple[str, ...] = ()
+
+    @property
+    def range(self) -> str:
+        """What it may be, in a few characters."""
+        if self.of:
+            return " | ".join(self.of)
+        if self.kind == "switch":
+            return "true | false"
+        if self.min is None and self.max is None:
+            return ""
+        return f"{text(self.min)} … {text(self.max)}"
+
+
+@dataclass(frozen=True)
+class Controller:
+    """One entry of the registry."""
+
+    name: str
+    about: str
+    source: str
+    cast: str
+    feedback: str
+    colour: str
+    dashes: tuple[float, ...]
+    params: tuple[Parameter, ...]
+
+
+def text(value: object) -> str:
+    """A parameter's value as one would write it in a scenario."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+@cache
+def registry(*, quiet: bool = False) -> tuple[Controller, ...]:
+    """All controllers; `quiet` gives none instead of an error where the compiled module is absent (a report needs only looks)."""
+    try:
+        entries = core().controllers()
+    except UserError:
+        if quiet:
+            return ()
+        raise
+    return tuple(_controller(entry) for entry in entries)
+
+
+def find(name: str) -> Controller:
+    """The controller called `name`.
+
+    Raises:
+        UserError: there is none; it names the nearest.
+    """
+    import difflib
+
+    entries = registry()
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    names = [entry.name for entry in entries]
+    near = difflib.get_close_matches(name, names, n=1)
+    remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names)}"
+    raise UserError(name, "no such controller", remedy)
+
+
+def _controller(entry: dict[str, Any]) -> Controller:
+    return Controller(
+        name=entry["name"],
+        about=entry["about"],
+        source=entry["source"],
+        cast=entry["cast"],
+        feedback=entry["feedback"],
+        colour=entry["colour"],
+        dashes=tuple(float(d) for d in entry["dashes"]),
+        params=tuple(_parameter(p) for p in entry["params"]),
+    )
+
+
+def _parameter(entry: dict[str, Any]) -> Parameter:
+    of: Sequence[str] = entry.get("of") or ()
+    return Parameter(
+        name=entry["name"],
+        about=entry["about"],
+        source=entry["source"],
+        kind=entry["kind"],
+        default=entry["default"],
+        paper=entry["paper"],
+        min=entry.get("min"),
+        max=entry.get("max"),
+        of=tuple(of),
+    )

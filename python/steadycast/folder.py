@@ -1,0 +1,457 @@
+"""Run folders: written so that nothing looks whole that is not, read back with an answer to what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import statistics
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT = 1
+TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp")
+Json = dict[str, Any]
+
+
+# ---------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """One run, read from its folder; the tables only when they are asked for."""
+
+    path: Path
+    summary: Json
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """Reads a run folder's summary.
+
+        Raises:
+            UserError: it is not a run folder, is damaged, or is from a newer program.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            part = path.with_name(path.name + ".part")
+            if part.is_dir():
+                raise UserError(str(path), "this run was interrupted", f"run it again, or read {part}, which is not complete")
+            raise UserError(str(path), "no such folder", 'make one with "steadycast run FILE -o DIR"')
+        if is_seeds(path) and not (path / "summary.json").exists():
+            raise UserError(str(path), "this folder holds several seeds", f"name one of them, for example {path}/seed-1")
+        summary = read_json(path / "summary.json", "run the scenario again")
+        number = summary.get("format")
+        if not isinstance(number, int) or number > FORMAT:
+            raise UserError(
+                str(path / "summary.json"),
+                f"format {number} is not one that this program reads (up to {FORMAT})",
+                "use the program that wrote it, or run the scenario again",
+            )
+        if not isinstance(summary.get("flows"), list):
+            if summary.get("complete") is False:
+                raise UserError(str(path), "this run was interrupted before it had results", "run it again")
+            raise UserError(str(path / "summary.json"), "there are no flows in it", "run the scenario again")
+        return cls(path, summary)
+
+    @property
+    def name(self) -> str:
+        """What to call it in a table: the folder's name."""
+        return self.path.resolve().name
+
+    @cached_property
+    def cost(self) -> Json:
+        """What the run cost; empty where it was not written."""
+        path = self.path / "cost.json"
+        return read_json(path, "run the scenario again") if path.exists() else {}
+
+    @cached_property
+    def scenario_text(self) -> str:
+        """The resolved scenario, as TOML; empty where it was not written."""
+        try:
+            return (self.path / "scenario.toml").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    @cached_property
+    def scenario(self) -> Json:
+        """The resolved scenario as plain values; empty where it can't be read."""
+        try:
+            return tomllib.loads(self.scenario_text)
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    def has(self, name: str) -> bool:
+        """Whether a table was written."""
+        return (self.path / f"{name}.parquet").exists()
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table of the record.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        import polars as pl
+
+        path = self.path / f"{name}.parquet"
+        if not path.exists():
+            remedy = 'put `packets = "all"` into [record] and run again' if name == "packets" else "run the scenario again"
+            raise UserError(str(path), "no such table", remedy)
+        try:
+            return pl.read_parquet(path)
+        except Exception as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
+            raise UserError(str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again") from error
+
+
+def is_seeds(path: Path | str) -> bool:
+    """Whether a folder holds the same scenario run with several seeds."""
+    return (Path(path) / "seeds.json").exists()
+
+
+def read_json(path: Path, remedy: str) -> Json:
+    """A JSON object from a file.
+
+    Raises:
+        UserError: it is missing, or not one.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(str(path), "no such file: this is not a run folder", 'make one with "steadycast run FILE -o DIR"') from None
+    except OSError as error:
+        raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}", f"damaged: {error.msg}", remedy) from error
+    except UnicodeDecodeError as error:
+        raise UserError(str(path), "damaged: not text", remedy) from error
+    if not isinstance(value, dict):
+        raise UserError(str(path), "damaged: not an object", remedy)
+    return value
+
+
+# ---------------------------------------------------------------- writing
+
+
+class Draft:
+    """A run folder in the making.
+
+    Lives in DIR.part, whose summary says `complete: false`, and becomes DIR by `finish`. `complete: true` is the very last thing
+    written, after the rename: at whatever moment the program dies, nothing looks whole that is not.
+
+        with Draft(out, force=False) as draft:
+            draft.table("rates", frame)
+            draft.text("scenario.toml", resolved)
+            draft.finish(summary)
+    """
+
+    def __init__(self, path: Path | str, *, force: bool = False) -> None:
+        self.path = Path(path)
+        self.part = self.path.with_name(self.path.name + ".part")
+        self._force = force
+        self._summary: Json = {"format": FORMAT, "complete": False}
+
+    def __enter__(self) -> Self:
+        free_or_force(self.path, force=self._force)
+        try:
+            if self.part.exists():
+                shutil.rmtree(self.part)
+            self.part.mkdir(parents=True)
+            write_json(self.part / "summary.json", self._summary)
+        except OSError as error:
+            raise _unwritable(self.part, error) from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leaves DIR.part behind when `finish` was not reached."""
+
+    def text(self, name: str, content: str) -> None:
+        """Writes a text file."""
+        try:
+            (self.part / name).write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(self.part / name, error) from error
+
+    def json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Writes a JSON file."""
+        try:
+            write_json(self.part / name, value)
+        except OSError as error:
+            raise _unwritable(self.part / name, error) from error
+
+    def table(self, name: str, frame: pl.DataFrame) -> None:
+        """Writes a table as NAME.parquet."""
+        path = self.part / f"{name}.parquet"
+        try:
+            frame.write_parquet(path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def progress(self, summary: Mapping[str, Any]) -> None:
+        """Writes what is known so far; it stays `complete: false`."""
+        self._summary = {**summary, "complete": False}
+        self.json("summary.json", self._summary)
+
+    def finish(self, summary: Mapping[str, Any]) -> Path:
+        """Makes the folder whole, and returns where it now is. A summary that says `complete: false` stays in DIR.part."""
+        self.progress(summary)
+        if not summary.get("complete", True):
+            return self.part
+        try:
+            replace_folder(self.part, self.path)
+            write_json(self.path / "summary.json", {**summary, "complete": True})
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        return self.path
+
+
+def free_or_force(path: Path, *, force: bool) -> None:
+    """Whether results may be written to `path`.
+
+    Raises:
+        UserError: something is there, and either `force` was not given or it is not a folder that this program wrote.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise UserError(str(path), "this is a file", "name a folder")
+    if not any(path.iterdir()):
+        return
+    if not force:
+        raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
+    if not any((path / mark).exists() for mark in ("summary.json", "seeds.json", "scenario.toml")):
+        raise UserError(str(path), "this folder holds no results of this program", "--force only replaces those; give another -o DIR")
+
+
+def replace_folder(source: Path, target: Path) -> None:
+    """Renames `source` to `target`; an older `target` goes only after the new one is in place."""
+    if target.exists():
+        old = target.with_name(f"{target.name}.old-{os.getpid()}")
+        target.rename(old)
+        source.rename(target)
+        shutil.rmtree(old)
+    else:
+        source.rename(target)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON file so that a reader sees the old one or the new one, never half of one."""
+    # NaN is not JSON: a number that is not one is a bug upstream, and is told rather than written.
+    content = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    write_text(path, content + "\n")
+
+
+def write_text(path: Path, content: str) -> None:
+    """Writes a text file so that a reader sees the old one or the new one, never half of one."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(content, encoding="utf-8")
+    new.replace(path)
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(str(path), f"can't be written ({error.strerror or error})", "give a folder that you may write to, with room")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+# ---------------------------------------------------------------- several seeds
+
+_SEED_KEYS = ("seed", "record_sha256")
+
+
+def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
+    """One summary of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
+
+    Lists whose elements have a name (or an id) are joined by it; other lists are their union. What is null in some seeds counts in the
+    others, and `n` says in how many. An expectation is judged on its mean.
+    """
+    whole = _join([dict(s) for s in summaries])
+    assert isinstance(whole, dict)
+    whole["format"] = FORMAT
+    whole["complete"] = all(bool(s.get("complete")) for s in summaries)
+    whole["expect"] = [_judged(entry) for entry in whole.get("expect") or []]
+    return whole
+
+
+def spread(values: Sequence[float]) -> Json:
+    """Mean, half-width of its 95 % confidence interval by Student's t, least, most, and how many. One value has no interval."""
+    n = len(values)
+    ci = student_t95(n - 1) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
+    return {"mean": statistics.fmean(values), "ci95": ci, "min": min(values), "max": max(values), "n": n}
+
+
+def is_spread(value: object) -> bool:
+    """Whether a value is what `spread` makes of a number."""
+    return isinstance(value, dict) and value.keys() == {"mean", "ci95", "min", "max", "n"}
+
+
+def student_t95(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t: a two-sided 95 % interval."""
+    # fmt: off
+    table = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+             2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)
+    # fmt: on
+    if freedom < 1:
+        return math.inf
+    if freedom <= len(table):
+        return table[freedom - 1]
+    # Cornish and Fisher's expansion around the normal quantile; above 20 degrees its error is below 1e-5.
+    z = 1.959964
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def _join(values: list[Any], key: str = "") -> Any:
+    present = [v for v in values if v is not None]
+    if not present:
+        return None
+    first = present[0]
+    if key in _SEED_KEYS:
+        return values
+    if isinstance(first, bool):
+        return all(present)
+    if isinstance(first, int | float):
+        return spread([float(v) for v in present])
+    if isinstance(first, dict):
+        keys = dict.fromkeys(k for v in present for k in v)
+        return {k: _join([v.get(k) for v in present], k) for k in keys}
+    if isinstance(first, list):
+        rows = [row for v in present for row in v]
+        if rows and all(isinstance(row, dict) for row in rows):
+            groups: dict[str, list[Any]] = {}
+            for row in rows:
+                groups.setdefault(_identity(row), []).append(row)
+            return [_join(group) for group in groups.values()]
+        return list(dict.fromkeys(rows))
+    return first if all(v == first for v in present) else list(dict.fromkeys(present))
+
+
+def _identity(row: Mapping[str, Any]) -> str:
+    return "\0".join(str(row.get(k, "")) for k in ("name", "direction", "id", "that"))
+
+
+def _judged(entry: Mapping[str, Any]) -> Json:
+    least, most = _plain(entry.get("min")), _plain(entry.get("max"))
+    return {**entry, "min": least, "max": most, "ok": within(entry.get("value"), least, most)}
+
+
+def _plain(value: Any) -> float | None:
+    return number(value)
+
+
+# ---------------------------------------------------------------- paths into a summary
+
+
+def number(value: object) -> float | None:
+    """A number, or the mean of one over several seeds; None for what is neither."""
+    if is_spread(value):
+        assert isinstance(value, dict)
+        value = value["mean"]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
+
+
+def within(value: object, least: float | None, most: float | None) -> bool:
+    """Whether a number (or its mean) lies within its bounds; what is absent does not."""
+    x = number(value)
+    return x is not None and (least is None or x >= least) and (most is None or x <= most)
+
+
+def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
+    """The value at a path such as `flows.tcp.share_of_fair`.
+
+    Lists go by name, and names may hold dots (`flows.video.receivers.video.dst1.mos.mean`). A link's forward direction is meant
+    where none is named (`links.bottleneck.back.drop_frac`).
+
+    Raises:
+        UserError: there is nothing; it names what there would be.
+    """
+    found, value = _descend(summary, path.split("."))
+    if found:
+        return value
+    here, rest, options = _furthest(summary, path)
+    what = f'"{rest}" is not in {here or "the summary"}'
+    if options:
+        import difflib
+
+        near = difflib.get_close_matches(rest.split(".")[0], options, n=1)
+        remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}"
+    else:
+        remedy = f"{here} is a value: end the path there"
+    raise UserError(f"{place}: {path}", what, remedy)
+
+
+def judge(summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario") -> list[Json]:
+    """A scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has.
+
+    Raises:
+        UserError: a path leads nowhere.
+    """
+    results = []
+    for expectation in expectations:
+        that = str(expectation["that"])
+        least, most = _plain(expectation.get("min")), _plain(expectation.get("max"))
+        value = number(find(summary, that, place=place))
+        results.append({"that": that, "min": least, "max": most, "value": value, "ok": within(value, least, most)})
+    return results
+
+
+@dataclass
+class _Children:
+    """What lies one step below a value: label → value."""
+
+    of: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def under(cls, value: Any) -> _Children:
+        if isinstance(value, Mapping):
+            return cls(dict(value))
+        if isinstance(value, list):
+            labelled: dict[str, Any] = {}
+            for row in value:
+                if isinstance(row, Mapping):
+                    label = str(row.get("name", row.get("id", row.get("that", ""))))
+                    if "direction" in row:
+                        labelled[f"{label}.{row['direction']}"] = row
+                        if row["direction"] == "forward" or label not in labelled:
+                            labelled[label] = row
+                    else:
+                        labelled[label] = row
+            return cls(labelled)
+        return cls()
+
+
+def _descend(value: Any, parts: list[str]) -> tuple[bool, Any]:
+    if not parts:
+        return True, value
+    children = _Children.under(value).of
+    for length in range(len(parts), 0, -1):  # the longest name first: names hold dots
+        label = ".".join(parts[:length])
+        if label in children:
+            found, result = _descend(children[label], parts[length:])
+            if found:
+                return True, result
+    return False, None
+
+
+def _furthest(summary: Mapping[str, Any], path: str) -> tuple[str, str, list[str]]:
+    parts = path.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        found, value = _descend(summary, parts[:length])
+        if found:
+            return ".".join(parts[:length]), ".".join(parts[length:]), list(_Children.under(value).of)
+    return "", path, list(summary)

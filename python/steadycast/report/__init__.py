@@ -1,0 +1,5 @@
+"""The report of a run: one page that opens with the answer, loads nothing, and reads on a phone and on paper."""
+
+from steadycast.report.page import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,136 @@
+"""How a number is said: with its unit, in three figures, and with its spread where there are several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from steadycast.folder import is_spread, number
+
+NOTHING = "–"
+
+
+def rate(value: object) -> str:
+    """Bits per second."""
+    return _said(value, _rate)
+
+
+def frac(value: object) -> str:
+    """A share of one, in per cent."""
+    return _said(value, _frac)
+
+
+def ms(value: object) -> str:
+    """Milliseconds."""
+    return _said(value, _ms)
+
+
+def db(value: object) -> str:
+    """Decibels."""
+    return _said(value, lambda x: f"{x:.1f} dB")
+
+
+def score(value: object) -> str:
+    """A mean opinion score."""
+    return _said(value, lambda x: f"{x:.2f}")
+
+
+def plain(value: object) -> str:
+    """A number without a unit."""
+    return _said(value, figures)
+
+
+def count(value: object) -> str:
+    """A whole number."""
+    return _said(value, lambda x: f"{x:,.0f}".replace(",", " ") if x == round(x) else figures(x))
+
+
+def seconds(value: object) -> str:
+    """Seconds."""
+    return _said(value, lambda x: f"{figures(x)} s")
+
+
+def figures(x: float) -> str:
+    """Three significant figures, without an exponent."""
+    if x == 0:
+        return "0"
+    size = abs(x)
+    if size >= 100:
+        return f"{x:.0f}"
+    if size >= 10:
+        return f"{x:.1f}"
+    if size >= 1:
+        return f"{x:.2f}"
+    if size >= 0.001:
+        return f"{x:.3f}".rstrip("0")
+    return f"{x:.2g}"
+
+
+def by_unit(path: str) -> Callable[[object], str]:
+    """How the number at a path of summary.json is said: its key's end names the unit."""
+    parts = path.split(".")
+    for part in reversed(parts):
+        for end, how in _ENDS:
+            if part.endswith(end):
+                return how
+    return plain
+
+
+def listed(items: list[str]) -> str:
+    """`a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def _said(value: object, how: Callable[[float], str]) -> str:
+    x = number(value)
+    if x is None:
+        return NOTHING
+    said = how(x)
+    if is_spread(value):
+        assert isinstance(value, dict)
+        half: Any = value["ci95"]
+        if half is not None:
+            figure, _, unit = said.partition(" ")
+            return f"{figure} ± {_spread(how, float(half), unit)}"
+    return said
+
+
+def _spread(how: Callable[[float], str], half: float, unit: str) -> str:
+    said = how(half)
+    figure, _, other = said.partition(" ")
+    if other == unit:
+        return said
+    # A spread is said in its mean's unit: "1.61 ± 0.04 Mb/s", not "± 40 kb/s".
+    steps = {"b/s": 1.0, "kb/s": 1e3, "Mb/s": 1e6, "Gb/s": 1e9, "ms": 1.0, "s": 1e3}
+    return f"{half / steps[unit]:.2g} {unit}" if unit in steps else figure
+
+
+def _rate(x: float) -> str:
+    for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
+        if abs(x) >= step * 0.9995:
+            return f"{figures(x / step)} {unit}"
+    return f"{figures(x)} b/s"
+
+
+def _frac(x: float) -> str:
+    per_cent = 100 * x
+    if per_cent == 0 or abs(per_cent) >= 10:
+        return f"{per_cent:.0f} %"
+    return f"{per_cent:.1f} %" if abs(per_cent) >= 1 else f"{figures(per_cent)} %"
+
+
+def _ms(x: float) -> str:
+    return f"{figures(x / 1000)} s" if abs(x) >= 10_000 else f"{figures(x)} ms"
+
+
+_ENDS: tuple[tuple[str, Callable[[object], str]], ...] = (
+    ("_bps", rate),
+    ("_frac", frac),
+    ("share_of_fair", frac),
+    ("_ms", ms),
+    ("_db", db),
+    ("_packets", count),
+    ("_count", count),
+    ("_s", seconds),
+    ("mos", score),
+)

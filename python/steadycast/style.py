@@ -1,0 +1,62 @@
+"""How a flow looks, everywhere: one colour and one dash pattern per controller, from the registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from steadycast.controllers import registry
+
+# The page swaps these for its own variables, so that one drawing serves light, dark and paper.
+INK = "#1b1f24"
+MUTED = "#667080"
+GRID = "#e4e7eb"
+PAPER = "#fffffe"
+
+# Okabe and Ito's colours, told apart by nearly everyone: for controllers that bring none.
+_SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+# The five classes of the mean opinion score, worst first.
+MOS = {
+    1: ("bad", "#b2182b"),
+    2: ("poor", "#ef8a62"),
+    3: ("fair", "#c9c4b5"),
+    4: ("good", "#67a9cf"),
+    5: ("excellent", "#2166ac"),
+}
+# What held the rate: the bands behind the decisions.
+LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#d1495b"}
+# What became of a frame that the viewer did not see in time.
+FATE = {"lost": "#b2182b", "late": "#e08214", "undecodable": "#8073ac"}
+DROPS = "#b2182b"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A line: its colour as "#rrggbb", and its dashes in points on and off (empty: solid)."""
+
+    colour: str
+    dashes: tuple[float, ...] = ()
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """As matplotlib's keyword arguments."""
+        style: Any = (0, self.dashes) if self.dashes else "solid"
+        return {"color": self.colour, "linestyle": style}
+
+
+def look(flow: dict[str, Any]) -> Look:
+    """The look of a flow of summary.json."""
+    kind = flow.get("kind")
+    if kind == "tcp":
+        # TCP is what everything is measured against: ink, told apart by its congestion control's dashes.
+        dashes: dict[str, tuple[float, ...]] = {"reno": (6, 2), "sack": (6, 2, 1, 2), "cubic": (3, 1)}
+        return Look(INK, dashes.get(str(flow.get("congestion")), ()))
+    if kind in ("cbr", "onoff"):
+        return Look("#8a6d3b", (1, 1.5))
+    name = str(flow.get("controller"))
+    for entry in registry(quiet=True):
+        if entry.name == name:
+            return Look(entry.colour, entry.dashes)
+    # A controller of the user's own: always the same spare colour for the same name.
+    return Look(_SPARE[sum(name.encode()) % len(_SPARE)], (4, 1, 1, 1))
