@@ -75,6 +75,11 @@ impl Encoder {
         self.ladder.time(self.next)
     }
 
+    /// When the frame that is shown in place `display` is sampled, from the flow's start.
+    pub fn shown_at(&self, display: u32) -> Span {
+        self.ladder.time(u64::from(display))
+    }
+
     /// The controller has decided on a new rate, as a rate of IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
         self.told.0 += rate.as_bps_f64();

@@ -1,0 +1,396 @@
+//! The two ends of a video session: the session's own code, with an encoder before it and an assembly behind it.
+
+use super::Out;
+use crate::intake::{Digest, Intake};
+use crate::packet::{AgentIx, Body, Packet};
+use std::sync::Arc;
+use steadycast_control::registry::Factory;
+use steadycast_control::{Decision, Limit, Setup, View};
+use steadycast_link::Ecn;
+use steadycast_media::{Assembly, Encoder, SentFrames};
+use steadycast_session::{
+    Frame, Identity, Media, Origin, Output, Received, Receiver, RtcpSettings, Sender, SenderSettings,
+};
+use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
+use steadycast_wire::IP_UDP_OVERHEAD;
+use steadycast_wire::rtcp::Compound;
+
+/// A decision, and when it was taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecisionRow {
+    /// When.
+    pub at: Time,
+    /// What and why.
+    pub decision: Decision,
+}
+
+/// How long the rate was limited by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitShares {
+    /// By the network.
+    pub network: Span,
+    /// By the ladder: its best quantizer needs no more.
+    pub encoder: Span,
+    /// By the start phase.
+    pub start: Span,
+    /// By the session's cap.
+    pub cap: Span,
+}
+
+pub(crate) struct VideoSource {
+    make: Box<dyn Fn(Time) -> Sender + Send>,
+    sender: Option<Sender>,
+    encoder: Option<Encoder>,
+    /// The ladder's top is what limits, not a cap that the scenario sets.
+    capped_by_ladder: bool,
+    start: Time,
+    pub(crate) running: bool,
+    until: Time,
+    pub(crate) frames: SentFrames,
+    keep_frames: bool,
+    pub(crate) decisions: Vec<DecisionRow>,
+    pub(crate) limits: LimitShares,
+    limits_since: Time,
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_bytes: Bytes,
+    last_bytes: Bytes,
+    pub(crate) rtcp_bytes: Bytes,
+    pub(crate) samples: Vec<SourcePoint>,
+    pub(crate) rtcp_shares: Vec<f64>,
+    /// From the packet's frame being ready to its leaving.
+    pub(crate) backlog: steadycast_units::Spread,
+    pub(crate) digest: Digest,
+}
+
+/// One step of a video source's series.
+#[derive(Clone, Copy, Debug)]
+pub struct SourcePoint {
+    /// IP bytes of media sent in the step.
+    pub bytes: u64,
+    /// The target at its end.
+    pub target: Rate,
+    /// The pacing rate at its end.
+    pub pacing: Rate,
+}
+
+impl VideoSource {
+    pub(crate) fn new(
+        settings: SenderSettings,
+        factory: Arc<dyn Factory>,
+        setup: Setup,
+        encoder: Option<Encoder>,
+        capped_by_ladder: bool,
+        chance: Chance,
+    ) -> Self {
+        let make = move |now| Sender::new(settings.clone(), factory.sender(&setup), chance.clone(), now);
+        Self {
+            make: Box::new(make),
+            sender: None,
+            keep_frames: encoder.is_some(),
+            encoder,
+            capped_by_ladder,
+            start: Time::ZERO,
+            running: false,
+            until: Time::NEVER,
+            frames: SentFrames::default(),
+            decisions: Vec::new(),
+            limits: LimitShares::default(),
+            limits_since: Time::ZERO,
+            sent_packets: 0,
+            sent_bytes: Bytes::ZERO,
+            last_bytes: Bytes::ZERO,
+            rtcp_bytes: Bytes::ZERO,
+            samples: Vec::new(),
+            rtcp_shares: Vec::new(),
+            backlog: steadycast_units::Spread::default(),
+            digest: Digest::default(),
+        }
+    }
+
+    pub(crate) fn start(&mut self, now: Time, out: &mut Out<'_>) {
+        self.sender = Some((self.make)(now));
+        (self.start, self.limits_since, self.running, self.until) = (now, now, true, Time::NEVER);
+        self.drain(now, out);
+    }
+
+    pub(crate) fn stop(&mut self, now: Time, _: &mut Out<'_>) {
+        self.account(now);
+        self.running = false;
+        if let Some(sender) = &mut self.sender {
+            sender.stop();
+        }
+    }
+
+    pub(crate) fn wake(&self) -> Time {
+        if !self.running {
+            return Time::NEVER;
+        }
+        self.frame_due().min(self.until)
+    }
+
+    fn frame_due(&self) -> Time {
+        self.encoder.as_ref().map_or(Time::NEVER, |e| self.start + e.due())
+    }
+
+    pub(crate) fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
+        if let Some(sender) = self.sender.as_mut().filter(|_| self.running) {
+            sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
+            self.drain(now, out);
+        }
+    }
+
+    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+        while self.running && self.frame_due() <= now {
+            self.frame(now);
+        }
+        self.drain(now, out);
+    }
+
+    fn frame(&mut self, now: Time) {
+        self.account(now);
+        let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return };
+        let backlog = sender.backlog().bytes.get().div_ceil(1000);
+        let coded = encoder.next(sender.decision().target, backlog);
+        self.frames.ready(now, coded);
+        self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
+        let sampled = self.start + encoder.shown_at(coded.display);
+        sender.push_frame(&Frame { index: coded.index, kind: coded.kind, size: coded.size, sampled });
+    }
+
+    fn drain(&mut self, now: Time, out: &mut Out<'_>) {
+        loop {
+            let Some(sender) = &mut self.sender else { return };
+            let output = sender.poll(now);
+            if sender.take_change() {
+                let decision = sender.decision().clone();
+                if let Some(encoder) = &mut self.encoder {
+                    encoder.on_rate(decision.target);
+                }
+                self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
+                self.account(now);
+                self.decisions.push(DecisionRow { at: now, decision });
+            }
+            match output {
+                Output::Media(media) => self.media(now, media, out),
+                Output::Rtcp(bytes) => {
+                    self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
+                    send_rtcp(bytes, out);
+                }
+                Output::Wait(wake) => {
+                    self.until = wake.map_or(Time::NEVER, |w| w.at);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
+        self.sent_packets += 1;
+        self.sent_bytes += media.size;
+        self.digest.add(now.as_nanos() ^ media.seq << 44);
+        if self.keep_frames {
+            self.frames.sent(now, media.fragment);
+            if let Some(frame) = self.frames.frames.get(media.fragment.frame as usize) {
+                self.backlog.add(now.since(frame.ready));
+            }
+        }
+        out.send(media.size, Ecn::NotCapable, Body::Rtp(media));
+    }
+
+    /// Adds the time since it was last called to what limited the rate then.
+    pub(crate) fn account(&mut self, now: Time) {
+        let span = now.since(self.limits_since);
+        self.limits_since = now;
+        let Some(decision) = self.decisions.last().map(|r| &r.decision).filter(|_| self.running) else { return };
+        let by_encoder = self.encoder.as_ref().is_some_and(Encoder::limited);
+        let limits = &mut self.limits;
+        let share = match decision.limit {
+            _ if by_encoder => &mut limits.encoder,
+            Limit::Start => &mut limits.start,
+            Limit::Cap if self.capped_by_ladder => &mut limits.encoder,
+            Limit::Cap => &mut limits.cap,
+            Limit::Network | Limit::Floor => &mut limits.network,
+        };
+        *share += span;
+    }
+
+    /// How long a frame is shown; nothing without frames.
+    pub(crate) fn frame_period(&self) -> Span {
+        self.encoder.as_ref().map_or(Span::ZERO, |e| e.shown_at(1))
+    }
+
+    pub(crate) fn session(&self) -> Option<&Sender> {
+        self.sender.as_ref()
+    }
+
+    pub(crate) fn sample(&mut self, now: Time) {
+        let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
+            Some(sender) => {
+                self.rtcp_shares.push(sender.rtcp_share(now));
+                (sender.decision().target, sender.decision().pacing)
+            }
+            None => (Rate::ZERO, Rate::ZERO),
+        };
+        self.samples.push(SourcePoint { bytes: self.sent_bytes.saturating_sub(self.last_bytes).get(), target, pacing });
+        self.last_bytes = self.sent_bytes;
+    }
+}
+
+fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
+    let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
+    // What we cannot read ourselves nobody is to get; it can only be a bug.
+    let Ok(parsed) = Compound::parse(&bytes) else {
+        debug_assert!(false, "a session wrote RTCP that it can't read");
+        return;
+    };
+    out.send(size, Ecn::NotCapable, Body::Rtcp { bytes: bytes.into(), parsed: Arc::new(parsed) });
+}
+
+/// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3 and 4).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CumulativeJitter {
+    anchor: Option<OneWay>,
+    pub(crate) max: Offset,
+}
+
+pub(crate) struct VideoSink {
+    make: Box<dyn Fn(Time) -> Receiver + Send>,
+    receiver: Option<Receiver>,
+    pub(crate) joined: Time,
+    pub(crate) intake: Intake,
+    pub(crate) assembly: Option<Assembly>,
+    first_seq: u64,
+    until: Time,
+    pub(crate) rtcp_bytes: Bytes,
+    pub(crate) rtcp_packets: u64,
+    pub(crate) jitter: CumulativeJitter,
+    pub(crate) views: Vec<(Time, View)>,
+    keep_views: bool,
+}
+
+impl VideoSink {
+    #[allow(clippy::too_many_arguments, reason = "built in one place only")]
+    pub(crate) fn new(
+        identity: Identity,
+        rtcp: RtcpSettings,
+        factory: Arc<dyn Factory>,
+        setup: Setup,
+        chance: Chance,
+        intake: Intake,
+        frames: bool,
+        first_seq: u16,
+        keep_views: bool,
+    ) -> Self {
+        let make = move |now| {
+            let half = factory.receiver(&setup);
+            Receiver::new(identity.clone(), rtcp, factory.app(), half, chance.clone(), now)
+        };
+        Self {
+            make: Box::new(make),
+            receiver: None,
+            joined: Time::NEVER,
+            intake,
+            assembly: frames.then(Assembly::default),
+            first_seq: u64::from(first_seq),
+            until: Time::NEVER,
+            rtcp_bytes: Bytes::ZERO,
+            rtcp_packets: 0,
+            jitter: CumulativeJitter::default(),
+            views: Vec::new(),
+            keep_views,
+        }
+    }
+
+    pub(crate) fn join(&mut self, now: Time) {
+        let mut receiver = (self.make)(now);
+        // Its RTCP timer runs from the join on, before any packet has come.
+        if let Output::Wait(Some(wake)) = receiver.poll(now) {
+            self.until = wake.at;
+        }
+        self.receiver = Some(receiver);
+        self.joined = self.joined.min(now);
+    }
+
+    pub(crate) fn leave(&mut self, now: Time, out: &mut Out<'_>) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.leave();
+            self.drain(now, out);
+        }
+    }
+
+    pub(crate) const fn wake(&self) -> Time {
+        self.until
+    }
+
+    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+        self.drain(now, out);
+    }
+
+    pub(crate) fn on_media(&mut self, now: Time, packet: &Packet, media: &Media, ecn: Ecn, out: &mut Out<'_>) {
+        let Some(receiver) = &mut self.receiver else { return };
+        let from = Origin(u64::from(packet.from.0));
+        let (ce, notice) = (ecn == Ecn::Ce, media.notice.bytes());
+        let received = receiver.on_media(now, from, &media.header, notice, media.size, ce, None);
+        if matches!(received, Received::New(_)) {
+            self.intake.add(now, packet.size, packet.sent);
+            if let Some(assembly) = &mut self.assembly {
+                assembly.on_packet(now, media.seq - self.first_seq, media.fragment);
+            }
+            if media.header.marker
+                && let Some(stamp) = media.header.send_time
+            {
+                let way = OneWay::between(stamp.peer(None), now);
+                let anchor = *self.jitter.anchor.get_or_insert(way);
+                self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
+            }
+        }
+        self.drain(now, out);
+    }
+
+    pub(crate) fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_compound(now, Origin(u64::from(from.0)), compound, len);
+            self.drain(now, out);
+        }
+    }
+
+    fn drain(&mut self, now: Time, out: &mut Out<'_>) {
+        let Some(receiver) = &mut self.receiver else { return };
+        loop {
+            match receiver.poll(now) {
+                Output::Rtcp(bytes) => {
+                    self.rtcp_packets += 1;
+                    self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
+                    if self.keep_views {
+                        self.views.push((now, receiver.view()));
+                    }
+                    send_rtcp(bytes, out);
+                }
+                Output::Wait(wake) => {
+                    self.until = wake.map_or(Time::NEVER, |w| w.at);
+                    return;
+                }
+                Output::Media(_) => debug_assert!(false, "a receiver sends no media"),
+            }
+        }
+    }
+
+    pub(crate) fn session(&self) -> Option<&Receiver> {
+        self.receiver.as_ref()
+    }
+
+    pub(crate) fn sample(&mut self) {
+        let expected = self.receiver.as_ref().map_or(0, Receiver::expected);
+        self.intake.sample(expected);
+    }
+
+    /// How long it took from being ready to being whole, for the longest of frames that became whole.
+    pub(crate) fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
+        let assembly = self.assembly.as_ref()?;
+        let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {
+            let (_, last) = assembly.arrival(n as u32)?;
+            Some(last.since(frame.ready))
+        });
+        whole.max()
+    }
+}

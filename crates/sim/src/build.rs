@@ -1,0 +1,573 @@
+//! From a scenario to a world that is ready to run.
+
+use crate::agent::{Agent, Beat, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource};
+use crate::agenda::{Agenda, Due};
+use crate::intake::Intake;
+use crate::net::{Group, Hop, Net, Node};
+use crate::packet::{AgentIx, Pool, To};
+use crate::tree::{Graph, Tree};
+use crate::world::{FlowEnds, Plan, Simulation};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use steadycast_control::registry::{Chosen, Factory};
+use steadycast_control::{ParamError, ReceiverId, Setup};
+use steadycast_link::{self as link, Link, Steps};
+use steadycast_media::{Encoder, Ladder, LadderError, Vbr};
+use steadycast_scenario as sc;
+use steadycast_session::{Emit, Identity, Profile, RtcpSettings, SenderSettings};
+use steadycast_tcp as tcp;
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
+
+/// What a scenario needs besides itself.
+#[derive(Default)]
+pub struct Inputs {
+    /// For each video flow that is not greedy: its ladder.
+    pub ladders: BTreeMap<String, Arc<Ladder>>,
+    /// For video flows whose controller is not in the registry: what makes its halves.
+    pub factories: BTreeMap<String, Arc<dyn Factory>>,
+}
+
+/// Why a scenario can't be run.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The controller or one of its parameters.
+    #[error("flow.{flow}.controller: {error}")]
+    Controller {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: ParamError,
+    },
+    /// A flow has nothing to send.
+    #[error("flow.{flow}.media: no frame sizes were given; encode the clip first, or take media = \"greedy\"")]
+    NoLadder {
+        /// The flow.
+        flow: String,
+    },
+    /// Frame sizes that can't be used.
+    #[error("flow.{flow}.media: {error}")]
+    Ladder {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: LadderError,
+    },
+    /// A TCP that can't be.
+    #[error("flow.{flow}: {error}")]
+    Tcp {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: tcp::ConfigError,
+    },
+    /// A congestion control that only a kernel has.
+    #[error("flow.{flow}.congestion: \"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic")]
+    KernelOnly {
+        /// The flow.
+        flow: String,
+        /// Its name.
+        name: String,
+    },
+    /// No way leads from a flow's source to a receiver.
+    #[error("flow.{flow}: no way leads from {from} to {to}")]
+    NoWay {
+        /// The flow.
+        flow: String,
+        /// Its source.
+        from: String,
+        /// The receiver.
+        to: String,
+    },
+    /// More than is numbered.
+    #[error("the scenario has too many {0}")]
+    TooMany(&'static str),
+}
+
+/// Bytes of IP, UDP and RTP headers with the send time: what a packet costs before its notice.
+const HEADERS: u64 = 28 + 12 + 4 + 8;
+
+pub(crate) struct Builder<'a> {
+    scenario: &'a sc::Scenario,
+    inputs: &'a Inputs,
+    seed: Seed,
+    net: Net,
+    graph: Graph,
+    agents: Vec<Agent>,
+    ports: Vec<Port>,
+    /// Routes by their target node.
+    routes: BTreeMap<u32, u32>,
+    plan: Vec<Plan>,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn build(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Result<Simulation, BuildError> {
+        if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
+            return Err(BuildError::TooMany("links"));
+        }
+        let seed = scenario.seed;
+        let ends = scenario.links.iter().flat_map(|l| [(l.a.0, l.b.0), (l.b.0, l.a.0)]);
+        let graph = Graph::new(scenario.nodes.len(), ends);
+        let mut links = Vec::with_capacity(scenario.links.len() * 2);
+        for (n, l) in scenario.links.iter().enumerate() {
+            for (back, direction, to) in [(false, &l.forward, l.b.0), (true, &l.back, l.a.0)] {
+                let config = link_config(direction, scenario, n as u32, back);
+                let name = format!("{}.{}", l.name, if back { "back" } else { "forward" });
+                let own = links.len() as u32;
+                links.push(Hop::new(Link::new(&config, &name, seed), to, own ^ 1));
+            }
+        }
+        let net = Net {
+            links,
+            nodes: (0..scenario.nodes.len()).map(|_| Node::default()).collect(),
+            routes: Vec::new(),
+            groups: Vec::new(),
+            pool: Pool::default(),
+            agenda: Agenda::default(),
+            hops: 0,
+            capture: None,
+        };
+        let mut builder = Builder {
+            scenario,
+            inputs,
+            seed,
+            net,
+            graph,
+            agents: Vec::new(),
+            ports: Vec::new(),
+            routes: BTreeMap::new(),
+            plan: Vec::new(),
+        };
+        let flows = scenario.flows.iter().enumerate().map(|(n, f)| builder.flow(n as u32, f)).collect::<Result<Vec<_>, _>>()?;
+        builder.events(&flows);
+        let Builder { mut net, agents, ports, plan, .. } = builder;
+        for (n, entry) in plan.iter().enumerate() {
+            net.agenda.put(entry.at(), Due::Plan(n as u32));
+        }
+        Ok(Simulation::new(scenario.clone(), net, agents, ports, plan, flows))
+    }
+
+    fn name(&self, node: sc::NodeIx) -> String {
+        self.scenario.node_name(node).to_owned()
+    }
+
+    /// The way to `node`, computed once.
+    fn route(&mut self, node: u32) -> u32 {
+        if let Some(route) = self.routes.get(&node) {
+            return *route;
+        }
+        let route = self.net.routes.len() as u32;
+        self.net.routes.push(self.graph.ways_to(node, |l| l ^ 1));
+        self.routes.insert(node, route);
+        route
+    }
+
+    fn add(&mut self, agent: Agent, node: u32, to: To, jitter: Span, name: &str) -> AgentIx {
+        let ix = AgentIx(self.agents.len() as u32);
+        self.agents.push(agent);
+        self.ports.push(Port::new(node, to, jitter, self.seed.part(&format!("{name}.jitter"))));
+        ix
+    }
+
+    fn flow(&mut self, n: u32, flow: &sc::Flow) -> Result<FlowEnds, BuildError> {
+        let start = match flow.start {
+            sc::Start::At(at) => at,
+            sc::Start::Uniform(low, high) => {
+                let mut chance = self.seed.part(&format!("flow.{}.start", flow.name));
+                low + chance.span_between(Span::ZERO, high.since(low))
+            }
+            sc::Start::Event => self.started_by_event(n),
+        };
+        let stop = flow.stop.unwrap_or(Time::NEVER).min(self.stopped_by_event(n));
+        let means_from = start.max(Time::ZERO + self.scenario.warmup);
+        let source_route = self.route(flow.from.0);
+        let (sources, sinks) = (Vec::new(), Vec::new());
+        let mut ends = FlowEnds { start, stop, means_from, source_route, sources, sinks, group: None };
+        for to in &flow.to {
+            if to.0 != flow.from.0 && self.net.routes[source_route as usize][to.0 as usize].is_none() {
+                let (from, to) = (self.name(flow.from), self.name(*to));
+                return Err(BuildError::NoWay { flow: flow.name.clone(), from, to });
+            }
+        }
+        if flow.cast == sc::Cast::Multicast {
+            let up = self.net.routes[source_route as usize].clone();
+            ends.group = Some(self.net.groups.len() as u32);
+            self.net.groups.push(Group { tree: Tree::new(up) });
+        }
+        match &flow.kind {
+            sc::FlowKind::Cbr(cbr) => self.plain(flow, cbr.rate, cbr.packet, None, &mut ends),
+            sc::FlowKind::OnOff(on) => self.plain(flow, on.rate, on.packet, Some((on.on, on.off)), &mut ends),
+            sc::FlowKind::Tcp(tcp) => self.tcp(flow, tcp, &mut ends)?,
+            sc::FlowKind::Video(video) => self.video(n, flow, video, &mut ends)?,
+        }
+        for source in &ends.sources {
+            self.plan.push(Plan::Start { at: start, agent: *source });
+            if stop < Time::NEVER {
+                self.plan.push(Plan::Stop { at: stop, agent: *source });
+            }
+        }
+        Ok(ends)
+    }
+
+    fn started_by_event(&self, n: u32) -> Time {
+        let mut starts = self.scenario.events.iter().filter(|e| e.what == sc::What::StartFlow(sc::FlowIx(n)));
+        starts.next().map_or(Time::NEVER, |e| e.at)
+    }
+
+    fn stopped_by_event(&self, n: u32) -> Time {
+        let mut stops = self.scenario.events.iter().filter(|e| e.what == sc::What::StopFlow(sc::FlowIx(n)));
+        stops.next().map_or(Time::NEVER, |e| e.at)
+    }
+
+    /// Adds a source and its sinks; `source` and `sink` make the agents, told the name of the session and of the receiver.
+    fn sessions(
+        &mut self,
+        flow: &sc::Flow,
+        ends: &mut FlowEnds,
+        mut source: impl FnMut(&mut Self, &str) -> Agent,
+        mut sink: impl FnMut(&mut Self, usize, &str) -> Agent,
+    ) {
+        let back = self.route(flow.from.0);
+        let each = flow.cast == sc::Cast::UnicastEach;
+        for (n, to) in flow.to.iter().enumerate() {
+            let session = if each { format!("{}.{n}", flow.name) } else { flow.name.clone() };
+            if n == 0 || each {
+                let agent = source(self, &session);
+                // A unicast source is told where to when its receiver is known.
+                let target = To::Group(ends.group.unwrap_or(0));
+                let ix = self.add(agent, flow.from.0, target, flow.send_jitter, &format!("flow.{session}.src"));
+                ends.sources.push(ix);
+            }
+            let source_ix = ends.sources[ends.sources.len() - 1];
+            let agent = sink(self, n, &session);
+            let up = match ends.group {
+                Some(group) => To::Group(group),
+                None => To::One { agent: source_ix, route: back },
+            };
+            let ix = self.add(agent, to.0, up, Span::ZERO, &format!("flow.{session}.dst{n}"));
+            ends.sinks.push(ix);
+            match ends.group {
+                Some(group) => self.net.nodes[to.0 as usize].members.push((group, ix)),
+                None => {
+                    let route = self.route(to.0);
+                    self.ports[source_ix.0 as usize].to = To::One { agent: ix, route };
+                }
+            }
+        }
+        if let Some(group) = ends.group {
+            // The source hears what members send.
+            let source = ends.sources[0];
+            self.net.nodes[flow.from.0 as usize].members.push((group, source));
+        }
+    }
+
+    fn plain(
+        &mut self,
+        flow: &sc::Flow,
+        rate: Rate,
+        packet: Bytes,
+        periods: Option<(sc::Periods, sc::Periods)>,
+        ends: &mut FlowEnds,
+    ) {
+        let from = ends.means_from;
+        self.sessions(
+            flow,
+            ends,
+            |this, session| {
+                let beat = match periods {
+                    None => Beat::Always,
+                    Some((on, off)) => {
+                        let chance = this.seed.part(&format!("flow.{session}.periods"));
+                        Beat::OnOff { on, off, until: Time::ZERO, sending: false, chance }
+                    }
+                };
+                Agent::PlainSource(PlainSource::new(rate, packet, beat))
+            },
+            |_, _, _| Agent::PlainSink(PlainSink::new(Intake::new(from))),
+        );
+    }
+
+    fn tcp(&mut self, flow: &sc::Flow, spec: &sc::Tcp, ends: &mut FlowEnds) -> Result<(), BuildError> {
+        let mut config = tcp_config(flow, spec)?;
+        if !config.tick.is_zero() {
+            // As in ns-2, a connection's clock starts anywhere within a tick.
+            let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
+            let phase = chance.span_between(Span::ZERO, config.tick);
+            config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
+        }
+        config.check().map_err(|error| BuildError::Tcp { flow: flow.name.clone(), error })?;
+        let from = ends.means_from;
+        self.sessions(
+            flow,
+            ends,
+            |this, session| {
+                let chance = this.seed.part(&format!("flow.{session}.transfers"));
+                Agent::TcpSource(Box::new(TcpSource::new(config.clone(), spec.source.clone(), chance)))
+            },
+            |_, _, _| Agent::TcpSink(Box::new(TcpSink::new(config.clone(), Intake::new(from)))),
+        );
+        Ok(())
+    }
+
+    fn video(&mut self, n: u32, flow: &sc::Flow, video: &sc::Video, ends: &mut FlowEnds) -> Result<(), BuildError> {
+        let factory = match self.inputs.factories.get(&flow.name) {
+            Some(factory) => Arc::clone(factory),
+            None => Chosen::shared(&video.controller, video.mode, video.given())
+                .map_err(|error| BuildError::Controller { flow: flow.name.clone(), error })?,
+        };
+        let greedy = matches!(video.media, sc::Media::Greedy { .. });
+        let ladder = if greedy {
+            None
+        } else {
+            let ladder = self.inputs.ladders.get(&flow.name);
+            let ladder = ladder.ok_or_else(|| BuildError::NoLadder { flow: flow.name.clone() })?;
+            ladder.check().map_err(|error| BuildError::Ladder { flow: flow.name.clone(), error })?;
+            Some(Arc::clone(ladder))
+        };
+        let payload = video.packet.get().saturating_sub(HEADERS).max(1);
+        let range = ladder.as_ref().map(|l| l.range(payload, HEADERS));
+        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
+        let floor = video.floor.unwrap_or(range.map_or(Rate::ZERO, |r| r.0)).min(cap);
+        let rtcp = RtcpSettings {
+            profile: match video.rtcp.profile {
+                sc::RtcpProfile::Rfc3550 => Profile::Rfc3550,
+                sc::RtcpProfile::Asmp => Profile::Asmp,
+                sc::RtcpProfile::Avpf => Profile::Avpf { t_rr_interval: Span::ZERO },
+            },
+            session_bandwidth: video.rtcp.session_bw,
+            t_min: video.rtcp.t_min,
+            group: flow.cast == sc::Cast::Multicast,
+        };
+        let setup = move |this: &Self, name: &str, ssrc: u32| Setup {
+            packet: video.packet,
+            mode: video.mode,
+            floor,
+            cap,
+            session_bandwidth: video.rtcp.session_bw,
+            group: flow.cast == sc::Cast::Multicast,
+            id: ReceiverId(ssrc),
+            chance: this.seed.part(&format!("{name}.half")),
+        };
+        let seed = self.seed;
+        // The name alone decides: adding a receiver changes no other's SSRC.
+        let who = move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
+        let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
+        let from = ends.means_from;
+        let many = flow.to.len() > 1_000;
+        let make = Arc::clone(&factory);
+        self.sessions(
+            flow,
+            ends,
+            |this, session| {
+                let name = format!("{session}.src");
+                let settings = SenderSettings {
+                    identity: who(&name),
+                    rtcp,
+                    packet: video.packet,
+                    payload_type: 96,
+                    fragment_header: 0,
+                    emit: match video.emit {
+                        sc::Emit::Paced => Emit::Paced,
+                        sc::Emit::Burst => Emit::Burst,
+                    },
+                    backlog: Span::secs(1),
+                    credit: Span::ZERO,
+                    greedy,
+                    app: factory.app(),
+                    first_seq,
+                    first_timestamp: seed.part(&format!("{name}.timestamp")).bits32(),
+                    epoch: NtpEpoch::from_unix_secs(0),
+                };
+                let vbr = match video.vbr {
+                    sc::Vbr::Bucket { factor } => Vbr::Bucket { factor },
+                    sc::Vbr::Ladder => Vbr::Ladder,
+                };
+                let encoder = ladder.as_ref().map(|l| Encoder::new(Arc::clone(l), vbr, payload, HEADERS));
+                let setup = setup(this, &name, settings.identity.ssrc);
+                let chance = seed.part(&format!("{name}.rtcp"));
+                let by_ladder = range.is_some_and(|r| cap >= r.1);
+                Agent::VideoSource(Box::new(VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance)))
+            },
+            |this, n, session| {
+                let name = format!("{session}.dst{}", n + 1);
+                let identity = who(&name);
+                let setup = setup(this, &name, identity.ssrc);
+                let chance = seed.part(&format!("{name}.rtcp"));
+                let intake = Intake::new(from);
+                let sink =
+                    VideoSink::new(identity, rtcp, make.clone(), setup, chance, intake, !greedy, first_seq, !many);
+                Agent::VideoSink(Box::new(sink))
+            },
+        );
+        let outside = self.scenario.starts_outside(sc::FlowIx(n));
+        for (receiver, sink) in ends.sinks.iter().enumerate() {
+            if outside.binary_search(&receiver).is_err() {
+                // Whoever is there from the start is there before the first packet.
+                self.plan.push(Plan::Start { at: ends.start, agent: *sink });
+            }
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, flows: &[FlowEnds]) {
+        for (n, (flow, ends)) in self.scenario.flows.iter().zip(flows).enumerate() {
+            let Some(group) = ends.group else { continue };
+            let outside = self.scenario.starts_outside(sc::FlowIx(n as u32));
+            for (receiver, to) in flow.to.iter().enumerate() {
+                if outside.binary_search(&receiver).is_err() {
+                    self.graft_now(group, to.0);
+                }
+            }
+        }
+        for event in &self.scenario.events {
+            let (flow, receiver, join) = match event.what {
+                sc::What::Join { flow, receiver } => (flow, receiver, true),
+                sc::What::Leave { flow, receiver } => (flow, receiver, false),
+                _ => continue,
+            };
+            let ends = &flows[flow.0 as usize];
+            let Some(sink) = ends.sinks.get(receiver) else { continue };
+            let node = self.ports[sink.0 as usize].node;
+            self.plan.push(if join {
+                Plan::Start { at: event.at, agent: *sink }
+            } else {
+                Plan::Stop { at: event.at, agent: *sink }
+            });
+            if let Some(group) = ends.group {
+                self.plan.push(Plan::Tree { at: event.at, group, node, join });
+            }
+        }
+    }
+
+    fn graft_now(&mut self, group: u32, node: u32) {
+        let mut step = Some(crate::tree::Step { node, join: true });
+        while let Some(now) = step {
+            let links = &self.net.links;
+            let tree = &mut self.net.groups[group as usize].tree;
+            step = tree.step(now, |l| (links[l as usize].to, links[l as usize].reverse));
+        }
+    }
+}
+
+fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError> {
+    let congestion = match &spec.congestion {
+        sc::Congestion::Reno => tcp::Congestion::Reno,
+        sc::Congestion::NewReno => tcp::Congestion::NewReno,
+        sc::Congestion::Sack => tcp::Congestion::Sack,
+        sc::Congestion::Cubic => tcp::Congestion::Cubic,
+        sc::Congestion::Kernel(name) => {
+            return Err(BuildError::KernelOnly { flow: flow.name.clone(), name: name.clone() });
+        }
+    };
+    let preset = if spec.timestamps { tcp::Preset::Linux } else { tcp::Preset::Ns2 };
+    let mut config = tcp::Config::new(preset, congestion);
+    config.sack = spec.sack || congestion == tcp::Congestion::Sack;
+    config.packet = spec.packet;
+    config.window = spec.window;
+    config.initial_window = spec.initial_window;
+    config.min_rto = spec.min_rto;
+    config.max_rto = spec.max_rto;
+    config.initial_rto = spec.init_rto;
+    config.tick = spec.tick;
+    config.delayed_ack = spec.delayed_ack;
+    config.timestamps = spec.timestamps;
+    config.ecn = spec.ecn;
+    config.hystart = if spec.hystart && congestion == tcp::Congestion::Cubic { tcp::Hystart::Classic } else { tcp::Hystart::Off };
+    config.bytes = match spec.source {
+        sc::TcpSource::File(bytes) | sc::TcpSource::Transfers { bytes, .. } => Some(bytes),
+        sc::TcpSource::Bulk | sc::TcpSource::OnOff { .. } => None,
+    };
+    Ok(config)
+}
+
+fn amount(limit: sc::Limit) -> link::Amount {
+    match limit {
+        sc::Limit::Packets(n) => link::Amount::Packets(n),
+        sc::Limit::Bytes(b) => link::Amount::Bytes(b),
+    }
+}
+
+fn loss(spec: &sc::Loss) -> link::Loss {
+    match spec {
+        sc::Loss::None => link::Loss::None,
+        sc::Loss::Bernoulli { p } => link::Loss::Bernoulli { p: *p },
+        sc::Loss::Run { mean } => link::Loss::Run { mean: *mean },
+        sc::Loss::Gilbert { p_bad, p_good, loss_good, loss_bad } => {
+            link::Loss::Gilbert { p_bad: *p_bad, p_good: *p_good, loss_good: *loss_good, loss_bad: *loss_bad }
+        }
+        sc::Loss::List { packets } => link::Loss::List { packets: packets.to_vec() },
+    }
+}
+
+fn queue(spec: &sc::Queue) -> link::Queue {
+    match spec {
+        sc::Queue::DropTail { limit } => link::Queue::DropTail(amount(*limit)),
+        sc::Queue::Red(red) => {
+            // Thresholds in bytes count as so many mean packets.
+            let packets = |l: sc::Limit| match l {
+                sc::Limit::Packets(n) => f64::from(n),
+                sc::Limit::Bytes(b) => b.as_f64() / red.mean_packet.as_f64(),
+            };
+            link::Queue::Red(link::Red {
+                limit: amount(red.limit),
+                min: packets(red.min),
+                max: packets(red.max),
+                max_p: red.max_p,
+                weight: red.weight,
+                gentle: red.gentle,
+                by_bytes: matches!(red.min, sc::Limit::Bytes(_)),
+                mean_packet: red.mean_packet,
+                ecn: red.ecn,
+            })
+        }
+    }
+}
+
+fn link_config(direction: &sc::Direction, scenario: &sc::Scenario, n: u32, back: bool) -> link::Config {
+    let mut delay = Steps::constant(direction.delay);
+    let mut losses = Steps::constant(loss(&direction.loss));
+    let mut rates = match &direction.rate {
+        sc::RateSpec::Constant(rate) => Some(Steps::constant(*rate)),
+        _ => None,
+    };
+    for event in &scenario.events {
+        let sc::What::Set(change) = &event.what else { continue };
+        if change.link.0 != n || !(if back { change.direction.back() } else { change.direction.forward() }) {
+            continue;
+        }
+        if let Some(sc::RateSpec::Constant(rate)) = &change.rate {
+            // A link without a rate gets one: until then it is as fast as can be told.
+            rates.get_or_insert(Steps::constant(Rate::bps(1_000_000_000_000))).then(event.at, *rate);
+        }
+        if let Some(new) = change.delay {
+            delay.then(event.at, new);
+        }
+        if let Some(new) = &change.loss {
+            losses.then(event.at, loss(new));
+        }
+    }
+    link::Config {
+        service: match (&direction.rate, rates) {
+            (sc::RateSpec::Trace(trace), _) => link::Service::Trace(link::Opportunities {
+                at: Arc::clone(&trace.opportunities),
+                looped: trace.looped,
+            }),
+            (_, Some(steps)) => link::Service::Rate(steps),
+            (_, None) => link::Service::Unlimited,
+        },
+        delay,
+        jitter: direction.jitter.as_ref().map(|j| link::Jitter {
+            mean: j.mean,
+            shape: match j.dist {
+                sc::JitterDist::Exponential => link::JitterShape::Exponential,
+                sc::JitterDist::Uniform => link::JitterShape::Uniform,
+                sc::JitterDist::Normal => link::JitterShape::Normal,
+            },
+            reorder: j.reorder,
+        }),
+        loss: losses,
+        arq: direction.arq.as_ref().map(|a| link::Arq { tries: a.tries, per_try: a.per_try }),
+        queue: queue(&direction.queue),
+        mtu: direction.mtu,
+    }
+}

@@ -1,0 +1,99 @@
+//! What arrives at a receiver, counted.
+
+use steadycast_units::{Bytes, Span, Spread, Time};
+
+/// Counts of what arrived; a series of them is made by taking samples.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    /// Means count from here on.
+    from: Time,
+    /// IP bytes of distinct packets since `from`.
+    pub(crate) bytes: Bytes,
+    pub(crate) delay: Spread,
+    now: Sample,
+    last: Sample,
+    /// Expected less received at the start of the means.
+    pub(crate) samples: Vec<Point>,
+    pub(crate) digest: Digest,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    bytes: u64,
+    packets: u64,
+    delay_ns: u64,
+    expected: u64,
+}
+
+/// One step of a series.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Point {
+    /// IP bytes in the step.
+    pub bytes: u64,
+    /// Packets in the step.
+    pub packets: u32,
+    /// Packets that were expected in the step.
+    pub expected: u32,
+    /// Mean one-way delay in the step.
+    pub delay: Option<Span>,
+}
+
+impl Intake {
+    pub(crate) fn new(from: Time) -> Self {
+        Self {
+            from,
+            bytes: Bytes::ZERO,
+            delay: Spread::default(),
+            now: Sample::default(),
+            last: Sample::default(),
+            samples: Vec::new(),
+            digest: Digest::default(),
+        }
+    }
+
+    /// A distinct packet of `size` that left at `sent`.
+    #[inline]
+    pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
+        let delay = now.since(sent);
+        self.now.bytes += size.get();
+        self.now.packets += 1;
+        self.now.delay_ns += delay.as_nanos();
+        if now >= self.from {
+            self.bytes += size;
+            self.delay.add(delay);
+        }
+        self.digest.add(now.as_nanos() ^ size.get() << 48);
+    }
+
+    pub(crate) const fn packets(&self) -> u64 {
+        self.now.packets
+    }
+
+    /// Ends a step of the series; `expected` are all packets that should have come so far.
+    pub(crate) fn sample(&mut self, expected: u64) {
+        self.now.expected = expected;
+        let packets = self.now.packets - self.last.packets;
+        self.samples.push(Point {
+            bytes: self.now.bytes - self.last.bytes,
+            packets: packets as u32,
+            expected: expected.saturating_sub(self.last.expected) as u32,
+            delay: (self.now.delay_ns - self.last.delay_ns).checked_div(packets).map(Span::nanos),
+        });
+        self.last = self.now;
+    }
+}
+
+/// A running digest of a record: cheap per packet, and different for any other record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    #[inline]
+    pub(crate) fn add(&mut self, value: u64) {
+        // A multiplication by an odd constant and a rotation: every bit of the past moves every later state.
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    pub(crate) const fn value(self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,19 @@
+//! The simulated world: a scenario goes in, a record comes out, in virtual time.
+//!
+//! A [`Simulation`] is built from a scenario and what it needs ([`Inputs`]), run, and then asked for its summary and tables.
+//! Everything in it is determined by the scenario and its seed.
+
+mod agenda;
+mod agent;
+mod build;
+mod intake;
+mod net;
+mod packet;
+mod share;
+mod summary;
+mod tree;
+mod world;
+
+pub use agent::{DecisionRow, LimitShares};
+pub use build::{BuildError, Inputs};
+pub use world::Simulation;

@@ -1,0 +1,459 @@
+//! What a run comes to: the numbers of `summary.json`.
+
+use crate::agent::{Agent, TcpSource, VideoSink, VideoSource};
+use crate::intake::{Intake, Point};
+use crate::share::{Claim, fair, jain, variation};
+use crate::world::{FlowEnds, Simulation};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use steadycast_control::registry::{self, Feedback};
+use steadycast_media::{Fate, SentFrames};
+use steadycast_scenario::{self as sc, FlowKind};
+use steadycast_units::{Bytes, Rate, Span, Spread, Time};
+
+fn ms(span: Option<Span>) -> Value {
+    span.map_or(Value::Null, |s| json!(s.as_millis_f64()))
+}
+
+fn number(value: Option<f64>) -> Value {
+    value.filter(|v| v.is_finite()).map_or(Value::Null, |v| json!(v))
+}
+
+fn quantiles(spread: &Spread) -> Value {
+    json!({
+        "p50": ms(spread.quantile(0.5)), "p95": ms(spread.quantile(0.95)),
+        "p99": ms(spread.quantile(0.99)), "max": ms(spread.max()),
+    })
+}
+
+impl Simulation {
+    /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
+    pub fn summary(&self, complete: bool) -> Value {
+        let shares = self.fair_shares();
+        let flows: Vec<Value> = (0..self.flows.len()).map(|n| self.flow(n, shares[n])).collect();
+        let until = self.now;
+        json!({
+            "format": 1,
+            "scenario": { "name": self.scenario.name, "seed": self.scenario.seed.0 },
+            "world": "simulated",
+            "complete": complete,
+            "warnings": [],
+            "from_s": self.scenario.warmup.as_secs_f64(),
+            "to_s": until.as_secs_f64(),
+            "record_sha256": self.record_sha256(),
+            "flows": flows,
+            "links": self.link_summaries(),
+            "fairness": self.fairness(),
+            "invariants": self.invariants(),
+            "expect": [],
+        })
+    }
+
+    fn flow(&self, n: usize, share: Option<Rate>) -> Value {
+        let (spec, ends) = (&self.scenario.flows[n], &self.flows[n]);
+        let throughput = self.throughput(ends);
+        let bins = self.bins(ends);
+        let seconds: Vec<f64> = self.seconds_from(ends, &bins);
+        let mut flow = Map::new();
+        let mut put = |key: &str, value: Value| {
+            flow.insert(key.to_owned(), value);
+        };
+        put("name", json!(spec.name));
+        put("throughput_bps", number(throughput));
+        put("fair_share_bps", share.map_or(Value::Null, |s| json!(s.as_bps_f64())));
+        put("share_of_fair", number(throughput.zip(share).map(|(t, s)| t / s.as_bps_f64())));
+        put("rate_cov", number(variation(&seconds)));
+        put("ramp_s", self.ramp(ends, &bins, share));
+        match &spec.kind {
+            FlowKind::Cbr(_) => put("kind", json!("cbr")),
+            FlowKind::OnOff(_) => put("kind", json!("onoff")),
+            FlowKind::Tcp(tcp) => {
+                put("kind", json!("tcp"));
+                put("congestion", json!(congestion(&tcp.congestion)));
+            }
+            FlowKind::Video(video) => {
+                put("kind", json!("video"));
+                put("controller", json!(video.controller));
+                let paper = video.mode == steadycast_control::Mode::Paper;
+                put("mode", json!(if paper { "paper" } else { "repaired" }));
+            }
+        }
+        let sources = ends.sources.iter().map(|s| &self.agents[s.0 as usize]);
+        for source in sources.take(1) {
+            match source {
+                Agent::TcpSource(source) => flow.extend(tcp_source(source)),
+                Agent::VideoSource(source) => flow.extend(self.video_source(ends, source)),
+                Agent::PlainSource(source) => {
+                    flow.insert("sent_packets".into(), json!(source.sent));
+                }
+                _ => {}
+            }
+        }
+        flow.insert("receivers".into(), self.receivers(spec, ends));
+        Value::Object(flow)
+    }
+
+    fn span_of(&self, ends: &FlowEnds) -> Span {
+        ends.stop.min(self.now).since(ends.means_from)
+    }
+
+    fn intake(&self, sink: crate::packet::AgentIx) -> Option<&Intake> {
+        match &self.agents[sink.0 as usize] {
+            Agent::PlainSink(sink) => Some(&sink.intake),
+            Agent::TcpSink(sink) => Some(&sink.intake),
+            Agent::VideoSink(sink) => Some(&sink.intake),
+            _ => None,
+        }
+    }
+
+    /// When a sink's means begin and end: a member that joins late is measured from then on.
+    fn sink_span(&self, ends: &FlowEnds, sink: crate::packet::AgentIx) -> Span {
+        let joined = match &self.agents[sink.0 as usize] {
+            Agent::VideoSink(sink) => sink.joined.max(ends.means_from),
+            _ => ends.means_from,
+        };
+        ends.stop.min(self.now).since(joined)
+    }
+
+    /// Mean over the receivers, in bit/s.
+    fn throughput(&self, ends: &FlowEnds) -> Option<f64> {
+        let rates = ends.sinks.iter().filter_map(|s| {
+            let span = self.sink_span(ends, *s);
+            let bytes = self.intake(*s)?.bytes;
+            (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
+        });
+        let (n, sum) = rates.fold((0u32, 0.0), |(n, sum), r| (n + 1, sum + r));
+        (n > 0).then(|| sum / f64::from(n))
+    }
+
+    /// Mean bytes per receiver in each step of the series.
+    fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
+        let mut bins = Vec::new();
+        for sink in &ends.sinks {
+            let Some(intake) = self.intake(*sink) else { continue };
+            bins.resize(intake.samples.len().max(bins.len()), 0.0);
+            for (bin, point) in bins.iter_mut().zip(&intake.samples) {
+                *bin += point.bytes as f64 / ends.sinks.len() as f64;
+            }
+        }
+        bins
+    }
+
+    fn steps_per_second(&self) -> usize {
+        (Span::secs(1).as_nanos() / self.step.as_nanos()).max(1) as usize
+    }
+
+    /// Rates in whole seconds that lie within the flow's means, in bit/s.
+    fn seconds_from(&self, ends: &FlowEnds, bins: &[f64]) -> Vec<f64> {
+        let per = self.steps_per_second();
+        let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
+        let whole = bins.len() / per;
+        let first = ends.means_from.as_secs_f64().ceil() as usize;
+        let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
+        (first.min(last)..last).map(second).collect()
+    }
+
+    /// After how long a second of the flow first reached a rate.
+    fn ramp(&self, ends: &FlowEnds, bins: &[f64], share: Option<Rate>) -> Value {
+        let per = self.steps_per_second();
+        let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
+        let reached = |bps: f64| {
+            let windows = bins.get(begin..).unwrap_or(&[]).windows(per);
+            let n = windows.map(|w| w.iter().sum::<f64>() * 8.0).position(|rate| rate >= bps)?;
+            Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
+        };
+        json!({ "1Mbps": number(reached(1e6)), "share_80pct": number(share.and_then(|s| reached(0.8 * s.as_bps_f64()))) })
+    }
+
+    fn video_source(&self, ends: &FlowEnds, source: &VideoSource) -> Map<String, Value> {
+        let limits = source.limits;
+        let total = (limits.network + limits.encoder + limits.start + limits.cap).as_secs_f64();
+        let part = |span: Span| if total > 0.0 { json!(span.as_secs_f64() / total) } else { Value::Null };
+        let feedback = source.session().map(|s| s.feedback()).unwrap_or_default();
+        let span = ends.stop.min(self.now).since(ends.start);
+        let mut map = Map::new();
+        map.insert("sent_packets".into(), json!(source.sent_packets));
+        map.insert("feedback_packets".into(), json!(feedback.packets));
+        map.insert("feedback_bps".into(), json!(feedback.bytes.per(span.max(Span::nanos(1))).as_bps_f64()));
+        let skipped = source.session().map_or(0, |s| s.backlog().skipped);
+        map.insert("skipped_frames".into(), json!(skipped));
+        map.insert("backlog_ms".into(), quantiles(&source.backlog));
+        map.insert(
+            "limited_by_frac".into(),
+            json!({
+                "network": part(limits.network), "encoder": part(limits.encoder),
+                "start": part(limits.start), "cap": part(limits.cap),
+            }),
+        );
+        map
+    }
+
+    fn receivers(&self, spec: &sc::Flow, ends: &FlowEnds) -> Value {
+        let each = spec.to.iter().zip(&ends.sinks).enumerate().map(|(n, (node, sink))| {
+            let name = self.scenario.node_name(*node);
+            let span = self.sink_span(ends, *sink);
+            let Some(intake) = self.intake(*sink) else { return Value::Null };
+            let rate = (!span.is_zero()).then(|| intake.bytes.per(span).as_bps_f64());
+            let mut map = Map::new();
+            map.insert("name".into(), json!(name));
+            map.insert("throughput_bps".into(), number(rate));
+            let agent = &self.agents[sink.0 as usize];
+            if !matches!(agent, Agent::TcpSink(_)) {
+                let (expected, got) = totals(&intake.samples);
+                let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
+                map.insert("loss_frac".into(), number(lost));
+                map.insert("delay_ms".into(), quantiles(&intake.delay));
+            }
+            if let Agent::VideoSink(sink) = agent {
+                let source = ends.sources.get(if ends.sources.len() > 1 { n } else { 0 });
+                let source = source.and_then(|s| match &self.agents[s.0 as usize] {
+                    Agent::VideoSource(source) => Some(&**source),
+                    _ => None,
+                });
+                let playout = match &spec.kind {
+                    FlowKind::Video(video) => video.playout,
+                    _ => None,
+                };
+                map.extend(video_sink(sink, source.map(|s| &s.frames), playout, self.frame_period(source)));
+            }
+            Value::Object(map)
+        });
+        Value::Array(each.collect())
+    }
+
+    fn frame_period(&self, source: Option<&VideoSource>) -> Span {
+        source.map_or(Span::ZERO, |s| s.frame_period())
+    }
+
+    fn link_summaries(&self) -> Value {
+        let mut all = Vec::new();
+        for (n, link) in self.scenario.links.iter().enumerate() {
+            for (back, direction) in ["forward", "back"].into_iter().enumerate() {
+                let hop = &self.net.links[2 * n + back];
+                let counts = hop.link.counts();
+                if counts.offered == 0 {
+                    continue;
+                }
+                let capacity = hop.link.capacity(Time::ZERO, self.now);
+                let used = capacity.map(|c| (counts.sent.as_f64() / c.as_f64()).min(1.0));
+                all.push(json!({
+                    "name": link.name,
+                    "direction": direction,
+                    "utilisation_frac": number(used),
+                    "packets": hop.carried,
+                    "dropped_packets": counts.dropped(),
+                    "lost_packets": counts.lost,
+                    "marked_packets": counts.marked,
+                    "drop_frac": number(Some(counts.dropped() as f64 / counts.offered as f64)),
+                    "queue_ms": quantiles(&counts.wait),
+                }));
+            }
+        }
+        Value::Array(all)
+    }
+
+    /// The links that each flow's data needs, as directions.
+    fn claims(&self) -> Vec<Claim> {
+        let of = |(spec, ends): (&sc::Flow, &FlowEnds)| {
+            let mut links = Vec::new();
+            for to in &spec.to {
+                let mut node = to.0;
+                let Some(ways) = self.net.routes.get(ends.source_route as usize) else { continue };
+                while let Some(Some(up)) = ways.get(node as usize) {
+                    links.push(up ^ 1);
+                    node = self.net.links[*up as usize].to;
+                    if spec.cast == sc::Cast::Multicast && links.len() > 1 << 16 {
+                        break;
+                    }
+                }
+            }
+            links.sort_unstable();
+            links.dedup();
+            let demand = match &spec.kind {
+                FlowKind::Cbr(cbr) => Some(cbr.rate),
+                FlowKind::OnOff(on) => {
+                    let (a, b) = (on.on.mean.as_secs_f64(), on.off.mean.as_secs_f64());
+                    Some(on.rate.scale(a / (a + b).max(1e-9)))
+                }
+                FlowKind::Video(_) | FlowKind::Tcp(_) => None,
+            };
+            Claim { demand, links }
+        };
+        self.scenario.flows.iter().zip(&self.flows).map(of).collect()
+    }
+
+    fn fair_shares(&self) -> Vec<Option<Rate>> {
+        fair(&self.claims(), |l| match &self.scenario.links[l as usize / 2] {
+            link if l % 2 == 0 => constant(&link.forward.rate),
+            link => constant(&link.back.rate),
+        })
+    }
+
+    /// Over flows that adapt: what does not is not treated unfairly by them.
+    fn fairness(&self) -> Value {
+        let adapts = |n: &usize| matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_));
+        let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
+        let means: Vec<f64> = flows.iter().filter_map(|n| self.throughput(&self.flows[*n])).collect();
+        let per = self.steps_per_second();
+        let bins: Vec<Vec<f64>> = flows.iter().map(|n| self.bins(&self.flows[*n])).collect();
+        let whole = bins.iter().map(|b| b.len() / per).min().unwrap_or(0);
+        let from = self.scenario.warmup.as_secs_f64().ceil() as usize;
+        let mut seconds: Vec<f64> = (from.min(whole)..whole)
+            .filter_map(|s| {
+                let rates: Vec<f64> = bins.iter().map(|b| b[s * per..(s + 1) * per].iter().sum()).collect();
+                jain(&rates)
+            })
+            .collect();
+        seconds.sort_by(f64::total_cmp);
+        let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
+        let p05 = seconds.get((seconds.len() as f64 * 0.05) as usize).copied();
+        json!({ "jain": number(jain(&means)), "jain_1s": { "mean": number(mean), "p05": number(p05) } })
+    }
+
+    /// INV-2: RTCP of controllers with periodic feedback stays within 5 % of the session bandwidth, with a point to spare over
+    /// half a minute.
+    fn invariants(&self) -> Value {
+        let mut all = Vec::new();
+        let (mut checked, mut broken) = (0, 0);
+        for (spec, ends) in self.scenario.flows.iter().zip(&self.flows) {
+            let FlowKind::Video(video) = &spec.kind else { continue };
+            if registry::find(&video.controller).is_ok_and(|c| c.feedback != Feedback::Clocked) {
+                for source in &ends.sources {
+                    if let Agent::VideoSource(source) = &self.agents[source.0 as usize] {
+                        checked += source.rtcp_shares.len();
+                        broken += source.rtcp_shares.iter().filter(|s| **s > 0.06).count();
+                    }
+                }
+            }
+        }
+        if checked > 0 {
+            all.push(json!({ "id": "INV-2", "checked": checked, "broken": broken }));
+        }
+        Value::Array(all)
+    }
+
+    /// SHA-256 over all times, packets, decisions and frame fates.
+    fn record_sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        for agent in &self.agents {
+            let (a, b) = match agent {
+                Agent::PlainSource(source) => (source.sent, source.bytes.get()),
+                Agent::PlainSink(sink) => (sink.intake.digest.value(), sink.intake.packets()),
+                Agent::TcpSource(source) => (source.digest.value(), source.sent_bytes.get()),
+                Agent::TcpSink(sink) => (sink.intake.digest.value(), sink.intake.packets()),
+                Agent::VideoSource(source) => (source.digest.value(), source.sent_packets),
+                Agent::VideoSink(sink) => (sink.intake.digest.value(), sink.rtcp_packets),
+            };
+            hash.update(a.to_le_bytes());
+            hash.update(b.to_le_bytes());
+        }
+        hash.update(self.net.hops.to_le_bytes());
+        hash.finalize().iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}
+
+fn constant(rate: &sc::RateSpec) -> Option<Rate> {
+    match rate {
+        sc::RateSpec::Constant(rate) => Some(*rate),
+        _ => None,
+    }
+}
+
+fn congestion(congestion: &sc::Congestion) -> &str {
+    match congestion {
+        sc::Congestion::Reno => "reno",
+        sc::Congestion::NewReno => "newreno",
+        sc::Congestion::Sack => "sack",
+        sc::Congestion::Cubic => "cubic",
+        sc::Congestion::Kernel(name) => name,
+    }
+}
+
+fn totals(points: &[Point]) -> (u64, u64) {
+    points.iter().fold((0, 0), |(e, p), point| (e + u64::from(point.expected), p + u64::from(point.packets)))
+}
+
+fn tcp_source(source: &TcpSource) -> Map<String, Value> {
+    let sender = &source.sender;
+    let mut map = Map::new();
+    map.insert("sent_packets".into(), json!(source.past.sent + sender.sent()));
+    map.insert("retransmitted_packets".into(), json!(source.past.retransmitted + sender.retransmitted()));
+    map.insert("timeouts".into(), json!(source.past.timeouts + sender.timeouts()));
+    map.insert("srtt_ms".into(), quantiles(&source.srtt));
+    let (area, span) = source.cwnd_area;
+    let cwnd = (!span.is_zero()).then(|| area / span.as_secs_f64());
+    map.insert("cwnd_packets".into(), json!({ "mean": number(cwnd) }));
+    if !source.completed.is_empty() {
+        map.insert("transfers_count".into(), json!(source.completed.len()));
+        map.insert("completed_s".into(), json!(source.completed[0].as_secs_f64()));
+    }
+    map
+}
+
+fn video_sink(
+    sink: &VideoSink,
+    sent: Option<&SentFrames>,
+    playout: Option<Span>,
+    period: Span,
+) -> Map<String, Value> {
+    let mut map = Map::new();
+    let view = sink.session().map(|s| s.view()).unwrap_or_default();
+    map.insert("loss_event_rate".into(), number(view.loss));
+    map.insert("jitter_ms".into(), ms(sink.session().map(|s| s.jitter())));
+    map.insert("cumulative_jitter_max_ms".into(), json!(sink.jitter.max.later().as_millis_f64()));
+    map.insert("feedback_packets".into(), json!(sink.rtcp_packets));
+    let assembled = sink.assembly.as_ref().zip(sent);
+    map.insert("playout_needed_ms".into(), ms(sent.and_then(|s| sink.playout_needed(s))));
+    let Some((assembly, sent)) = assembled else {
+        map.insert("frames".into(), Value::Null);
+        return map;
+    };
+    let fates = assembly.fates(sent, playout);
+    // A member that joins late is not owed what was sent before.
+    let first = sent.frames.iter().position(|f| f.ready >= sink.joined).unwrap_or(fates.len());
+    let count = |fate| fates[first..].iter().filter(|f| **f == fate).count();
+    map.insert(
+        "frames".into(),
+        json!({
+            "sent": fates.len() - first, "ok": count(Fate::Ok), "lost": count(Fate::Lost),
+            "late": count(Fate::Late), "undecodable": count(Fate::Undecodable),
+        }),
+    );
+    let (freezes, frozen) = freezes(sent, &fates, first);
+    map.insert("freeze_count".into(), json!(freezes));
+    map.insert("freeze_s".into(), json!((period * frozen).as_secs_f64()));
+    let startup = (first..fates.len()).find(|n| fates[*n] == Fate::Ok).and_then(|n| {
+        let (_, last) = assembly.arrival(n as u32)?;
+        let whole = last.since(sink.joined);
+        // A player shows the first frame when it is whole and its play-out delay is over.
+        Some(playout.map_or(whole, |p| whole.max(sent.frames[n].ready.since(sink.joined) + p)))
+    });
+    map.insert("startup_ms".into(), ms(startup));
+    map
+}
+
+/// How often, and for how many slots in all, no new picture was there to be shown.
+fn freezes(sent: &SentFrames, fates: &[Fate], first: usize) -> (u64, u64) {
+    let mut slots: Vec<(u32, bool)> = sent.frames[first..]
+        .iter()
+        .zip(&fates[first..])
+        .map(|(frame, fate)| (frame.coded.display, *fate == Fate::Ok))
+        .collect();
+    slots.sort_unstable();
+    let (mut count, mut frozen, mut before) = (0, 0, true);
+    for (_, shown) in slots {
+        count += u64::from(before && !shown);
+        frozen += u64::from(!shown);
+        before = shown;
+    }
+    (count, frozen)
+}
+
+/// Bytes as a rate over one step of a series.
+pub(crate) fn rate_of(bytes: u64, step: Span) -> f64 {
+    Bytes::new(bytes).per(step).as_bps_f64()
+}

@@ -1,0 +1,272 @@
+//! The simulated world: time goes from one event to the next.
+
+use crate::agenda::Due;
+use crate::agent::{Agent, Out, Port};
+use crate::build::{BuildError, Builder, Inputs};
+use crate::net::{Delivery, Net};
+use crate::packet::{AgentIx, Body, Packet};
+use crate::tree::Step;
+use steadycast_link::Ecn;
+use steadycast_scenario::Scenario;
+use steadycast_units::{Bytes, Span, Time};
+
+/// Something that was known from the start, or follows from it.
+pub(crate) enum Plan {
+    Start { at: Time, agent: AgentIx },
+    Stop { at: Time, agent: AgentIx },
+    /// A join or leave reaches this node.
+    Tree { at: Time, group: u32, node: u32, join: bool },
+}
+
+impl Plan {
+    pub(crate) fn at(&self) -> Time {
+        match self {
+            Self::Start { at, .. } | Self::Stop { at, .. } | Self::Tree { at, .. } => *at,
+        }
+    }
+}
+
+/// The agents of a flow.
+pub(crate) struct FlowEnds {
+    pub(crate) start: Time,
+    pub(crate) stop: Time,
+    pub(crate) means_from: Time,
+    /// The ways towards the source.
+    pub(crate) source_route: u32,
+    pub(crate) sources: Vec<AgentIx>,
+    pub(crate) sinks: Vec<AgentIx>,
+    pub(crate) group: Option<u32>,
+}
+
+/// One step of a link's series.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkPoint {
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    pub(crate) queued: u32,
+    pub(crate) wait: Span,
+}
+
+/// A run of a scenario.
+pub struct Simulation {
+    pub(crate) scenario: Scenario,
+    pub(crate) net: Net,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) plan: Vec<Plan>,
+    pub(crate) flows: Vec<FlowEnds>,
+    /// When each agent's key in the agenda is due; NEVER: it has none.
+    armed: Vec<Time>,
+    pub(crate) now: Time,
+    pub(crate) step: Span,
+    pub(crate) links: Vec<Vec<LinkPoint>>,
+    link_last: Vec<(u64, u64)>,
+    deliveries: Vec<Delivery>,
+    outgoing: Vec<(Bytes, Ecn, Body)>,
+}
+
+/// Series of links are kept when there are no more than this: a report with more would show nothing.
+const LINK_SERIES: usize = 512;
+
+impl Simulation {
+    /// Makes the scenario's world.
+    ///
+    /// # Errors
+    /// A controller, TCP or ladder that can't be; no way from a source to a receiver.
+    pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
+        Builder::build(scenario, inputs)
+    }
+
+    pub(crate) fn new(
+        scenario: Scenario,
+        net: Net,
+        agents: Vec<Agent>,
+        ports: Vec<Port>,
+        plan: Vec<Plan>,
+        flows: Vec<FlowEnds>,
+    ) -> Self {
+        let step = common_step(scenario.record.interval);
+        let kept = if net.links.len() <= LINK_SERIES { net.links.len() } else { 0 };
+        Self {
+            scenario,
+            armed: vec![Time::NEVER; agents.len()],
+            net,
+            agents,
+            ports,
+            plan,
+            flows,
+            now: Time::ZERO,
+            step,
+            links: vec![Vec::new(); kept],
+            link_last: vec![(0, 0); kept],
+            deliveries: Vec::new(),
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// When the run ends.
+    pub fn end(&self) -> Time {
+        Time::ZERO + self.scenario.duration
+    }
+
+    /// The present time in the run.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets that have left a link so far.
+    pub fn hops(&self) -> u64 {
+        self.net.hops
+    }
+
+    /// Runs to the end, as long as `go_on` says so; it is asked between steps of the record's series.
+    ///
+    /// Returns whether the end was reached.
+    pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
+        let end = self.end();
+        let mut next = Time::ZERO + self.step;
+        while self.now < end {
+            let until = next.min(end);
+            self.advance(until);
+            self.sample();
+            next = until + self.step;
+            if !go_on(self.now) {
+                return self.now >= end;
+            }
+        }
+        for agent in &mut self.agents {
+            if let Agent::VideoSource(source) = agent {
+                source.account(end);
+            }
+        }
+        true
+    }
+
+    /// Goes on to `until`, which is included.
+    fn advance(&mut self, until: Time) {
+        while let Some((at, due)) = self.net.agenda.next(until) {
+            self.now = at;
+            match due {
+                Due::Link(link) => {
+                    self.net.arrive(at, link, &mut self.deliveries);
+                    self.deliver();
+                }
+                Due::Agent(agent) => {
+                    self.net.agenda.remove();
+                    self.wake(agent);
+                }
+                Due::Plan(entry) => {
+                    self.net.agenda.remove();
+                    self.follow(entry);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn deliver(&mut self) {
+        while let Some(delivery) = self.deliveries.pop() {
+            let packet = self.net.pool.get(delivery.packet);
+            let agent = &mut self.agents[delivery.agent.0 as usize];
+            agent.on_packet(self.now, packet, delivery.ecn, &mut Out { packets: &mut self.outgoing });
+            self.net.pool.release(delivery.packet);
+            self.after(delivery.agent.0);
+        }
+    }
+
+    fn wake(&mut self, ix: u32) {
+        let at = self.now;
+        if self.armed[ix as usize] != at {
+            return; // A key that was overtaken by an earlier one.
+        }
+        self.armed[ix as usize] = Time::NEVER;
+        while let Some(packet) = self.ports[ix as usize].release(at) {
+            let node = self.ports[ix as usize].node;
+            self.net.send(at, node, packet, &mut self.deliveries);
+        }
+        let agent = &mut self.agents[ix as usize];
+        if agent.wake() <= at {
+            agent.on_wake(at, &mut Out { packets: &mut self.outgoing });
+        }
+        self.after(ix);
+        self.deliver();
+    }
+
+    fn follow(&mut self, entry: u32) {
+        match self.plan[entry as usize] {
+            Plan::Start { agent, .. } => {
+                self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
+                self.after(agent.0);
+            }
+            Plan::Stop { agent, .. } => {
+                self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
+                self.after(agent.0);
+            }
+            Plan::Tree { group, node, join, .. } => {
+                let links = &self.net.links;
+                let tree = &mut self.net.groups[group as usize].tree;
+                let next = tree.step(Step { node, join }, |l| (links[l as usize].to, links[l as usize].reverse));
+                if let Some(step) = next {
+                    let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
+                    let at = self.now + latency;
+                    self.net.agenda.put(at, Due::Plan(self.plan.len() as u32));
+                    self.plan.push(Plan::Tree { at, group, node: step.node, join });
+                }
+            }
+        }
+        self.deliver();
+    }
+
+    /// After an agent was called: its packets leave, and its next wake is put into the agenda.
+    fn after(&mut self, ix: u32) {
+        if !self.outgoing.is_empty() {
+            let from = AgentIx(ix);
+            let mut outgoing = std::mem::take(&mut self.outgoing);
+            for (size, ecn, body) in outgoing.drain(..) {
+                let port = &mut self.ports[ix as usize];
+                let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
+                if port.jitters() {
+                    port.hold(self.now, packet);
+                } else {
+                    let node = port.node;
+                    self.net.send(self.now, node, packet, &mut self.deliveries);
+                }
+            }
+            self.outgoing = outgoing;
+        }
+        let wake = self.agents[ix as usize].wake().min(self.ports[ix as usize].wake());
+        let armed = &mut self.armed[ix as usize];
+        if wake < *armed {
+            let at = wake.max(self.now);
+            *armed = at;
+            self.net.agenda.put(at, Due::Agent(ix));
+        }
+    }
+
+    fn sample(&mut self) {
+        for agent in &mut self.agents {
+            agent.sample(self.now);
+        }
+        for (n, series) in self.links.iter_mut().enumerate() {
+            let link = &mut self.net.links[n].link;
+            let (bytes, dropped) = (link.counts().sent.get(), link.counts().dropped());
+            let last = std::mem::replace(&mut self.link_last[n], (bytes, dropped));
+            series.push(LinkPoint {
+                bytes: bytes - last.0,
+                dropped: dropped - last.1,
+                queued: link.queued(self.now) as u32,
+                wait: link.waited(),
+            });
+        }
+    }
+}
+
+/// The longest span of which both the record's interval and a second are multiples.
+fn common_step(interval: Span) -> Span {
+    let (mut a, mut b) = (interval.as_nanos().max(1), 1_000_000_000);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    // A record in steps that do not fit a second is taken in tenths of one at most.
+    if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
+}
