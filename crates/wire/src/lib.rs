@@ -5,6 +5,7 @@
 
 mod bytes;
 pub mod ntp;
+pub mod payload;
 pub mod rtcp;
 pub mod rtp;
 pub mod seq;

@@ -1,0 +1,194 @@
+//! The claims about who is in the session.
+use proptest::prelude::*;
+use steadycast_rtcp::{Conflict, Heard, Members, Origin};
+use steadycast_units::{Span, Time};
+
+const A: Origin = Origin(1);
+const B: Origin = Origin(2);
+
+fn at(s: u64) -> Time {
+    Time::ZERO + Span::secs(s)
+}
+
+fn census(members: &Members) -> (u32, u32) {
+    let census = members.census();
+    (census.members, census.senders)
+}
+
+#[test]
+fn one_packet_is_no_member_two_are_and_a_name_is_at_once() {
+    let mut members = Members::new(1);
+    assert_eq!(census(&members), (1, 0));
+    assert_eq!(members.on_rtcp(at(0), 5, A), Heard::Unproven);
+    assert_eq!(census(&members), (1, 0));
+    assert_eq!(members.on_rtcp(at(1), 5, A), Heard::Joined);
+    assert_eq!(members.on_cname(at(1), 6, B, "b@host"), Heard::Joined);
+    assert_eq!(members.on_rtcp(at(2), 6, B), Heard::Member);
+    assert_eq!(census(&members), (3, 0));
+    assert_eq!((members.cname(6), members.cname(5)), (Some("b@host"), None));
+    assert_eq!(members.iter().collect::<Vec<_>>(), [5, 6]);
+}
+
+#[test]
+fn senders_are_those_heard_sending_until_two_intervals_of_silence() {
+    let mut members = Members::new(1);
+    members.on_rtp(at(0), 5, A, true);
+    members.on_own_rtp(at(0));
+    assert_eq!(census(&members), (2, 2));
+    assert!(members.census().we_sent);
+    members.on_rtcp(at(9), 5, A);
+    assert_eq!(members.expire(at(10), Span::secs(25), Span::secs(10)), 0);
+    assert_eq!(census(&members), (2, 2));
+    assert_eq!(members.expire(at(11), Span::secs(25), Span::secs(10)), 0);
+    assert_eq!(census(&members), (2, 0));
+    assert!(!members.census().we_sent);
+}
+
+#[test]
+fn a_member_silent_for_its_timeout_is_gone_and_counted_among_the_departures() {
+    let mut members = Members::new(1);
+    members.on_rtp(at(0), 5, A, true);
+    members.on_cname(at(10), 6, B, "b");
+    members.on_rtcp(at(0), 7, B);
+    assert_eq!(members.expire(at(25), Span::secs(25), Span::secs(100)), 0);
+    assert_eq!(members.expire(at(26), Span::secs(25), Span::secs(100)), 1);
+    assert_eq!((census(&members), members.len()), ((2, 0), 1));
+}
+
+#[test]
+fn a_bye_counts_at_once_and_its_stragglers_do_not_bring_it_back() {
+    let mut members = Members::new(1);
+    members.on_rtp(at(0), 5, A, true);
+    members.on_cname(at(0), 5, A, "a");
+    assert!(members.on_bye(at(1), 5, A));
+    assert_eq!(census(&members), (1, 0));
+    assert!(!members.on_bye(at(1), 5, A), "a second BYE changes nothing");
+    assert_eq!(members.on_rtp(at(2), 5, A, true), Heard::Gone);
+    assert_eq!(members.on_cname(at(2), 5, A, "a"), Heard::Gone);
+    assert_eq!(census(&members), (1, 0));
+    assert_eq!(members.expire(at(27), Span::secs(25), Span::secs(10)), 0);
+    assert_eq!(members.on_cname(at(28), 5, A, "a"), Heard::Joined);
+    assert!(!members.on_bye(at(28), 99, A), "a BYE of a stranger");
+}
+
+#[test]
+fn a_bye_from_another_address_is_not_believed() {
+    let mut members = Members::new(1);
+    members.on_cname(at(0), 5, A, "a");
+    assert!(!members.on_bye(at(1), 5, B));
+    assert_eq!(census(&members), (2, 0));
+}
+
+#[test]
+fn our_ssrc_from_elsewhere_is_a_collision_once_and_a_loop_after() {
+    let mut members = Members::new(1);
+    assert_eq!(members.on_rtp(at(0), 1, A, true), Heard::Conflict(Conflict::WithUs));
+    members.renew(2);
+    assert_eq!(members.own(), 2);
+    assert_eq!(members.on_cname(at(0), 1, A, "a"), Heard::Joined, "the other one keeps the number");
+    assert_eq!(members.on_rtcp(at(1), 2, A), Heard::Conflict(Conflict::Loop));
+    assert_eq!(members.on_rtcp(at(1), 2, B), Heard::Conflict(Conflict::WithUs));
+}
+
+#[test]
+fn another_members_ssrc_from_elsewhere_is_ignored_and_its_two_ports_are_not() {
+    let mut members = Members::new(1);
+    members.on_rtp(at(0), 5, A, true);
+    assert_eq!(members.on_rtcp(at(0), 5, B), Heard::Member, "RTCP comes from a port of its own");
+    assert_eq!(members.on_rtp(at(1), 5, B, true), Heard::Conflict(Conflict::WithMember));
+    assert_eq!(members.on_rtp(at(1), 5, A, true), Heard::Member);
+}
+
+#[test]
+fn a_hundred_thousand_forged_sources_leave_the_table_bounded_and_the_members_in_it() {
+    let mut members = Members::with_capacity(1, 1000);
+    for ssrc in 2..500 {
+        members.on_cname(at(0), ssrc, Origin(u64::from(ssrc)), "member");
+    }
+    for forged in 0..100_000u32 {
+        assert_eq!(members.on_rtcp(at(1), 1_000_000 + forged, B), Heard::Unproven);
+        assert!(members.len() <= 1000);
+    }
+    assert_eq!(census(&members), (499, 0));
+    assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), Heard::Joined);
+    for ssrc in 2..500 {
+        assert_eq!(members.on_rtcp(at(3), ssrc, Origin(u64::from(ssrc))), Heard::Member);
+    }
+}
+
+#[test]
+fn forged_sources_that_say_bye_take_no_room_for_long_either() {
+    let mut members = Members::with_capacity(1, 100);
+    for forged in 0..10_000u32 {
+        members.on_cname(at(1), 1_000 + forged, B, "forged");
+        members.on_bye(at(1), 1_000 + forged, B);
+    }
+    assert_eq!(members.on_cname(at(2), 5, A, "newcomer"), Heard::Joined);
+    assert_eq!((census(&members), members.refused()), ((2, 0), 0));
+}
+
+#[test]
+fn a_table_full_of_members_refuses_newcomers_and_says_so() {
+    let mut members = Members::with_capacity(1, 10);
+    for ssrc in 2..12 {
+        members.on_cname(at(0), ssrc, A, "member");
+    }
+    assert_eq!(members.on_cname(at(1), 50, A, "late"), Heard::Refused);
+    assert_eq!((census(&members), members.refused()), ((11, 0), 1));
+}
+
+#[test]
+fn a_leave_storm_of_ten_thousand_leaves_nobody_behind() {
+    let mut members = Members::new(1);
+    for ssrc in 2..10_002 {
+        members.on_rtp(at(0), ssrc, A, true);
+    }
+    assert_eq!(census(&members), (10_001, 10_000));
+    let counted = (2..10_002).filter(|&ssrc| members.on_bye(at(1), ssrc, A)).count();
+    assert_eq!((counted, census(&members)), (10_000, (1, 0)));
+    members.expire(at(100), Span::secs(25), Span::secs(10));
+    assert!(members.is_empty());
+}
+
+#[test]
+fn a_name_is_cut_to_what_sdes_can_carry() {
+    let mut members = Members::new(1);
+    members.on_cname(at(0), 5, A, &"ä".repeat(200));
+    assert_eq!(members.cname(5).unwrap().len(), 254);
+}
+
+proptest! {
+    #[test]
+    fn the_census_agrees_with_a_count_after_any_events(
+        events in prop::collection::vec((0u8..6, 0u32..12, 0u64..3, 0u64..8), 1..300), capacity in 1usize..12,
+    ) {
+        let mut members = Members::with_capacity(3, capacity);
+        let mut now = Time::ZERO;
+        for (event, ssrc, from, step) in events {
+            now += Span::secs(step);
+            let (from, before) = (Origin(from), members.census().members);
+            match event {
+                0 => { members.on_rtp(now, ssrc, from, step > 4); }
+                1 => { members.on_rtcp(now, ssrc, from); }
+                2 => { members.on_cname(now, ssrc, from, "x"); }
+                3 => {
+                    let counted = members.on_bye(now, ssrc, from);
+                    prop_assert_eq!(members.census().members, before - u32::from(counted));
+                }
+                4 => {
+                    let departed = members.expire(now, Span::secs(20), Span::secs(8));
+                    prop_assert_eq!(members.census().members, before - departed);
+                }
+                _ if step == 7 => members.renew(ssrc),
+                _ => members.on_own_rtp(now),
+            }
+            let census = members.census();
+            prop_assert_eq!(census.members as usize, members.iter().count() + 1);
+            prop_assert!(census.senders <= census.members);
+            prop_assert!(members.len() <= capacity);
+            prop_assert!(!members.contains(members.own()));
+        }
+        members.expire(now + Span::secs(1000), Span::secs(20), Span::secs(8));
+        prop_assert_eq!((census(&members), members.len()), ((1, 0), 0));
+    }
+}

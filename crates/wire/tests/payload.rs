@@ -1,0 +1,304 @@
+//! The claims about payload formats.
+use proptest::prelude::*;
+use steadycast_wire::payload::{
+    AccessUnit, Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, fragments, payloads, unit_sizes,
+};
+
+const FORMATS: [PayloadFormat; 4] =
+    [PayloadFormat::Mpeg4, PayloadFormat::Mpeg2, PayloadFormat::H263p, PayloadFormat::H264];
+
+fn cut(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Vec<u8>> {
+    payloads(format, frame, max)
+        .map(|payload| {
+            let mut out = Vec::new();
+            payload.write(&mut out);
+            assert_eq!(out.len(), payload.fragment.payload_len());
+            out
+        })
+        .collect()
+}
+
+fn together(format: PayloadFormat, payloads: &[Vec<u8>]) -> (Vec<u8>, bool) {
+    let mut depacketiser = Depacketiser::new(format);
+    for payload in payloads {
+        depacketiser.push(payload).unwrap();
+    }
+    let frame = depacketiser.finish();
+    (frame.bytes, frame.damaged)
+}
+
+fn planned(format: PayloadFormat, frame: &AccessUnit<'_>, max: usize) -> Vec<Fragment> {
+    fragments(format, frame, max).collect()
+}
+
+/// A P picture of MPEG-2 with temporal reference 0x155, forward_f_code 7, and three slices.
+fn mpeg2_picture() -> Vec<u8> {
+    // 0101010101 010 1111111111111111 0 111 0…
+    let mut frame = vec![0, 0, 1, 0x00, 0b0101_0101, 0b0101_0111, 0xff, 0b1111_1011, 0b1000_0000];
+    frame.extend([0, 0, 1, 0xb5, 0x8f, 0xff]);
+    for (slice, len) in [(1, 30), (2, 200), (3, 20)] {
+        frame.extend([0, 0, 1, slice]);
+        frame.extend(vec![0x55; len]);
+    }
+    frame
+}
+
+#[test]
+fn mpeg4_is_cut_plainly_and_marked_at_its_end() {
+    let plan = planned(PayloadFormat::Mpeg4, &AccessUnit::Size(2500), 1000);
+    let lens: Vec<_> = plan.iter().map(|it| (it.offset, it.payload_len(), it.last)).collect();
+    assert_eq!(lens, [(0, 1000, false), (1000, 1000, false), (2000, 500, true)]);
+    assert_eq!(planned(PayloadFormat::Mpeg4, &AccessUnit::Size(1000), 1000).len(), 1);
+    assert!(planned(PayloadFormat::Mpeg4, &AccessUnit::Size(0), 1000).is_empty());
+}
+
+#[test]
+fn mpeg2_payloads_carry_the_picture_header_as_rfc_2250_lays_it_out() {
+    let frame = mpeg2_picture();
+    assert_eq!(unit_sizes(PayloadFormat::Mpeg2, &frame), [9 + 6 + 34, 204, 24]);
+    let cut = cut(PayloadFormat::Mpeg2, &frame, 104);
+    // TR 0x155; B and E, B only, neither, E only; P picture (2); FFV 0, FFC 7.
+    let headers: Vec<_> = cut.iter().map(|payload| payload[..4].to_vec()).collect();
+    assert_eq!(
+        headers,
+        [
+            [0x01, 0x55, 0x1a, 0x07], // headers and first slice
+            [0x01, 0x55, 0x12, 0x07], // the long slice, in three parts
+            [0x01, 0x55, 0x02, 0x07],
+            [0x01, 0x55, 0x0a, 0x07],
+            [0x01, 0x55, 0x1a, 0x07], // the last slice, not behind the tail of another
+        ]
+    );
+    assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [53, 104, 104, 8, 28]);
+    assert_eq!(together(PayloadFormat::Mpeg2, &cut), (frame, false));
+}
+
+#[test]
+fn a_sequence_header_sets_its_bit_and_whole_slices_share_a_payload() {
+    let mut frame = vec![0, 0, 1, 0xb3, 1, 2, 3, 4, 0, 0, 1, 0xb8, 5, 6, 7, 8];
+    frame.extend(mpeg2_picture());
+    let cut = cut(PayloadFormat::Mpeg2, &frame, 1000);
+    assert_eq!((cut.len(), &cut[0][..4]), (1, &[0x01, 0x55, 0x3a, 0x07][..]));
+}
+
+#[test]
+fn the_second_field_of_mpeg2_begins_a_payload() {
+    let frame = [mpeg2_picture(), mpeg2_picture()].concat();
+    assert_eq!(cut(PayloadFormat::Mpeg2, &frame, 10_000).len(), 2);
+}
+
+#[test]
+fn h263_leaves_out_the_zeros_of_a_start_code_and_says_so() {
+    let mut frame = vec![0, 0, 0x80, 2];
+    frame.extend([0x55; 50]);
+    frame.extend([0, 0, 0x88]); // a GOB
+    frame.extend([0x33; 50]);
+    assert_eq!(unit_sizes(PayloadFormat::H263p, &frame), [54, 53]);
+    let cut = cut(PayloadFormat::H263p, &frame, 54);
+    assert_eq!(
+        cut.iter().map(|it| (it.len(), it[0], it[1], it[2])).collect::<Vec<_>>(),
+        [(54, 0x04, 0, 0x80), (53, 0x04, 0, 0x88)]
+    );
+    assert_eq!(together(PayloadFormat::H263p, &cut), (frame.clone(), false));
+    // In smaller payloads the parts that follow have no P bit, and no zeros are missing from them.
+    let parts: Vec<_> = payloads(PayloadFormat::H263p, &frame, 30).map(|it| it.fragment.payload_len()).collect();
+    assert_eq!(parts, [30, 26, 30, 25]);
+}
+
+#[test]
+fn h263_payload_headers_of_others_may_have_redundancy_and_a_spare_picture_header() {
+    let mut depacketiser = Depacketiser::new(PayloadFormat::H263p);
+    // P = 1, V = 1, PLEN = 3
+    depacketiser.push(&[0x06, 3 << 3, 0xee, 9, 9, 9, 0x80, 7]).unwrap();
+    assert_eq!(depacketiser.finish().bytes, [0, 0, 0x80, 7]);
+}
+
+#[test]
+fn h264_units_go_singly_or_divided_as_rfc_6184_lays_it_out() {
+    let mut frame = vec![0, 0, 0, 1, 0x67, 1, 2, 3, 0, 0, 1, 0x65];
+    frame.extend([0x77; 25]);
+    let cut = cut(PayloadFormat::H264, &frame, 12);
+    assert_eq!(cut[0], [0x67, 1, 2, 3]);
+    assert_eq!(cut[1], [&[0x7c, 0x85][..], &[0x77; 10]].concat()); // NRI 3, FU-A; start, type 5
+    assert_eq!(cut[2], [&[0x7c, 0x05][..], &[0x77; 10]].concat());
+    assert_eq!(cut[3], [&[0x7c, 0x45][..], &[0x77; 5]].concat());
+    let whole = [&[0, 0, 0, 1, 0x67, 1, 2, 3, 0, 0, 0, 1, 0x65][..], &[0x77; 25]].concat();
+    assert_eq!(together(PayloadFormat::H264, &cut), (whole, false));
+}
+
+#[test]
+fn h264_aggregates_of_others_are_read() {
+    let mut depacketiser = Depacketiser::new(PayloadFormat::H264);
+    depacketiser.push(&[0x78, 0, 2, 0x67, 9, 0, 1, 0x68]).unwrap();
+    assert_eq!(depacketiser.finish().bytes, [0, 0, 0, 1, 0x67, 9, 0, 0, 0, 1, 0x68]);
+    assert!(depacketiser.push(&[0x78, 0, 9, 0x67]).is_err());
+    assert!(depacketiser.finish().damaged);
+}
+
+#[test]
+fn what_follows_a_lost_head_is_dropped_until_the_next_unit() {
+    let frame = mpeg2_picture();
+    let cut = cut(PayloadFormat::Mpeg2, &frame, 104);
+    let mut depacketiser = Depacketiser::new(PayloadFormat::Mpeg2);
+    depacketiser.push(&cut[0]).unwrap();
+    depacketiser.gap();
+    for payload in &cut[2..] {
+        depacketiser.push(payload).unwrap();
+    }
+    let got = depacketiser.finish();
+    assert!(got.damaged);
+    assert_eq!(got.bytes, [&frame[..49], &frame[49 + 204..]].concat());
+}
+
+#[test]
+fn a_divided_nal_unit_without_its_end_marks_the_frame() {
+    let mut frame = vec![0, 0, 0, 1, 0x65];
+    frame.extend([0x77; 50]);
+    let cut = cut(PayloadFormat::H264, &frame, 12);
+    let (bytes, damaged) = together(PayloadFormat::H264, &cut[..2]);
+    assert!(damaged);
+    assert_eq!(bytes, frame[..5 + 20]);
+}
+
+#[test]
+fn a_frame_of_known_size_alone_is_cut_as_one_unit() {
+    // In H.264: a start code of 4 bytes, a type of 1, and a body of 1999 in parts of 998, 998 and 3.
+    let lens =
+        |format| planned(format, &AccessUnit::Size(2004), 1000).iter().map(Fragment::payload_len).collect::<Vec<_>>();
+    assert_eq!(lens(PayloadFormat::H264), [1000, 1000, 5]);
+    assert_eq!(lens(PayloadFormat::Mpeg2), [1000, 1000, 16]);
+    assert_eq!(lens(PayloadFormat::H263p), [1000, 1000, 8]);
+    assert_eq!(lens(PayloadFormat::Mpeg4), [1000, 1000, 4]);
+}
+
+fn unit_body(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    // No zero: a start code can't come about by chance.
+    prop::collection::vec(1u8..=255, 1..max)
+}
+
+fn frame(format: PayloadFormat, bodies: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (i, body) in bodies.iter().enumerate() {
+        match format {
+            PayloadFormat::Mpeg4 if i == 0 => out.extend([0, 0, 1, 0xb6]),
+            PayloadFormat::Mpeg4 => {}
+            PayloadFormat::Mpeg2 if i == 0 => {
+                out.extend([0, 0, 1, 0, 0x11, 0x17, 0xff, 0xf8, 0, 0, 1, 1]);
+            }
+            PayloadFormat::Mpeg2 => out.extend([0, 0, 1, (i % 0xaf) as u8 + 1]),
+            PayloadFormat::H263p => out.extend([0, 0, if i == 0 { 0x80 } else { 0x84 }]),
+            PayloadFormat::H264 => out.extend([0, 0, 0, 1, 0x61]),
+        }
+        out.extend(body);
+    }
+    out
+}
+
+/// The fragments cover the frame without gap or overlap, and only the final one is marked.
+fn tiles(plan: &[Fragment], size: usize) {
+    let mut at = 0;
+    for fragment in plan {
+        assert_eq!(fragment.offset, at);
+        assert!(fragment.implied <= fragment.len);
+        at += fragment.len;
+    }
+    assert_eq!(at, size);
+    assert_eq!(plan.iter().position(|it| it.last), plan.len().checked_sub(1));
+}
+
+proptest! {
+    #[test]
+    fn frames_come_out_as_they_went_in(bodies in prop::collection::vec(unit_body(400), 1..8), max in MIN_PAYLOAD..500) {
+        for format in FORMATS {
+            let frame = frame(format, &bodies);
+            let cut = cut(format, &frame, max);
+            prop_assert!(cut.iter().all(|payload| payload.len() <= max), "{format:?}");
+            prop_assert_eq!(together(format, &cut), (frame, false));
+        }
+    }
+
+    #[test]
+    fn sizes_alone_are_cut_as_the_bytes_are(bodies in prop::collection::vec(unit_body(400), 1..8), max in 0usize..500) {
+        for format in FORMATS {
+            let frame = frame(format, &bodies);
+            let by_bytes = planned(format, &AccessUnit::Bytes(&frame), max);
+            tiles(&by_bytes, frame.len());
+            let sizes = unit_sizes(format, &frame);
+            // Only H.263's and H.264's units all have start codes that are left out; the others' have none.
+            prop_assert_eq!(&planned(format, &AccessUnit::Units(&sizes), max), &by_bytes, "{:?}", format);
+            if sizes.len() == 1 {
+                prop_assert_eq!(&planned(format, &AccessUnit::Size(frame.len()), max), &by_bytes, "{:?}", format);
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_frames_are_cut_without_loss(
+        frame in prop::collection::vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..300), max in 0usize..100,
+    ) {
+        for format in FORMATS {
+            let plan = planned(format, &AccessUnit::Bytes(&frame), max);
+            prop_assert!(plan.iter().all(|it| it.payload_len() <= max.max(MIN_PAYLOAD)));
+            let cut = cut(format, &frame, max);
+            prop_assert_eq!(cut.len(), plan.len());
+            // In H.264 an arbitrary byte string may have units of no known type, which nobody may send.
+            if format != PayloadFormat::H264 {
+                tiles(&plan, frame.len());
+                prop_assert_eq!(together(format, &cut), (frame.clone(), false));
+            }
+        }
+    }
+
+    #[test]
+    fn a_unit_begins_a_payload_or_follows_whole_units(bodies in prop::collection::vec(unit_body(200), 1..8), max in MIN_PAYLOAD..500) {
+        for format in FORMATS {
+            let frame = frame(format, &bodies);
+            let mut begins = vec![0];
+            begins.extend(unit_sizes(format, &frame).iter().scan(0, |at, len| { *at += len; Some(*at) }));
+            for fragment in planned(format, &AccessUnit::Bytes(&frame), max) {
+                let end = fragment.offset + fragment.len;
+                prop_assert_eq!(fragment.starts_unit, begins.contains(&fragment.offset));
+                prop_assert_eq!(fragment.ends_unit, begins.contains(&end));
+                if begins.iter().any(|&at| fragment.offset < at && at < end) {
+                    prop_assert!(fragment.starts_unit && fragment.ends_unit);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_loss_is_noticed_and_leaves_less(
+        bodies in prop::collection::vec(unit_body(300), 1..6), max in MIN_PAYLOAD..200, lost in prop::collection::vec(any::<bool>(), 200),
+    ) {
+        for format in FORMATS {
+            let frame = frame(format, &bodies);
+            let cut = cut(format, &frame, max);
+            let mut depacketiser = Depacketiser::new(format);
+            let mut any = false;
+            for (i, payload) in cut.iter().enumerate() {
+                if lost[i % lost.len()] {
+                    depacketiser.gap();
+                    any = true;
+                } else {
+                    depacketiser.push(payload).unwrap();
+                }
+            }
+            let got = depacketiser.finish();
+            prop_assert_eq!(got.damaged, any);
+            let fits = if any { got.bytes.len() < frame.len() } else { got.bytes == frame };
+            prop_assert!(fits, "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn arbitrary_payloads_never_panic(all in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..20)) {
+        for format in FORMATS {
+            let mut depacketiser = Depacketiser::new(format);
+            for payload in &all {
+                let _ = depacketiser.push(payload);
+            }
+            let most: usize = all.iter().map(|payload| 4 * payload.len() + 8).sum();
+            prop_assert!(depacketiser.finish().bytes.len() <= most);
+        }
+    }
+}
