@@ -405,7 +405,8 @@ impl Sender {
             }
             self.allowed = rate;
             self.changed = now;
-        } else if now.since(self.doubled) >= rtt {
+        } else if now.since(self.doubled) + RTT_UNIT >= rtt {
+            // The unit, because reports that come every R as the receiver knows it must not miss R by its rounding.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(self.initial_rate(rtt));
@@ -453,12 +454,18 @@ impl Sender {
                 self.allowed = half;
                 true
             }
+            Some(_) if self.settings.gentle => {
+                self.allowed = half;
+                self.changed = now;
+                true
+            }
             Some(loss) => {
                 let fair = self.equation(rtt, loss);
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                self.allow(now, rtt, limit);
+                // The letter would let the rate rise here where the equation was never the limit, before a second report.
+                self.allow(now, rtt, limit.min(self.allowed));
                 true
             }
         }
@@ -502,13 +509,10 @@ impl SenderHalf for Sender {
         let worse = feedback.loss > self.loss;
         self.loss = feedback.loss;
         self.by = Some(report.from);
-        let data_limited = self.was_data_limited(now, left, rtt);
         let received = feedback.received;
+        let data_limited = self.was_data_limited(now, left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);
-        } else if received == Rate::ZERO {
-            // Not a measurement: it neither limits nor counts as data-limited.
-            self.allow(now, rtt, self.most_received().scale(2.0));
         } else if data_limited && worse {
             for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
                 *rate = rate.scale(0.5);

@@ -1,4 +1,5 @@
 //! What `tfrc` claims: RFC 5348, rule by rule.
+#![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 mod harness;
 
@@ -6,7 +7,7 @@ use harness::{Loss, Path, Plan, Source, World, assert_between, assert_snapshot, 
 use proptest::prelude::*;
 use std::fmt::Write;
 use steadycast_control::equation::{LossRate, throughput};
-use steadycast_control::registry::{Chosen, Factory, Given};
+use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
     Slot,
@@ -55,6 +56,14 @@ impl Bench {
     fn send(&mut self, at: f64, data_limited: bool) {
         self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited });
         self.seq += 1;
+    }
+    /// A packet every 10 ms, with more waiting behind each.
+    fn send_all(&mut self, from: f64, to: f64) {
+        let mut at = from;
+        while at < to - 1e-9 {
+            self.send(at, false);
+            at += 0.01;
+        }
     }
     /// A report at `at` about the packet that left a round trip of `R` before.
     fn report(&mut self, at: f64, received_kbps: f64, p: f64) {
@@ -126,18 +135,19 @@ fn the_first_report_allows_the_initial_window_per_round_trip() {
 fn slow_start_doubles_once_per_round_trip_and_not_above_twice_what_arrived() {
     let mut bench = Bench::started();
     // The first two round trips know no limit.
-    bench.send(0.15, false);
+    bench.send_all(0.1, 0.2);
     bench.report(0.2, 160.0, 0.0);
     close(bench.kbps(), 640.0);
-    bench.send(0.2, false);
+    // Half a round trip later: not yet.
+    bench.send_all(0.2, 0.25);
     bench.report(0.25, 160.0, 0.0);
     close(bench.kbps(), 640.0);
-    bench.send(0.28, false);
-    bench.report(0.30, 320.0, 0.0);
+    bench.send_all(0.25, 0.3);
+    bench.report(0.30, 640.0, 0.0);
     close(bench.kbps(), 1280.0);
     for i in 0..3 {
-        bench.send(0.34 + 0.1 * f64::from(i), false);
-        bench.report(0.41 + 0.1 * f64::from(i), 700.0, 0.0);
+        bench.send_all(0.3 + 0.11 * f64::from(i), 0.41 + 0.11 * f64::from(i));
+        bench.report(0.41 + 0.11 * f64::from(i), 700.0, 0.0);
     }
     close(bench.kbps(), 1400.0);
     assert_eq!(bench.half.decision().limit, Limit::Start);
@@ -145,13 +155,13 @@ fn slow_start_doubles_once_per_round_trip_and_not_above_twice_what_arrived() {
 }
 
 #[test]
-fn slow_start_on_a_clean_path_doubles_every_one_to_two_round_trips() {
+fn slow_start_on_a_path_doubles_every_two_round_trips_since_what_arrived_left_two_ago() {
     let mut world = plan(Path::clean(R)).build();
-    world.run_until(s(0.35));
+    world.run_until(s(0.45));
     let early = world.target();
-    world.run_until(s(0.85));
+    world.run_until(s(1.25));
     let growth = world.target().ratio(early);
-    assert!((5.0..=32.1).contains(&growth), "{growth}");
+    assert!((14.0..=18.0).contains(&growth), "{growth}");
 }
 
 #[test]
@@ -431,10 +441,12 @@ fn at_random_loss_the_rate_is_the_equation_at_the_measured_loss_event_rate() {
             seen += u32::from(d.decision.why.rule == "throughput equation");
         }
         assert!(seen > 200, "{seen}");
-        // And the mean is near the equation at the true rate: random intervals in a convex equation give some more or less.
-        let fair = throughput(S, rtt, LossRate::new(loss).unwrap()).as_bps_f64();
-        let mean = world.mean_target(s(20.0), s(200.0)).as_bps_f64();
-        assert_within(mean, fair, 0.15);
+        // And the mean is near the equation at the rate of loss events: after one, the next packet that can begin another is a
+        // round trip away, and then it takes 1/p packets.
+        let mean = world.mean_target(s(20.0), s(200.0));
+        let interval = 1.0 / loss + mean.over(rtt).as_f64() / 1000.0;
+        let fair = throughput(S, rtt, LossRate::one_in(interval));
+        assert_within(mean.as_bps_f64(), fair.as_bps_f64(), 0.12);
     }
 }
 
@@ -448,7 +460,7 @@ fn the_clocks_of_the_ends_do_not_matter() {
         world.decisions.into_iter().map(|d| (d.at, d.decision)).collect::<Vec<_>>()
     };
     let same = run(Span::ZERO, Span::ZERO);
-    assert!(same.len() > 200);
+    assert!(same.len() > 100, "{}", same.len());
     let hour = Span::secs(3600);
     assert!(run(Span::ZERO, hour) == same);
     assert!(run(hour, Span::ZERO) == same);
@@ -697,7 +709,7 @@ proptest! {
         (plan.floor, plan.cap) = (Rate::kbps(10), Rate::mbps(50));
         let mut bench = Bench::with(plan);
         let mut now = Time::ZERO + Span::secs(16_380);
-        let (mut silent, mut most, mut started) = (true, 0.0f64, None);
+        let (mut most, mut accepted) = (0.0f64, 0);
         for (op, ms) in ops {
             now += Span::millis(ms);
             let before = bench.half.decision();
@@ -709,10 +721,11 @@ proptest! {
                     bench.hear(now.as_secs_f64(), &Body { subtype: *subtype, bytes: bytes.clone() });
                 }
                 Op::Report { age_ms, delay_ms, received, p } => {
-                    silent = false;
                     let echo = Stamp::of(now.before(Span::millis(*age_ms)));
+                    let timer = bench.half.wake();
                     bench.hear(now.as_secs_f64(), &body(echo, Span::millis(*delay_ms), *received, *p, 0.0));
-                    if received.is_finite() && *received <= 1.25e12 {
+                    if bench.half.wake() != timer {
+                        accepted += 1;
                         most = most.max(f64::from(*received));
                     }
                 }
@@ -732,16 +745,12 @@ proptest! {
             if let Some(p) = decision.why.loss {
                 prop_assert!(p > 0.0 && p <= 1.0);
             }
-            if silent {
-                prop_assert!(decision.target <= before.target);
-            }
-            // INV-6: X ≤ 2 · max X_recv with p > 0, from two round trips after the start, above the floor.
-            if decision.why.rtt.is_some() && started.is_none() {
-                started = Some(now);
-            }
-            let rtt = decision.why.rtt.unwrap_or_default();
-            let changed = decision.target != before.target;
-            if changed && decision.why.loss.is_some() && started.is_some_and(|at| now.since(at) > rtt * 2 + Span::secs(8)) {
+            if !matches!(op, Op::Report { .. }) {
+                prop_assert!(decision.target <= before.target, "{:?} then {:?}", before, decision);
+                // A halving puts its own half into X_recv_set.
+                most = most.max(decision.target.as_bytes_per_s() / 2.0);
+            } else if accepted > 4 && decision.why.loss.is_some() && decision.why.rule != "least rate" {
+                // INV-6: X ≤ 2 · max X_recv where p > 0, once the initial "no limit" is out of the set.
                 let bound = Rate::from_bytes_per_s(2.0 * most).max(Rate::kbps(10)) + Rate::bps(2);
                 prop_assert!(decision.target <= bound, "{:?} > {}", decision, bound);
             }
