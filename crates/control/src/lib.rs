@@ -24,6 +24,7 @@ mod half;
 pub mod loss;
 mod message;
 pub mod registry;
+mod tfrc;
 
 pub use half::{
     Announcement, Arrival, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Overheard, ReceiverHalf, Reception,

@@ -1,0 +1,756 @@
+//! `tfrc`: TCP-friendly rate control for one receiver (RFC 5348).
+//!
+//! The receiver measures the loss event rate p and the rate X_recv at which packets arrive, and reports both once per round trip.
+//! The sender measures the round-trip time R by an echoed stamp, and sends at what TCP would get at that p and R, but at most at
+//! twice what arrived.
+
+use crate::equation::{self, LossRate};
+use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::{
+    Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
+    Slot, View, Wake, Why,
+};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Stamp, Time};
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "tfrc",
+    about: "TCP-friendly rate control for one receiver: TCP's throughput equation at the measured loss event rate",
+    source: "RFC 5348",
+    cast: Cast::Unicast,
+    feedback: Feedback::Clocked,
+    standard_reports: false,
+    extension: EXTENSION,
+    app: *b"TFRC",
+    colour: "#1f77b4",
+    dashes: &[],
+    params: PARAMS,
+    sender: |setup, values| Box::new(Sender::new(setup, &Settings::read(values))),
+    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::read(values))),
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "profile",
+        about: "ns2: every parameter below that stands at RFC 5348's value takes ns-2's instead, and the rate rises by \
+                at most one packet per round trip once there was a loss",
+        source: "RFC 5348; ns-2.35 defaults",
+        kind: Kind::Choice { default: "rfc5348", paper: "rfc5348", of: &["rfc5348", "ns2"] },
+    },
+    Param {
+        name: "discount_threshold",
+        about: "least discount factor of older loss intervals while the open one is long; 1: no discounting (ns2: 0.5)",
+        source: "RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5",
+        kind: Kind::Number { default: RFC.discount, paper: NS2.discount, min: 0.05, max: 1.0 },
+    },
+    Param {
+        name: "ndupack",
+        about: "later packets that make a missing one count as lost (ns2: 1)",
+        source: "RFC 5348, 5.1: NDUPACK",
+        kind: Kind::Number { default: RFC.ndupack, paper: RFC.ndupack, min: 1.0, max: 64.0 },
+    },
+    Param {
+        name: "q_rtt",
+        about: "weight of the past in the round-trip time and, with damping, in the mean of its square root (ns2: 0.95)",
+        source: "RFC 5348, 4.3: q, 4.5: q2",
+        kind: Kind::Number { default: RFC.q, paper: RFC.q, min: 0.0, max: 0.999 },
+    },
+    Param {
+        name: "damping",
+        about: "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
+        source: "RFC 5348, 4.5",
+        kind: Kind::Switch { default: true, paper: true },
+    },
+    Param {
+        name: "t_mbi",
+        about: "longest time between two packets: the rate never falls below one packet in it",
+        source: "RFC 5348, 4.3: t_mbi",
+        kind: Kind::Span {
+            default: Span::secs(64),
+            paper: Span::secs(64),
+            min: Span::millis(100),
+            max: Span::secs(600),
+        },
+    },
+    Param {
+        name: "nofeedback",
+        about: "round trips without a report after which the rate is halved (ns2: 2)",
+        source: "RFC 5348, 4.3 step 3",
+        kind: Kind::Number { default: RFC.nofeedback, paper: RFC.nofeedback, min: 1.0, max: 64.0 },
+    },
+    Param {
+        name: "report_every",
+        about: "round trips after which the receiver's feedback timer expires; a packet that arrives a round trip after the \
+                last report calls one too (ns2: 1.5)",
+        source: "RFC 5348, 6.2",
+        kind: Kind::Number { default: RFC.report, paper: RFC.report, min: 1.0, max: 16.0 },
+    },
+    Param {
+        name: "t_rto",
+        about: "TCP's retransmission time-out in the equation: four round trips, or TCP's own estimator with ticks of 0.1 s in \
+                the full equation (ns2: tcp)",
+        source: "RFC 5348, 3.1; ns-2.35",
+        kind: Kind::Choice { default: "4R", paper: "4R", of: &["4R", "tcp"] },
+    },
+];
+
+/// What a profile sets.
+struct Profile {
+    discount: f64,
+    ndupack: f64,
+    q: f64,
+    nofeedback: f64,
+    report: f64,
+}
+
+const RFC: Profile = Profile { discount: 0.25, ndupack: 3.0, q: 0.9, nofeedback: 4.0, report: 1.0 };
+const NS2: Profile = Profile { discount: 0.5, ndupack: 1.0, q: 0.95, nofeedback: 2.0, report: 1.5 };
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    loss: LossSettings,
+    q: f64,
+    damping: bool,
+    t_mbi: Span,
+    nofeedback: f64,
+    report: f64,
+    tcp_rto: bool,
+    /// ns-2's congestion avoidance: rises are limited, and only the latest X_recv counts.
+    gentle: bool,
+}
+
+impl Settings {
+    fn read(values: &Values) -> Self {
+        let ns2 = values.choice("profile") == "ns2";
+        let number = |name: &str, rfc: f64, other: f64| {
+            let given = values.number(name);
+            if ns2 && given == rfc { other } else { given }
+        };
+        Self {
+            loss: LossSettings {
+                discount: number("discount_threshold", RFC.discount, NS2.discount),
+                ndupack: number("ndupack", RFC.ndupack, NS2.ndupack) as u32,
+            },
+            q: number("q_rtt", RFC.q, NS2.q),
+            damping: values.switch("damping"),
+            t_mbi: values.span("t_mbi"),
+            nofeedback: number("nofeedback", RFC.nofeedback, NS2.nofeedback),
+            report: number("report_every", RFC.report, NS2.report),
+            tcp_rto: ns2 || values.choice("t_rto") == "tcp",
+            gentle: ns2,
+        }
+    }
+}
+
+/// RTP header extension element: R in 24 bits, units of 10 µs, 0 for none.
+const EXTENSION: u8 = 2;
+const RTT_UNIT: Span = Span::micros(10);
+/// APP subtype of the report.
+const REPORT: u8 = 1;
+const REPORT_BYTES: usize = 20;
+/// More than any network carries (10 Tb/s): such an X_recv is not a measurement.
+const ABSURD_BYTES_PER_S: f32 = 1.25e12;
+/// A round trip longer than this is not a measurement.
+const ABSURD_RTT: Span = Span::secs(60);
+/// As long as no round-trip time is known.
+const FIRST_TIMER: Span = Span::secs(2);
+/// Entries of X_recv_set (RFC 5348, 8.2.2).
+const RECEIVED_ENTRIES: usize = 3;
+
+fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
+    let units = rtt.map_or(0, |r| {
+        let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
+        rounded.clamp(1, 0xff_ffff)
+    });
+    [(units >> 16) as u8, (units >> 8) as u8, units as u8]
+}
+
+fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
+    let [a, b, c] = *bytes else { return None };
+    let units = u64::from(a) << 16 | u64::from(b) << 8 | u64::from(c);
+    (units > 0).then(|| RTT_UNIT * units)
+}
+
+/// The stamp that a packet carried, from its time on the sender's clock, which is a stamp rounded to nanoseconds.
+fn echo(sent: PeerTime) -> Stamp {
+    Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
+}
+
+/// What the receiver tells the sender: 20 bytes, big-endian.
+///
+/// ```text
+///   0        4          8         12      16       20
+///   ├────────┼──────────┼─────────┼───────┼────────┤
+///   │ echo   │ t_delay  │ X_recv  │ p     │ p_all  │
+///   │ stamp  │ u32 µs   │ f32 B/s │ f32   │ f32    │
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Finding {
+    /// Send time of the packet with the highest sequence number.
+    echo: Stamp,
+    /// From its arrival to this report.
+    delay: Span,
+    /// Receive rate; zero when it was not measured.
+    received: Rate,
+    /// Loss event rate.
+    loss: Option<LossRate>,
+    /// Share of packets missing since the last report; for the record only.
+    missing: f32,
+}
+
+impl Finding {
+    fn write(&self) -> Body {
+        let mut bytes = Vec::with_capacity(REPORT_BYTES);
+        let micros = u32::try_from(self.delay.as_nanos() / 1_000).unwrap_or(u32::MAX);
+        bytes.extend(self.echo.0.to_be_bytes());
+        bytes.extend(micros.to_be_bytes());
+        bytes.extend((self.received.as_bytes_per_s() as f32).min(ABSURD_BYTES_PER_S).to_be_bytes());
+        bytes.extend(self.loss.map_or(0.0, |p| p.get() as f32).to_be_bytes());
+        bytes.extend(self.missing.to_be_bytes());
+        Body { subtype: REPORT, bytes }
+    }
+
+    /// `None` for what is not such a report, or can't be true.
+    fn read(body: &Body) -> Option<Self> {
+        if body.subtype != REPORT || body.bytes.len() != REPORT_BYTES {
+            return None;
+        }
+        let word = |i: usize| body.bytes.get(4 * i..4 * i + 4)?.try_into().ok();
+        let real = |i: usize, most: f32| word(i).map(f32::from_be_bytes).filter(|v| (0.0..=most).contains(v));
+        Some(Self {
+            echo: Stamp(u32::from_be_bytes(word(0)?)),
+            delay: Span::micros(u64::from(u32::from_be_bytes(word(1)?))),
+            received: Rate::from_bytes_per_s(f64::from(real(2, ABSURD_BYTES_PER_S)?)),
+            loss: LossRate::new(f64::from(real(3, 1.0)?)),
+            missing: real(4, 1.0)?,
+        })
+    }
+}
+
+/// TCP's retransmission time-out as ns-2's TFRC estimates it: in whole ticks of 0.1 s, without a minimum of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct TcpRto {
+    /// Smoothed round-trip time in eighths of a tick, its mean deviation in quarters.
+    smoothed: i64,
+    deviation: i64,
+}
+
+impl TcpRto {
+    const TICK: Span = Span::millis(100);
+
+    fn sample(&mut self, rtt: Span) {
+        let ticks = ((rtt.ratio(Self::TICK) + 0.5) as i64).max(1);
+        if self.smoothed == 0 {
+            (self.smoothed, self.deviation) = (ticks * 8, ticks * 2);
+            return;
+        }
+        let off = ticks - self.smoothed / 8;
+        self.smoothed = (self.smoothed + off).max(1);
+        self.deviation = (self.deviation + off.abs() - self.deviation / 4).max(1);
+    }
+
+    fn value(&self) -> Span {
+        let ticks = (self.smoothed + 8 * self.deviation) / 8;
+        Self::TICK * u64::try_from(ticks).unwrap_or(1).max(1)
+    }
+}
+
+/// The round-trip time as the sender knows it.
+#[derive(Clone, Copy, Debug)]
+struct RoundTrip {
+    /// R, smoothed.
+    smoothed: Span,
+    latest: Span,
+    /// Mean of the square roots of all samples, R_sqmean.
+    root_mean: f64,
+}
+
+struct Sender {
+    packet: Bytes,
+    floor: Rate,
+    cap: Rate,
+    settings: Settings,
+    /// X: the rate that the network allows, before floor and cap.
+    allowed: Rate,
+    rtt: Option<RoundTrip>,
+    rto: TcpRto,
+    loss: Option<LossRate>,
+    /// X_recv_set, oldest first. Never empty; at first it holds "no limit".
+    received: Vec<(Rate, Time)>,
+    doubled: Time,
+    changed: Time,
+    first_sent: Option<Time>,
+    nofeedback: Option<Time>,
+    /// Nothing was sent since the no-feedback timer was set.
+    idle: bool,
+    /// RFC 5348, 8.2.1: times at which the sender was not data-limited, and what the last report covered.
+    not_limited: [Option<Time>; 2],
+    covered_to: Option<Time>,
+    covered_next: Option<Time>,
+    rule: &'static str,
+    by: Option<ReceiverId>,
+}
+
+impl Sender {
+    fn new(setup: &Setup, settings: &Settings) -> Self {
+        Self {
+            packet: setup.packet,
+            floor: setup.floor.min(setup.cap),
+            cap: setup.cap,
+            settings: *settings,
+            allowed: setup.packet.per(Span::secs(1)),
+            rtt: None,
+            rto: TcpRto::default(),
+            loss: None,
+            received: vec![(Rate::MAX, Time::ZERO)],
+            doubled: Time::ZERO,
+            changed: Time::ZERO,
+            first_sent: None,
+            nofeedback: None,
+            idle: true,
+            not_limited: [None; 2],
+            covered_to: None,
+            covered_next: None,
+            rule: "one packet per second until the first report",
+            by: None,
+        }
+    }
+
+    fn least(&self) -> Rate {
+        self.packet.per(self.settings.t_mbi)
+    }
+
+    /// W_init / R, W_init = min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
+    fn initial_rate(&self, rtt: Span) -> Rate {
+        let packet = self.packet.get();
+        Bytes::new((4 * packet).min((2 * packet).max(4_380))).per(rtt)
+    }
+
+    fn bounded(&self, rate: Rate) -> Rate {
+        rate.max(self.floor).min(self.cap)
+    }
+
+    fn equation(&self, rtt: Span, loss: LossRate) -> Rate {
+        if self.settings.tcp_rto {
+            equation::throughput_full(self.packet, rtt, loss, self.rto.value(), 1.0)
+        } else {
+            equation::throughput(self.packet, rtt, loss)
+        }
+    }
+
+    fn measured(&mut self, sample: Span) -> RoundTrip {
+        let root = sample.as_secs_f64().sqrt();
+        let q = self.settings.q;
+        let rtt = match self.rtt {
+            None => RoundTrip { smoothed: sample, latest: sample, root_mean: root },
+            Some(old) => RoundTrip {
+                smoothed: old.smoothed.scale(q) + sample.scale(1.0 - q),
+                latest: sample,
+                root_mean: q * old.root_mean + (1.0 - q) * root,
+            },
+        };
+        self.rtt = Some(rtt);
+        self.rto.sample(sample);
+        rtt
+    }
+
+    fn most_received(&self) -> Rate {
+        self.received.iter().map(|(rate, _)| *rate).max().unwrap_or(Rate::MAX)
+    }
+
+    fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
+        self.received.push((rate, now));
+        self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
+        let keep = if self.settings.gentle { 1 } else { RECEIVED_ENTRIES };
+        let surplus = self.received.len().saturating_sub(keep);
+        self.received.drain(..surplus);
+    }
+
+    fn maximize_received(&mut self, rate: Rate, now: Time) {
+        self.received.push((rate, now));
+        self.received.retain(|(rate, _)| *rate != Rate::MAX);
+        self.received = vec![(self.most_received(), now)];
+    }
+
+    /// Whether the application, and not the rate, limited the sender throughout the interval that a report covers, which ends
+    /// with the packet sent at `to` (RFC 5348, 8.2.1).
+    fn was_data_limited(&mut self, now: Time, to: Time, rtt: Span) -> bool {
+        let from = (to.since(Time::ZERO) > rtt).then(|| to.before(rtt));
+        let to = Some(to);
+        let [first, second] = self.not_limited;
+        let within = |t: Option<Time>| from < t && t <= to;
+        if first <= to && second > to {
+            self.not_limited[0] = second;
+        }
+        (self.covered_to, self.covered_next) = (to, Some(now));
+        !(within(first) || within(second))
+    }
+
+    /// Step 4 of RFC 5348, 4.3, with `limit` for recv_limit.
+    fn allow(&mut self, now: Time, rtt: Span, limit: Rate) {
+        if let Some(loss) = self.loss {
+            let fair = self.equation(rtt, loss);
+            let mut rate = fair.min(limit);
+            self.rule = if fair <= limit { "throughput equation" } else { "twice the received rate" };
+            if self.settings.gentle && rate > self.allowed {
+                let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
+                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips));
+            }
+            if rate < self.least() {
+                rate = self.least();
+                self.rule = "least rate";
+            }
+            self.allowed = rate;
+            self.changed = now;
+        } else if now.since(self.doubled) + RTT_UNIT >= rtt {
+            // The unit, because reports that come every R as the receiver knows it must not miss R by its rounding.
+            let twice = self.allowed.scale(2.0);
+            self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
+            self.allowed = twice.min(limit).max(self.initial_rate(rtt));
+            (self.doubled, self.changed) = (now, now);
+        }
+    }
+
+    fn set_timer(&mut self, now: Time) {
+        let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.nofeedback));
+        let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
+        self.nofeedback = Some(now + round_trips.max(packets));
+        self.idle = true;
+    }
+
+    fn first_report(&mut self, now: Time, rtt: Span) {
+        self.allowed = self.initial_rate(rtt);
+        self.rule = "initial window";
+        (self.doubled, self.changed) = (now, now);
+        // "No limit" holds for two round trips from here.
+        self.received = vec![(Rate::MAX, now)];
+        if let Some(loss) = self.loss {
+            let fair = self.equation(rtt, loss);
+            if fair < self.allowed {
+                self.allowed = fair.max(self.least());
+                self.rule = "throughput equation";
+            }
+        }
+    }
+
+    /// RFC 5348, 4.4. True when the rate was cut.
+    fn halve(&mut self, now: Time) -> bool {
+        let half = self.allowed.scale(0.5).max(self.least());
+        let Some(rtt) = self.rtt.map(|r| r.smoothed) else {
+            if !self.idle {
+                self.allowed = half;
+            }
+            return !self.idle;
+        };
+        let recover = self.initial_rate(rtt);
+        let received = self.most_received();
+        match self.loss {
+            Some(_) if self.idle && received < recover => false,
+            None if self.idle && self.allowed < recover.scale(2.0) => false,
+            None => {
+                self.allowed = half;
+                true
+            }
+            Some(_) if self.settings.gentle => {
+                self.allowed = half;
+                self.changed = now;
+                true
+            }
+            Some(loss) => {
+                let fair = self.equation(rtt, loss);
+                let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
+                let limit = limit.max(self.least());
+                self.received = vec![(limit.scale(0.5), now)];
+                // The letter would let the rate rise here where the equation was never the limit, before a second report.
+                self.allow(now, rtt, limit.min(self.allowed));
+                true
+            }
+        }
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        if self.first_sent.is_none() {
+            self.first_sent = Some(sent.at);
+            self.nofeedback = Some(sent.at + FIRST_TIMER);
+        }
+        self.idle = false;
+        if !sent.data_limited {
+            if self.not_limited[0] <= self.covered_to {
+                self.not_limited[0] = Some(sent.at);
+            } else if self.not_limited[1] <= self.covered_next {
+                self.not_limited[1] = Some(sent.at);
+            }
+        }
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let Some(feedback) = report.body.and_then(Finding::read) else { return };
+        let now = report.at;
+        let sent = feedback.echo.own(now);
+        // The stamp is rounded down to its unit: the packet left until then at the latest.
+        let left = sent + Stamp::UNIT;
+        // Overtaken by a later report, or older than anything we sent.
+        let Some(first) = self.first_sent else { return };
+        if left < first || self.covered_to.is_some_and(|to| left < to) {
+            return;
+        }
+        let age = now.since(sent);
+        if feedback.delay > age + Stamp::UNIT || age.saturating_sub(feedback.delay) > ABSURD_RTT {
+            return;
+        }
+        let sample = age.saturating_sub(feedback.delay).max(RTT_UNIT);
+        let is_first = self.rtt.is_none();
+        let rtt = self.measured(sample).smoothed;
+        let worse = feedback.loss > self.loss;
+        self.loss = feedback.loss;
+        self.by = Some(report.from);
+        let received = feedback.received;
+        let data_limited = self.was_data_limited(now, left, rtt) && received > Rate::ZERO;
+        if is_first {
+            self.first_report(now, rtt);
+        } else if data_limited && worse {
+            for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
+                *rate = rate.scale(0.5);
+            }
+            self.maximize_received(received.scale(0.85), now);
+            self.allow(now, rtt, self.most_received());
+        } else {
+            if data_limited {
+                self.maximize_received(received, now);
+            } else {
+                self.update_received(received, now, rtt);
+            }
+            self.allow(now, rtt, self.most_received().scale(2.0));
+        }
+        self.set_timer(now);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.nofeedback.is_some_and(|at| at <= now) {
+            if self.halve(now) {
+                self.rule = "no report: halved";
+            }
+            self.set_timer(now);
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.nofeedback.map(|at| Wake { at, why: "no report" })
+    }
+
+    fn decision(&self) -> Decision {
+        let instant = match self.rtt {
+            Some(rtt) if self.settings.damping => {
+                self.allowed.scale(rtt.root_mean / rtt.latest.as_secs_f64().sqrt()).max(self.least())
+            }
+            _ => self.allowed,
+        };
+        let limit = if self.rtt.is_none() {
+            Limit::Start
+        } else if self.allowed > self.cap {
+            Limit::Cap
+        } else if self.allowed < self.floor {
+            Limit::Floor
+        } else if self.loss.is_none() {
+            Limit::Start
+        } else {
+            Limit::Network
+        };
+        Decision {
+            target: self.bounded(self.allowed),
+            pacing: self.bounded(instant),
+            window: None,
+            limit,
+            why: Why {
+                rule: Cow::Borrowed(self.rule),
+                loss: self.loss.map(LossRate::get),
+                rtt: self.rtt.map(|r| r.smoothed),
+                by: self.by,
+            },
+        }
+    }
+
+    fn notice(&mut self, _: &Departing) -> Notice {
+        Notice::new(EXTENSION, &rtt_notice(self.rtt.map(|r| r.smoothed)))
+    }
+}
+
+/// Expiries of the feedback timer that are kept, so that X_recv can reach back a round trip.
+const MARKS: usize = 16;
+/// Until a data packet carries a round-trip time, losses are told apart with this one.
+const UNKNOWN_RTT: Span = Span::millis(500);
+
+struct Receiver {
+    packet: Bytes,
+    settings: Settings,
+    history: LossHistory,
+    /// R as the packet with the highest sequence number carried it.
+    rtt: Option<Span>,
+    /// Sequence number, stamp and arrival of the packet with the highest sequence number.
+    latest: Option<(u64, Stamp, Time)>,
+    /// All bytes that have arrived.
+    total: Bytes,
+    /// When the feedback timer expired, and what had arrived until then.
+    marks: VecDeque<(Time, Bytes)>,
+    timer: Option<Time>,
+    reported: Option<Time>,
+    /// Data has arrived since the last report.
+    fresh: bool,
+    urgent: Option<Wake>,
+    received: Option<Rate>,
+    /// The largest X_recv before the first loss.
+    best: Rate,
+}
+
+impl Receiver {
+    fn new(setup: &Setup, settings: &Settings) -> Self {
+        Self {
+            packet: setup.packet,
+            settings: *settings,
+            history: LossHistory::new(settings.loss),
+            rtt: None,
+            latest: None,
+            total: Bytes::ZERO,
+            marks: VecDeque::new(),
+            timer: None,
+            reported: None,
+            fresh: false,
+            urgent: None,
+            received: None,
+            best: Rate::ZERO,
+        }
+    }
+
+    /// X_recv: over the time since the latest expiry of the timer that is at least a round trip ago (RFC 5348, 6.2), at least
+    /// one packet per round trip.
+    fn measure(&self, now: Time) -> Option<Rate> {
+        let rtt = self.rtt?;
+        let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
+        let rate = self.total.saturating_sub(mark.1).per(now.since(mark.0).max(rtt));
+        Some(rate.max(self.packet.per(rtt)))
+    }
+
+    fn mark(&mut self, at: Time, total: Bytes) {
+        self.marks.push_back((at, total));
+        let rtt = self.rtt.unwrap_or_default();
+        // One mark that is a round trip old is enough.
+        while self.marks.len() > MARKS || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
+            self.marks.pop_front();
+        }
+    }
+
+    fn interval(&self, rtt: Span) -> Span {
+        rtt.scale(self.settings.report)
+    }
+
+    /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when it
+    /// expired at least once.
+    fn expired_in_silence(&mut self, now: Time) -> bool {
+        let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
+        if now < timer {
+            return false;
+        }
+        let interval = self.interval(rtt).max(RTT_UNIT);
+        let more = now.since(timer).as_nanos() / interval.as_nanos();
+        if more > 0 {
+            self.mark(timer + interval * (more - 1), self.total);
+        }
+        self.mark(timer + interval * more, self.total);
+        self.timer = Some(timer + interval * (more + 1));
+        true
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        let now = arrival.at;
+        let silence = self.expired_in_silence(now);
+        let before = self.total;
+        self.total += arrival.size;
+        if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
+            self.latest = Some((arrival.seq, echo(arrival.sent), now));
+            self.rtt = read_rtt_notice(arrival.notice).or(self.rtt);
+        }
+        if let (Some(rtt), None) = (self.rtt, self.timer) {
+            self.mark(now, before);
+            self.timer = Some(now + self.interval(rtt));
+        }
+
+        let rtt = self.rtt.unwrap_or(UNKNOWN_RTT);
+        let best = self.best.max(self.measure(now).filter(|_| self.reported.is_some()).unwrap_or_default());
+        let half = self.packet.per(rtt * 2);
+        let packet = self.packet;
+        let previous = self.history.rate();
+        let heard = Heard { seq: arrival.seq, at: now, ce: arrival.ce, rtt };
+        let change = self.history.on_packet(&heard, || 1.0 / equation::loss_for(best.max(half), packet, rtt).get());
+
+        self.fresh = true;
+        let why = if change.new_loss_event && self.history.rate() > previous {
+            Some("loss event")
+        } else if change.removed_loss_event {
+            Some("loss event taken back")
+        } else if self.rtt.is_none() {
+            Some("no round-trip time yet")
+        } else if silence {
+            Some("data after silence")
+        } else if self.settings.report > 1.0 && self.reported.is_some_and(|at| now.since(at) >= rtt) {
+            Some("a round trip since the last")
+        } else if self.reported.is_none() {
+            Some("first packet")
+        } else {
+            None
+        };
+        if let (Some(why), None) = (why, self.urgent) {
+            self.urgent = Some(Wake { at: now, why });
+        }
+    }
+
+    fn due(&self) -> Due {
+        match (self.urgent, self.timer) {
+            (Some(wake), _) => Due::At(wake),
+            (None, Some(at)) if self.fresh => Due::At(Wake { at, why: "feedback timer" }),
+            _ => Due::Hold,
+        }
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
+        let now = slot.now;
+        // The very first report says zero, as long as there is no round trip to measure over.
+        let received = self.measure(now).filter(|_| self.reported.is_some());
+        let loss = self.history.rate();
+        if let Some(rate) = received {
+            self.received = Some(rate);
+            if loss.is_none() {
+                self.best = self.best.max(rate);
+            }
+        }
+        self.mark(now, self.total);
+        self.timer = self.rtt.map(|rtt| now + self.interval(rtt));
+        self.reported = Some(now);
+        (self.fresh, self.urgent) = (false, None);
+        let missing = if slot.expected == 0 { 0.0 } else { slot.lost.max(0) as f64 / slot.expected as f64 };
+        let feedback = Finding {
+            echo,
+            delay: now.since(arrived),
+            received: received.unwrap_or_default(),
+            loss,
+            missing: missing.min(1.0) as f32,
+        };
+        Reply::Body(feedback.write())
+    }
+
+    fn view(&self) -> View {
+        View {
+            rate: self.received,
+            loss: self.history.rate().map(LossRate::get),
+            rtt: self.rtt,
+            state: Some(if self.history.events() == 0 { "slow start" } else { "congestion avoidance" }),
+        }
+    }
+}
