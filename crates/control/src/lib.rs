@@ -18,6 +18,7 @@
 //! After any call that takes `&mut self`, `wake` and `decision` (sender) or `wake` and `due` (receiver) may have changed and
 //! are to be read again.
 
+mod asmp;
 pub mod equation;
 mod fixed;
 mod half;

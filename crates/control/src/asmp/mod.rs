@@ -1,0 +1,254 @@
+//! `asmp`: the Adaptive Smooth Multicast Protocol (Bouras, Gkamas, Kioumourtzis 2009, and its use in Multi-Evalvid-RA).
+//!
+//! Each receiver computes the rate that TCP would have on its own path, once per RTCP report, and smooths it; the sender
+//! takes the least of them. `docs/controllers/asmp.md` has the equations and every place where the repaired mode differs
+//! from the printed one.
+
+mod delay;
+mod loss;
+mod message;
+mod receiver;
+mod rtt;
+mod sender;
+mod suppress;
+
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use steadycast_units::{Rate, Span};
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "asmp",
+    about: "smooth TCP-friendly multicast: receivers compute a rate per RTCP report, the least one counts",
+    source: "Bouras, Gkamas, Kioumourtzis: ASMP (Wiley, 2009); Multi-Evalvid-RA (2009)",
+    cast: Cast::Any,
+    feedback: Feedback::Periodic,
+    standard_reports: true,
+    extension: message::RATE_ID,
+    app: *b"ASMP",
+    colour: "#d62728",
+    dashes: &[],
+    params: PARAMS,
+    sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
+    receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+};
+
+const fn number(name: &'static str, about: &'static str, source: &'static str, of: [f64; 2], range: [f64; 2]) -> Param {
+    let kind = Kind::Number { default: of[0], paper: of[1], min: range[0], max: range[1] };
+    Param { name, about, source, kind }
+}
+
+const fn span(name: &'static str, about: &'static str, source: &'static str, of: [Span; 2], range: [Span; 2]) -> Param {
+    let kind = Kind::Span { default: of[0], paper: of[1], min: range[0], max: range[1] };
+    Param { name, about, source, kind }
+}
+
+const fn choice(
+    name: &'static str,
+    about: &'static str,
+    source: &'static str,
+    default: [&'static str; 2],
+    of: &'static [&'static str],
+) -> Param {
+    Param { name, about, source, kind: Kind::Choice { default: default[0], paper: default[1], of } }
+}
+
+const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Param {
+    Param { name, about, source, kind: Kind::Switch { default: of[0], paper: of[1] } }
+}
+
+const PARAMS: &[Param] = &[
+    number("beta", "weight of the newest round-trip time", "ASMP, eq. 11", [0.5, 0.5], [0.01, 1.0]),
+    number("gamma_unloaded", "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9, 0.9], [0.01, 1.0]),
+    number("gamma_congested", "weight of the new rate while congested", "ASMP, eq. 19", [0.2, 0.2], [0.01, 1.0]),
+    number(
+        "gamma_down",
+        "weight of a new rate that is lower; 0: the state's, as for a higher one",
+        "own: the paper damps decreases too",
+        [0.9, 0.0],
+        [0.0, 1.0],
+    ),
+    switch("smooth", "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true, true]),
+    switch("clamp_increase", "at most P/RTT more per report, with loss too", "own; ASMP, eq. 13", [true, false]),
+    switch("recv_clamp", "at most P/RTT above what is sent or received", "own", [true, false]),
+    span(
+        "ci_eps",
+        "how much the short mean of the delay exceeds the long one under congestion",
+        "own; ASMP, eq. 18 has none",
+        [Span::millis(1), Span::ZERO],
+        [Span::ZERO, Span::secs(1)],
+    ),
+    choice(
+        "ci_equal",
+        "the state when both means are equal",
+        "ASMP, eq. 18 and 3.7",
+        ["unloaded", "congested"],
+        &["unloaded", "congested"],
+    ),
+    span(
+        "ci_long_window",
+        "how far back the long mean reaches; 0s: to the start",
+        "own; ASMP, 3.7",
+        [Span::secs(60), Span::ZERO],
+        [Span::ZERO, Span::secs(3600)],
+    ),
+    choice(
+        "ci_clock",
+        "delay counted from the sampling or from the sending of a frame",
+        "own; ASMP, 3.4",
+        ["sent", "sampled"],
+        &["sent", "sampled"],
+    ),
+    switch("drift", "take the drift between the clocks out of the delay", "own", [true, false]),
+    choice(
+        "rtt_mode",
+        "how one-way delay moves the round-trip time",
+        "own; ASMP, eq. 6-10",
+        ["additive", "multiplicative"],
+        &["additive", "multiplicative"],
+    ),
+    span(
+        "initial_rtt",
+        "round-trip time until the sender has announced one",
+        "own",
+        [Span::millis(500), Span::millis(500)],
+        [Span::millis(1), Span::secs(10)],
+    ),
+    Param {
+        name: "initial_rate",
+        about: "the sender's rate before the first report",
+        source: "ASMP, 4.2 (500kbps in 4.4)",
+        kind: Kind::Rate {
+            default: Rate::kbps(150),
+            paper: Rate::kbps(150),
+            min: Rate::bps(100),
+            max: Rate::mbps(1000),
+        },
+    },
+    choice(
+        "init",
+        "a new receiver's rate: what is sent now, or initial_rate",
+        "own; ASMP, 5.4.1",
+        ["announced", "fixed"],
+        &["announced", "fixed"],
+    ),
+    choice(
+        "start",
+        "double per report until the first sign of congestion",
+        "own: the paper has none",
+        ["ramp", "none"],
+        &["ramp", "none"],
+    ),
+    span(
+        "ramp_delay",
+        "queueing delay that ends the start phase",
+        "own",
+        [Span::millis(20), Span::millis(20)],
+        [Span::millis(1), Span::secs(10)],
+    ),
+    choice(
+        "loss_mode",
+        "loss per report, or loss events as in TFRC",
+        "ASMP, 3.3",
+        ["fraction", "fraction"],
+        &["fraction", "event"],
+    ),
+    span(
+        "t_suspend",
+        "RTCP intervals above this are replaced by suppressed rounds",
+        "own; ASMP, 3.8 gives no value",
+        [Span::secs(5), Span::secs(5)],
+        [Span::ZERO, Span::secs(86_400)],
+    ),
+    span(
+        "t_random",
+        "least length of a suppressed round",
+        "own; ASMP, 3.8 gives no value",
+        [Span::secs(5), Span::secs(5)],
+        [Span::millis(100), Span::secs(3600)],
+    ),
+    number("lambda", "steepness of the timers in a round; 0: ln N + 1", "ASMP, eq. 20; NORM", [0.0, 0.0], [0.0, 30.0]),
+    number("similarity", "another's rate this near to one's own suppresses it", "ASMP, 3.8", [0.02, 0.02], [0.0, 0.5]),
+    switch("suppress_by_lower", "never suppressed by a rate more than 2 % above one's own", "own", [true, false]),
+    choice(
+        "agg",
+        "the sender takes the least rate, or skips a share of the lowest",
+        "ASMP, eq. 1",
+        ["min", "min"],
+        &["min", "quantile"],
+    ),
+    number("agg_share", "the share that quantile skips", "own", [0.02, 0.02], [0.0, 0.5]),
+    switch("no_feedback", "silence lowers the rate", "own: the paper has no such timer", [true, false]),
+    span(
+        "least_interval",
+        "report interval that the sender assumes at least, for silence and ageing",
+        "own",
+        [Span::secs(1), Span::secs(1)],
+        [Span::millis(10), Span::secs(60)],
+    ),
+];
+
+/// What the parameters say, looked up once.
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    beta: f64,
+    gamma_unloaded: f64,
+    gamma_congested: f64,
+    gamma_down: Option<f64>,
+    clamp_increase: bool,
+    recv_clamp: bool,
+    ci_eps: Span,
+    ci_equal_is_congested: bool,
+    ci_long_window: Span,
+    ci_sampled: bool,
+    drift: bool,
+    additive: bool,
+    initial_rtt: Span,
+    initial_rate: Rate,
+    init_announced: bool,
+    ramp: bool,
+    ramp_delay: Span,
+    loss_events: bool,
+    t_suspend: Span,
+    t_random: Span,
+    lambda: Option<f64>,
+    similarity: f64,
+    suppress_by_lower: bool,
+    skip: Option<f64>,
+    no_feedback: bool,
+    least_interval: Span,
+}
+
+impl Config {
+    fn new(values: &Values) -> Self {
+        let smooth = |gamma: f64| if values.switch("smooth") { gamma } else { 1.0 };
+        let set = |n: f64| (n > 0.0).then_some(n);
+        Self {
+            beta: values.number("beta"),
+            gamma_unloaded: smooth(values.number("gamma_unloaded")),
+            gamma_congested: smooth(values.number("gamma_congested")),
+            gamma_down: set(values.number("gamma_down")).map(smooth),
+            clamp_increase: values.switch("clamp_increase"),
+            recv_clamp: values.switch("recv_clamp"),
+            ci_eps: values.span("ci_eps"),
+            ci_equal_is_congested: values.choice("ci_equal") == "congested",
+            ci_long_window: values.span("ci_long_window"),
+            ci_sampled: values.choice("ci_clock") == "sampled",
+            drift: values.switch("drift"),
+            additive: values.choice("rtt_mode") == "additive",
+            initial_rtt: values.span("initial_rtt"),
+            initial_rate: values.rate("initial_rate").unwrap_or(Rate::kbps(150)),
+            init_announced: values.choice("init") == "announced",
+            ramp: values.choice("start") == "ramp",
+            ramp_delay: values.span("ramp_delay"),
+            loss_events: values.choice("loss_mode") == "event",
+            t_suspend: values.span("t_suspend"),
+            t_random: values.span("t_random"),
+            lambda: set(values.number("lambda")),
+            similarity: values.number("similarity"),
+            suppress_by_lower: values.switch("suppress_by_lower"),
+            skip: (values.choice("agg") == "quantile").then(|| values.number("agg_share")),
+            no_feedback: values.switch("no_feedback"),
+            least_interval: values.span("least_interval"),
+        }
+    }
+}

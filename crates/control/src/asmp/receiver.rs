@@ -1,0 +1,346 @@
+use super::Config;
+use super::delay::{Indicator, State};
+use super::loss::Losses;
+use super::message::{Claim, read_announcement, read_rate};
+use super::rtt::RoundTrip;
+use super::suppress::{RTCP_SHARE, Rounds, timer};
+use crate::equation::{LossRate, loss_for, throughput_full};
+use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::registry::{Setup, Values};
+use crate::{Announcement, Arrival, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
+use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
+
+/// Reports without an announced round-trip time, after which the assumed one is used.
+const PATIENCE: u32 = 2;
+/// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
+/// else limits it.
+const STALLED: (u32, Span) = (4, Span::secs(2));
+/// One report on the wire: IP, UDP, RR, SDES and APP.
+const REPORT_SIZE: f64 = 112.0;
+/// The receivers' part of RTCP's share (RFC 3550, 6.3.1).
+const RECEIVERS_PART: f64 = 0.75;
+
+/// What the next call of `report` is for.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// To compute and to report, at RTCP's own time.
+    Rtcp,
+    /// The same, at this time: the start phase reports faster where the 5 % allow it.
+    Start(Time),
+    /// To compute, at this time; what came out is reported later in the round, or not at all.
+    Round(Time),
+    /// To report what was computed, at `fire`, unless somebody else reports it before; the round ends at `until`.
+    Fire { fire: Time, until: Time },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ramp {
+    seen: Rate,
+    reports: u32,
+    since: Option<Time>,
+}
+
+/// The receiving half: the rate that TCP would have on this path, smoothed (ASMP, 3.3–3.8).
+pub(super) struct Receiver {
+    config: Config,
+    id: ReceiverId,
+    packet: Bytes,
+    floor: Rate,
+    cap: Rate,
+    /// What RTCP leaves to the receivers, in bytes per second.
+    rtcp: f64,
+    group: bool,
+    chance: Chance,
+
+    rtt: RoundTrip,
+    indicator: Indicator,
+    losses: Losses,
+    events: Option<Box<LossHistory>>,
+    /// Packets marked "congestion experienced" since the last report: as good as lost (RFC 6679).
+    marked: u64,
+    ever_lost: bool,
+    announced: Option<Rate>,
+    received: Bytes,
+    since: Option<Time>,
+    /// Of the interval since the last report that was sent: what has gone into `losses` already.
+    counted: (u64, i64),
+    /// What stood in a sent report, but not yet in `losses`.
+    carried: (u64, i64),
+    reports: u32,
+    ramp: Option<Ramp>,
+    claim: Option<Claim>,
+    turn: Turn,
+    rounds: Rounds,
+}
+
+impl Receiver {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let config = Config::new(values);
+        Self {
+            id: setup.id,
+            packet: setup.packet,
+            floor: setup.floor.min(setup.cap),
+            cap: setup.cap,
+            rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * RECEIVERS_PART,
+            group: setup.group,
+            chance: setup.chance.clone(),
+            rtt: RoundTrip::new(&config),
+            indicator: Indicator::new(&config),
+            losses: Losses::default(),
+            events: config.loss_events.then(|| Box::new(LossHistory::new(LossSettings::default()))),
+            marked: 0,
+            ever_lost: false,
+            announced: None,
+            received: Bytes::ZERO,
+            since: None,
+            counted: (0, 0),
+            carried: (0, 0),
+            reports: 0,
+            ramp: config.ramp.then_some(Ramp { seen: Rate::ZERO, reports: 0, since: None }),
+            claim: None,
+            turn: Turn::Rtcp,
+            rounds: Rounds::default(),
+            config,
+        }
+    }
+
+    /// Packets expected and missing since the last call. Slots count since the last report that was *sent*.
+    fn fresh(&mut self, slot: &Slot) -> (u64, i64) {
+        let all = (slot.expected, slot.lost);
+        let before = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
+        let (carried, _) = (std::mem::take(&mut self.carried), self.counted = all);
+        (all.0 - before.0 + carried.0, all.1.saturating_sub(before.1).saturating_add(carried.1))
+    }
+
+    /// The receive rate since the last call; `None` when nothing came.
+    fn receive_rate(&mut self, now: Time) -> Option<Rate> {
+        let received = std::mem::take(&mut self.received);
+        let since = self.since.replace(now)?;
+        (received > Bytes::ZERO).then(|| received.per(now.since(since).max(Span::millis(1))))
+    }
+
+    /// Ends a report interval: a new claim, or none when there is nothing to base it on.
+    fn compute(&mut self, slot: &Slot) -> Option<Claim> {
+        self.reports = self.reports.saturating_add(1);
+        let (expected, lost) = self.fresh(slot);
+        let x_recv = self.receive_rate(slot.now)?;
+        let (state, queue) = self.indicator.judge();
+        let rtt = self.rtt.step(slot.now, self.indicator.drift());
+        let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
+        self.count_losses(expected, lost, x_recv, rtt);
+        if self.config.init_announced && !self.rtt.is_known() && self.reports <= PATIENCE {
+            return None;
+        }
+        let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
+        let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv, slot.now) {
+            Ok(rate) => (rate, false),
+            Err(old) => self.smoothed(old, lost > 0, state, x_recv, rtt),
+        };
+        Some(Claim {
+            rate: rate.clamp(self.floor, self.cap),
+            loss: self.loss().map_or(0.0, |l| l.get()),
+            rtt,
+            state,
+            clamped,
+            has_rtt: self.rtt.is_known(),
+            start: self.ramp.is_some(),
+        })
+    }
+
+    fn loss(&self) -> Option<LossRate> {
+        self.events.as_ref().map_or_else(|| self.losses.rate(), |events| events.rate())
+    }
+
+    fn first_rate(&self, x_recv: Rate) -> Rate {
+        let rate = if self.config.init_announced { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
+        rate.clamp(self.floor, self.cap)
+    }
+
+    /// The first losses after a start phase are what its last doubling did, not what the path is like: they count as the loss
+    /// at which TCP would have the rate that came through (as in RFC 5348, 6.3.1).
+    fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
+        let mut counted = lost;
+        if lost > 0 && !self.ever_lost && self.config.ramp {
+            let steady = loss_for(x_recv, self.packet, rtt).get();
+            counted = counted.min((steady * expected as f64) as u64 + 1);
+        }
+        self.ever_lost |= lost > 0;
+        self.losses.push(expected, counted);
+    }
+
+    /// The start phase's rate, or where to go on from when it is over.
+    fn ramped(
+        &mut self,
+        old: Rate,
+        lost: bool,
+        state: State,
+        queue: Span,
+        x_recv: Rate,
+        now: Time,
+    ) -> Result<Rate, Rate> {
+        let Some(ramp) = &mut self.ramp else { return Err(old) };
+        if lost || state == State::Congested || queue > self.config.ramp_delay {
+            self.ramp = None;
+            // The rate had been doubled past what the path carries: what came through is what it does carry.
+            return Err(old.min(x_recv));
+        }
+        let sent = self.announced.unwrap_or(x_recv);
+        let since = *ramp.since.get_or_insert(now);
+        if sent > ramp.seen.scale(1.01) {
+            *ramp = Ramp { seen: sent, reports: 0, since: Some(now) };
+        } else {
+            ramp.reports += 1;
+        }
+        if old >= self.cap || (ramp.reports >= STALLED.0 && now.since(since) >= STALLED.1) {
+            self.ramp = None;
+            return Err(old);
+        }
+        Ok(old.max(old.scale(2.0).min(x_recv.scale(2.0))))
+    }
+
+    /// One step of the rate, and whether it was held down by what is sent.
+    ///
+    /// ```text
+    ///  loss since the last report:  r_inst = min( X(P, t_RTT, l, 4 t_RTT, 1),  r + P/t_RTT )     eq. 12
+    ///  no loss:                     r_inst = r + P/t_RTT                                          eq. 13
+    ///                               r      = γ r_inst + (1 − γ) r                                 eq. 14
+    ///                               r      ≤ max(r_tx, X_recv) + P/t_RTT
+    /// ```
+    ///
+    /// The two bounds by P/t_RTT in the first and last line are the repaired mode's.
+    fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
+        let config = &self.config;
+        let step = self.packet.per(rtt);
+        let mut inst = old + step;
+        if let (true, Some(l)) = (lost, self.loss()) {
+            let fair = throughput_full(self.packet, rtt, l, rtt * 4, 1.0);
+            inst = if config.clamp_increase { fair.min(inst) } else { fair };
+        }
+        let mut gamma = match state {
+            State::Congested => config.gamma_congested,
+            State::Unloaded => config.gamma_unloaded,
+        };
+        if inst < old {
+            gamma = config.gamma_down.unwrap_or(gamma);
+        }
+        let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
+        let most = self.announced.map_or(x_recv, |sent| sent.max(x_recv)) + step;
+        if config.recv_clamp && rate > most { (most, true) } else { (rate, false) }
+    }
+
+    /// Whether another's report makes ours needless.
+    fn says_the_same(&self, own: Rate, other: Rate) -> bool {
+        let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
+        let near = (other - own).abs() <= self.config.similarity * own;
+        near && (!self.config.suppress_by_lower || other <= 1.02 * own)
+    }
+
+    fn after_report(&mut self, slot: &Slot) -> Turn {
+        let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
+        let fast = Span::from_secs_f64(fast).max(self.rtt.get() * 2);
+        if self.ramp.is_some() && self.rtt.is_known() && fast < slot.interval {
+            Turn::Start(slot.now + fast.scale(self.chance.between(0.5, 1.5)))
+        } else {
+            Turn::Rtcp
+        }
+    }
+
+    fn reply(&mut self) -> Reply {
+        // A report leaves: the session counts anew from here.
+        self.counted = (0, 0);
+        self.claim.map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        self.since.get_or_insert(arrival.at);
+        self.received += arrival.size;
+        if let Some(rate) = read_rate(arrival.notice) {
+            self.announced = Some(rate);
+        }
+        self.marked += u64::from(arrival.ce);
+        if let Some(events) = &mut self.events {
+            let rtt = self.rtt.get();
+            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
+            let (packet, rate) = (self.packet, self.announced.unwrap_or(self.config.initial_rate));
+            events.on_packet(&heard, || 1.0 / loss_for(rate, packet, rtt).get());
+        }
+        let one_way = OneWay::between(arrival.sent, arrival.at);
+        self.rtt.on_packet(one_way);
+        if arrival.edge.first {
+            let sampled = self.config.ci_sampled.then(|| OneWay::between(arrival.sampled, arrival.at));
+            self.indicator.on_frame(sampled.unwrap_or(one_way), arrival.at);
+        }
+    }
+
+    fn on_overheard(&mut self, heard: &Overheard<'_>) {
+        let (Turn::Fire { until, .. }, Some(own)) = (self.turn, self.claim) else { return };
+        let Some(other) = Claim::read(heard.body) else { return };
+        if self.says_the_same(own.rate, other.rate) {
+            self.turn = Turn::Round(until);
+        }
+    }
+
+    fn on_announce(&mut self, announced: &Announcement<'_>) {
+        let Some((rate, rtt)) = read_announcement(announced.body, self.id) else { return };
+        self.announced = Some(rate);
+        if let Some(rtt) = rtt {
+            self.rtt.on_announced(rtt, announced.at);
+        }
+    }
+
+    fn due(&self) -> Due {
+        match self.turn {
+            Turn::Rtcp => Due::Rtcp,
+            Turn::Start(at) => Due::At(Wake { at, why: "start phase" }),
+            Turn::Round(at) => Due::At(Wake { at, why: "next round" }),
+            Turn::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
+        }
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        if let Turn::Fire { until, .. } = self.turn {
+            self.turn = Turn::Round(until.max(slot.now));
+            // Packets since the round began stand in the report that leaves now; the next round has to know of them.
+            self.carried = self.fresh(slot);
+            return self.reply();
+        }
+        let computed = self.compute(slot);
+        let news = computed.is_some();
+        self.claim = computed.or(self.claim);
+        if self.group && slot.interval > self.config.t_suspend {
+            let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
+            let until = slot.now + round;
+            if news {
+                let wait = timer(round, self.config.lambda, slot.members, &mut self.chance);
+                self.turn = Turn::Fire { fire: slot.now + wait, until };
+                return Reply::Suppress;
+            }
+            // Nothing to say but that we are here, which RTCP's own timer is for.
+            self.turn = Turn::Rtcp;
+        } else {
+            self.turn = self.after_report(slot);
+        }
+        if news {
+            self.reply()
+        } else {
+            self.counted = (0, 0);
+            Reply::Plain
+        }
+    }
+
+    fn view(&self) -> View {
+        let state = match (self.ramp, self.claim) {
+            (Some(_), _) => "start",
+            (None, Some(Claim { state: State::Congested, .. })) => "congested",
+            _ => "unloaded",
+        };
+        View {
+            rate: self.claim.map(|claim| claim.rate),
+            loss: self.claim.map(|claim| claim.loss),
+            rtt: Some(self.rtt.get()),
+            state: Some(state),
+        }
+    }
+}

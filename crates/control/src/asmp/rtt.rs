@@ -1,0 +1,194 @@
+use super::Config;
+use super::delay::CLOCK_STEP;
+use steadycast_units::{Offset, OneWay, Span, Time};
+
+const LEAST: Span = Span::millis(1);
+const MOST: Span = Span::secs(10);
+/// Weight of a packet in the mean of the one-way delay.
+const PACKET: f64 = 1.0 / 16.0;
+
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    rtt: Span,
+    reference: OneWay,
+    at: Time,
+}
+
+/// The round-trip time as a receiver knows it: announced by the sender now and then, moved by the one-way delay in between.
+///
+/// ```text
+///  additive:        t_inst = RTT + (T_oneway − T_ref)          only a variation: the clocks' offset cancels
+///  multiplicative:  t_inst = (1 + a) T_oneway,  a = RTT / T_oneway − 1 at the last announcement, 1 before it
+///
+///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
+/// ```
+///
+/// T_oneway is the packets' mean with weight 1/16, T_ref its value when RTT was announced. Source: ASMP, eq. 6–11.
+#[derive(Clone, Debug)]
+pub(super) struct RoundTrip {
+    additive: bool,
+    beta: f64,
+    initial: Span,
+    one_way: Option<OneWay>,
+    anchor: Option<Anchor>,
+    smoothed: Option<Span>,
+}
+
+impl RoundTrip {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            additive: config.additive,
+            beta: config.beta,
+            initial: config.initial_rtt,
+            one_way: None,
+            anchor: None,
+            smoothed: None,
+        }
+    }
+
+    pub(super) fn on_packet(&mut self, sample: OneWay) {
+        let Some(mean) = self.one_way else {
+            self.one_way = Some(sample);
+            return;
+        };
+        if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
+            // A clock was set: go on from what the old reference gave.
+            if let Some(anchor) = &mut self.anchor {
+                anchor.rtt = moved(anchor.rtt, mean.variation_since(anchor.reference));
+                anchor.reference = sample;
+            }
+            self.one_way = Some(sample);
+        } else {
+            self.one_way = Some(mean.towards(sample, PACKET));
+        }
+    }
+
+    /// The sender says what it measured. Before the first packet there is no reference, and it is not taken.
+    pub(super) fn on_announced(&mut self, rtt: Span, at: Time) {
+        if let Some(reference) = self.one_way {
+            self.anchor = Some(Anchor { rtt: rtt.clamp(LEAST, MOST), reference, at });
+        }
+    }
+
+    /// Whether the sender has announced one.
+    pub(super) const fn is_known(&self) -> bool {
+        self.anchor.is_some()
+    }
+
+    /// One step of the filter, at a report; `drift` is how fast the clocks part.
+    pub(super) fn step(&mut self, now: Time, drift: f64) -> Span {
+        let Some(inst) = self.instant(now, drift) else { return self.get() };
+        let inst = inst.clamp(LEAST, MOST);
+        let smoothed = match self.smoothed {
+            None => inst,
+            Some(old) => inst.scale(self.beta) + old.scale(1.0 - self.beta),
+        };
+        self.smoothed = Some(smoothed.clamp(LEAST, MOST));
+        self.get()
+    }
+
+    /// The smoothed value, the assumed one before the first.
+    pub(super) fn get(&self) -> Span {
+        self.smoothed.unwrap_or(self.initial)
+    }
+
+    fn instant(&self, now: Time, drift: f64) -> Option<Span> {
+        let one_way = self.one_way?;
+        if self.additive {
+            let anchor = self.anchor?;
+            let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
+            return Some(moved(anchor.rtt, one_way.variation_since(anchor.reference) - drifted));
+        }
+        // The printed form takes the difference of two clocks for a delay; with an offset between them this breaks.
+        let delay = one_way.assuming_one_clock().as_secs_f64();
+        let a = self
+            .anchor
+            .map_or(1.0, |anchor| anchor.rtt.as_secs_f64() / anchor.reference.assuming_one_clock().as_secs_f64() - 1.0);
+        Some(Span::from_secs_f64((1.0 + a) * delay))
+    }
+}
+
+fn moved(span: Span, by: Offset) -> Span {
+    if by < Offset::ZERO { span.saturating_sub(by.abs()) } else { span + by.later() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Mode, Values};
+    use steadycast_units::PeerTime;
+
+    fn round_trip(mode: Mode) -> RoundTrip {
+        RoundTrip::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
+    }
+
+    /// A hundred packets with this delay in ms, on a sender's clock that is `offset_s` behind.
+    fn feed(rtt: &mut RoundTrip, delay: u64, offset_s: i64) {
+        for k in 0..100 {
+            let at = Time::ZERO + Span::secs(5_000) + Span::millis(20 * k);
+            let sent = at.before(Span::millis(delay)).as_nanos() as i64 - offset_s * 1_000_000_000;
+            rtt.on_packet(OneWay::between(PeerTime::from_nanos(sent), at));
+        }
+    }
+
+    #[test]
+    fn a_longer_way_lengthens_the_round_trip_by_as_much_whatever_the_clocks_say() {
+        for offset in [-3_600, 0, 3_600] {
+            let mut rtt = round_trip(Mode::Repaired);
+            assert_eq!(rtt.step(Time::ZERO, 0.0), Span::millis(500));
+            feed(&mut rtt, 30, offset);
+            rtt.on_announced(Span::millis(50), Time::ZERO);
+            assert_eq!(rtt.step(Time::ZERO, 0.0), Span::millis(50));
+            feed(&mut rtt, 50, offset);
+            let once = rtt.step(Time::ZERO, 0.0).as_millis_f64();
+            assert!((once - 60.0).abs() < 0.1, "{once}: half of the way from 50 to 70");
+            for _ in 0..20 {
+                rtt.step(Time::ZERO, 0.0);
+            }
+            assert!((rtt.get().as_millis_f64() - 70.0).abs() < 0.1, "{}", rtt.get());
+        }
+    }
+
+    #[test]
+    fn as_printed_the_way_is_scaled_and_an_hour_between_the_clocks_freezes_it() {
+        let longer = |offset| {
+            let mut rtt = round_trip(Mode::Paper);
+            feed(&mut rtt, 30, offset);
+            rtt.on_announced(Span::millis(50), Time::ZERO);
+            feed(&mut rtt, 60, offset);
+            for _ in 0..20 {
+                rtt.step(Time::ZERO, 0.0);
+            }
+            rtt.get().as_millis_f64()
+        };
+        assert!((longer(0) - 100.0).abs() < 0.5, "{}", longer(0));
+        assert!((longer(3_600) - 50.0).abs() < 0.5, "{}", longer(3_600));
+    }
+
+    #[test]
+    fn before_the_first_announcement_the_printed_form_doubles_the_way() {
+        let mut rtt = round_trip(Mode::Paper);
+        feed(&mut rtt, 30, 0);
+        assert!((rtt.step(Time::ZERO, 0.0).as_millis_f64() - 60.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_leaves_the_round_trip_where_it_was() {
+        let mut rtt = round_trip(Mode::Repaired);
+        feed(&mut rtt, 30, 0);
+        rtt.on_announced(Span::millis(50), Time::ZERO);
+        rtt.step(Time::ZERO, 0.0);
+        feed(&mut rtt, 30, 40);
+        assert!((rtt.step(Time::ZERO, 0.0).as_millis_f64() - 50.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn nonsense_stays_within_its_bounds() {
+        let mut rtt = round_trip(Mode::Repaired);
+        feed(&mut rtt, 30, 0);
+        rtt.on_announced(Span::MAX, Time::ZERO);
+        assert_eq!(rtt.step(Time::NEVER, 1.0), LEAST);
+        rtt.on_announced(Span::ZERO, Time::ZERO);
+        assert!(rtt.step(Time::NEVER, -1e9) <= MOST);
+    }
+}

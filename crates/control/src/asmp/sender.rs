@@ -1,0 +1,255 @@
+use super::Config;
+use super::message::{Claim, MOST_ANNOUNCED, announcement, rate_notice};
+use super::suppress::RTCP_SHARE;
+use crate::registry::{Setup, Values};
+use crate::{Body, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_units::{Rate, Span, Time};
+
+/// A receiver that has not reported for this many intervals is gone (RFC 3550, 6.3.5).
+const GONE: u64 = 5;
+/// After this many intervals without any report the rate falls.
+const SILENCE: u64 = 4;
+/// Receivers in the table; beyond it the one that was heard longest ago makes room.
+const MOST_RECEIVERS: usize = 1 << 17;
+const REPORT_SIZE: f64 = 112.0;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    heard: Time,
+    claim: Option<(Claim, Time)>,
+    rtt: Option<(Span, Time)>,
+}
+
+/// What `r_tx` rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Basis {
+    Nothing,
+    Receiver(ReceiverId),
+    Held,
+    Silence,
+}
+
+/// The sending half: `r_tx` is the least of the live receivers' rates (ASMP, eq. 1).
+pub(super) struct Sender {
+    config: Config,
+    floor: Rate,
+    cap: Rate,
+    /// Receivers' RTCP in bytes per second.
+    rtcp: f64,
+    table: BTreeMap<ReceiverId, Entry>,
+    by_rate: BTreeSet<(Rate, ReceiverId)>,
+    by_age: BTreeSet<(Time, ReceiverId)>,
+    /// Round-trip times that are still to be announced, the oldest first.
+    to_announce: BTreeSet<(Time, ReceiverId)>,
+    rate: Rate,
+    basis: Basis,
+    members: u32,
+    /// Mean time between two reports of one receiver.
+    gap: Span,
+    highest: u64,
+    /// When a report last showed that packets arrive; at first, when the first packet left.
+    sign_of_life: Option<Time>,
+    halve_at: Option<Time>,
+}
+
+impl Sender {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let config = Config::new(values);
+        let floor = setup.floor.min(setup.cap);
+        Self {
+            floor,
+            cap: setup.cap,
+            rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * 0.75,
+            table: BTreeMap::new(),
+            by_rate: BTreeSet::new(),
+            by_age: BTreeSet::new(),
+            to_announce: BTreeSet::new(),
+            rate: config.initial_rate.clamp(floor, setup.cap),
+            basis: Basis::Nothing,
+            members: 0,
+            gap: Span::ZERO,
+            highest: 0,
+            sign_of_life: None,
+            halve_at: None,
+            config,
+        }
+    }
+
+    /// The report interval as far as the sender can know it: what 5 % allow, or what it sees, whichever is longer.
+    fn interval(&self) -> Span {
+        let by_rule = Span::from_secs_f64(f64::from(self.members) * REPORT_SIZE / self.rtcp);
+        by_rule.min(Span::secs(3600)).max(self.gap).max(self.config.least_interval)
+    }
+
+    fn forget(&mut self, id: ReceiverId) {
+        let Some(entry) = self.table.remove(&id) else { return };
+        self.by_age.remove(&(entry.heard, id));
+        if let Some((claim, _)) = entry.claim {
+            self.by_rate.remove(&(claim.rate, id));
+        }
+        if let Some((_, at)) = entry.rtt {
+            self.to_announce.remove(&(at, id));
+        }
+    }
+
+    /// The claim that counts: the least, or the least of those that are not skipped.
+    fn limiting(&self) -> Option<(Rate, ReceiverId)> {
+        let skip = self.config.skip.map_or(0, |share| (share * self.by_rate.len() as f64 + 0.5) as usize);
+        self.by_rate.iter().nth(skip).copied()
+    }
+
+    fn settle(&mut self, now: Time) {
+        if let Some((rate, id)) = self.limiting() {
+            self.rate = rate.clamp(self.floor, self.cap);
+            self.basis = Basis::Receiver(id);
+            self.halve_at = None;
+        } else {
+            if let Basis::Receiver(_) = self.basis {
+                self.basis = Basis::Held;
+            }
+            self.arm(now);
+        }
+    }
+
+    /// With nobody left to say a rate, silence is waited for.
+    fn arm(&mut self, now: Time) {
+        if !self.config.no_feedback || self.limiting().is_some() || self.halve_at.is_some() {
+            return;
+        }
+        let quiet_since = *self.sign_of_life.get_or_insert(now);
+        self.halve_at = Some((quiet_since + self.interval() * SILENCE).max(now));
+    }
+
+    fn expire(&mut self, now: Time) {
+        let life = self.interval() * GONE;
+        while let Some((heard, id)) = self.by_age.first().copied() {
+            if heard + life > now {
+                break;
+            }
+            self.forget(id);
+        }
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        if self.sign_of_life.is_none() {
+            self.arm(sent.at);
+        }
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let (now, id) = (report.at, report.from);
+        self.members = report.members;
+        let claim = report.body.and_then(Claim::read);
+        let progress = report.reception.is_some_and(|r| r.highest > self.highest);
+        if let Some(reception) = report.reception {
+            self.highest = self.highest.max(reception.highest);
+        }
+        if progress || claim.is_some() {
+            self.sign_of_life = Some(now);
+            if self.halve_at.take().is_some() {
+                self.arm(now);
+            }
+        }
+        if claim.is_none() && report.rtt.is_none() {
+            return;
+        }
+        let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
+        if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
+            self.forget(oldest);
+        }
+        let entry = self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None });
+        if let Some(rtt) = report.rtt {
+            if let Some((_, at)) = entry.rtt.replace((rtt, now)) {
+                self.to_announce.remove(&(at, id));
+            }
+            self.to_announce.insert((now, id));
+        }
+        // A report without a rate keeps no rate alive; the rate's age is the entry's.
+        if claim.is_some() || entry.claim.is_none() {
+            self.by_age.remove(&(entry.heard, id));
+            entry.heard = now;
+            self.by_age.insert((now, id));
+        }
+        if let Some(claim) = claim {
+            if let Some((old, at)) = entry.claim.replace((claim, now)) {
+                self.by_rate.remove(&(old.rate, id));
+                let gap = now.since(at);
+                self.gap = if self.gap.is_zero() { gap } else { self.gap.scale(0.875) + gap / 8 };
+            }
+            self.by_rate.insert((claim.rate, id));
+        }
+        self.expire(now);
+        self.settle(now);
+    }
+
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+        self.forget(receiver);
+        self.settle(at);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.expire(now);
+        self.settle(now);
+        if self.halve_at.is_some_and(|at| at <= now) {
+            self.rate = self.rate.scale(0.5).max(self.floor);
+            self.basis = Basis::Silence;
+            self.halve_at = Some(now + self.interval());
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        let oldest = self
+            .by_age
+            .first()
+            .map(|(heard, _)| Wake { at: *heard + self.interval() * GONE, why: "a receiver's silence" });
+        // At the floor there is nothing left to halve.
+        let silence = self.halve_at.filter(|_| self.rate > self.floor);
+        let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
+        [oldest, silence].into_iter().flatten().min_by_key(|wake| wake.at)
+    }
+
+    fn decision(&self) -> Decision {
+        let claim = match self.basis {
+            Basis::Receiver(id) => self.table.get(&id).and_then(|entry| entry.claim).map(|(claim, _)| (id, claim)),
+            _ => None,
+        };
+        let rule = match self.basis {
+            Basis::Nothing => "initial rate",
+            Basis::Receiver(_) => "least of the receivers' rates",
+            Basis::Held => "no receiver left: held",
+            Basis::Silence => "silence: halved",
+        };
+        let limit = match (self.basis, claim) {
+            (Basis::Nothing, _) => Limit::Start,
+            (_, Some((_, claim))) if claim.rate >= self.cap => Limit::Cap,
+            (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
+            (_, Some((_, claim))) if claim.start => Limit::Start,
+            _ if self.rate <= self.floor => Limit::Floor,
+            _ => Limit::Network,
+        };
+        let why = Why {
+            rule: Cow::Borrowed(rule),
+            loss: claim.map(|(_, claim)| claim.loss),
+            rtt: claim.map(|(_, claim)| claim.rtt),
+            by: claim.map(|(id, _)| id),
+        };
+        Decision { target: self.rate, pacing: self.rate, window: None, limit, why }
+    }
+
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        if packet.edge.first { rate_notice(self.rate) } else { Notice::NONE }
+    }
+
+    fn announce(&mut self, _: Time) -> Option<Body> {
+        let mut rtts = Vec::with_capacity(self.to_announce.len().min(MOST_ANNOUNCED));
+        while rtts.len() < MOST_ANNOUNCED {
+            let Some((_, id)) = self.to_announce.pop_first() else { break };
+            rtts.extend(self.table.get(&id).and_then(|entry| entry.rtt).map(|(rtt, _)| (id, rtt)));
+        }
+        Some(announcement(self.rate, &rtts))
+    }
+}
