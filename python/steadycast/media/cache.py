@@ -1,0 +1,50 @@
+"""Where encoded ladders and raw pictures are kept between runs."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from steadycast.errors import UserError
+
+
+def folder() -> Path:
+    """``$STEADYCAST_CACHE``, else ``steadycast`` in the user's cache folder; deleting it does no harm."""
+    told = os.environ.get("STEADYCAST_CACHE")
+    if told:
+        return Path(told)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "steadycast"
+
+
+def key(facts: Mapping[str, object]) -> str:
+    """One name for everything that the cached thing depends on."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
+    """Write a file so that its name never stands on half of it, whatever interrupts."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise UserError(
+            str(path.parent),
+            f"the cache cannot be written ({error.strerror})",
+            "set STEADYCAST_CACHE to a folder that can",
+        ) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            fill(file)
+        os.replace(name, path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise UserError(
+            str(path), f"the cache cannot be written ({error.strerror})", "make room, or set STEADYCAST_CACHE"
+        ) from error
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

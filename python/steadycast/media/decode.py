@@ -1,0 +1,52 @@
+"""From access units, whole or damaged, to pictures that know their place."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import cast
+
+import av
+import av.error
+import numpy as np
+
+from steadycast.media.ladder import Codec
+from steadycast.media.metrics import Picture
+from steadycast.media.splice import Unit
+
+
+def decode_units(
+    codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int
+) -> dict[int, Picture]:
+    """Pictures by display slot; without those for which the decoder gave nothing that fits on the screen.
+
+    Damage never raises: decoders hide what they can, and refuse the rest unit by unit.
+    """
+    decoder = cast(av.VideoCodecContext, av.CodecContext.create(codec.decoder, "r"))
+    decoder.thread_count = 1
+    # Without these a decoder keeps pictures to itself that refer to something it never got.
+    decoder.options = {"flags": "+output_corrupt", "flags2": "+showall"}
+    if extradata:
+        decoder.extradata = extradata
+    pictures: dict[int, Picture] = {}
+
+    def take(unit: Unit | None) -> None:
+        packet = None
+        if unit is not None:
+            # Decoders read some bytes past the end and want zeros there. A packet made *from* bytes lends out the
+            # bytes' own memory, where anything may follow, and now and then a whole picture counts as damaged.
+            packet = av.Packet(len(unit.data))
+            packet.update(unit.data)
+            packet.pts, packet.time_base = unit.slot, Fraction(1, 25)
+        try:
+            frames = decoder.decode(packet)
+        except (av.error.FFmpegError, EOFError, ValueError, MemoryError):
+            return
+        for frame in frames:
+            fits = frame.width == width and frame.height == height and frame.format.name == "yuv420p"
+            if fits and frame.pts is not None:
+                samples = np.ascontiguousarray(frame.to_ndarray(), dtype=np.uint8)
+                pictures[frame.pts] = Picture.of(samples, width, height)
+
+    for unit in given:
+        take(unit)
+    take(None)
+    return pictures

@@ -1,0 +1,74 @@
+"""PSNR, SSIM and opinion class of pictures."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from steadycast import _core
+from steadycast.media.table import F64, U8
+
+PSNR_CAP_DB = 100.0
+"""Shown in place of the infinite PSNR of identical pictures, which means leave out."""
+
+OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
+"""Paper 000, Table 1, its gaps closed: below 20 → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture in 4:2:0: luma and two chroma planes of half its width and height, 8 bits each."""
+
+    y: U8
+    u: U8
+    v: U8
+
+    @staticmethod
+    def of(samples: U8, width: int, height: int) -> "Picture":
+        """Take views into `samples`, the planes one after the other (``width`` and ``height`` even)."""
+        flat = samples.reshape(-1)
+        luma, chroma = width * height, width * height // 4
+        half = (height // 2, width // 2)
+        return Picture(
+            flat[:luma].reshape(height, width),
+            flat[luma : luma + chroma].reshape(half),
+            flat[luma + chroma : luma + 2 * chroma].reshape(half),
+        )
+
+    @staticmethod
+    def black(width: int, height: int) -> "Picture":
+        """Return what a screen shows before the first picture."""
+        y = np.full((height, width), 16, dtype=np.uint8)
+        chroma = np.full((height // 2, width // 2), 128, dtype=np.uint8)
+        return Picture(y, chroma, chroma)
+
+
+def psnr_db(a: U8, b: U8) -> float:
+    """PSNR of two planes in dB; infinite when they are identical."""
+    value = float(_core.picture_psnr(a, b))
+    return value if value < PSNR_CAP_DB or not np.array_equal(a, b) else np.inf
+
+
+def picture_psnr_db(a: Picture, b: Picture) -> tuple[float, float, float]:
+    """PSNR of Y, U and V in dB; infinite where the planes are identical."""
+    return psnr_db(a.y, b.y), psnr_db(a.u, b.u), psnr_db(a.v, b.v)
+
+
+def picture_ssim(a: Picture, b: Picture) -> float:
+    """SSIM of the luma planes."""
+    return float(_core.picture_ssim(a.y, b.y))
+
+
+def opinion_classes(psnr: F64) -> U8:
+    """Opinion class 1 (bad) to 5 (excellent) for each luma PSNR in dB."""
+    bad, poor, fair, good = OPINION_BOUNDS_DB
+    classes = 1 + (psnr >= bad).astype(np.uint8) + (psnr > poor) + (psnr > fair) + (psnr > good)
+    return np.asarray(classes, dtype=np.uint8)
+
+
+def mean_db(values: F64, *, identical: bool = False) -> float | None:
+    """Mean of PSNR values, the infinite ones of identical pictures left out; `None` when nothing remains.
+
+    With ``identical`` they count as `PSNR_CAP_DB`.
+    """
+    kept = np.minimum(values, PSNR_CAP_DB) if identical else values[np.isfinite(values)]
+    return float(kept.mean()) if len(kept) else None

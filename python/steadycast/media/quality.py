@@ -1,0 +1,274 @@
+"""How good a flow looks at one receiver, display slot by display slot."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steadycast.media.decode import decode_units
+from steadycast.media.ladder import Ladder
+from steadycast.media.metrics import (
+    PSNR_CAP_DB,
+    Picture,
+    mean_db,
+    opinion_classes,
+    picture_psnr_db,
+    picture_ssim,
+)
+from steadycast.media.splice import Fates, on_screen, segment_key, segments, units
+from steadycast.media.table import F64, I64, U8, FrameTable
+
+Planes = tuple[float | None, float | None, float | None]
+Score = tuple[float, float, float]
+
+_PIXELS_HELD = 256 << 20
+"""Bytes of decoded pictures that are kept for the next receiver."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """What a viewer saw, with one entry per display slot; PSNR of identical pictures is infinite."""
+
+    shown: I64
+    """Slot number of the frame on screen; −1, and a black screen, before the first."""
+    psnr_raw: F64
+    """PSNR of Y, U, V against the source's pictures, in dB."""
+    psnr_encoded: F64
+    """PSNR of Y, U, V against the pictures as the sender's own decoder shows them, in dB."""
+    ssim: F64
+    """SSIM of luma against the source's pictures."""
+    mos: U8
+    """Opinion class 1…5 by luma PSNR against the source's pictures."""
+    freeze_count: int
+    """How often the picture stood still for one slot or more."""
+    freeze_s: float
+    """For how long in all."""
+    blank_slots: int
+    """Slots before the first picture."""
+    vmaf: float | None = None
+    """VMAF against the source's pictures; `None` where it is not available."""
+
+    def mean_psnr_raw(self, *, identical: bool = False) -> Planes:
+        """Mean PSNR against the source; identical pictures are left out, or count as the cap."""
+        return _means(self.psnr_raw, identical)
+
+    def mean_psnr_encoded(self, *, identical: bool = False) -> Planes:
+        """Mean PSNR against the encoded pictures; identical pictures are left out, or count as the cap.
+
+        `None` for a receiver that lost nothing: there is no difference to measure.
+        """
+        return _means(self.psnr_encoded, identical)
+
+    def mean_ssim(self) -> float | None:
+        """Mean SSIM."""
+        return float(self.ssim.mean()) if len(self.ssim) else None
+
+    def mean_mos(self) -> float | None:
+        """Mean opinion class."""
+        return float(self.mos.mean()) if len(self.mos) else None
+
+    def mos_share(self) -> dict[int, float]:
+        """Share of the slots in each opinion class."""
+        total = max(1, len(self.mos))
+        return {grade: int(np.count_nonzero(self.mos == grade)) / total for grade in range(1, 6)}
+
+    def capped(self, values: F64) -> F64:
+        """PSNR values with identical pictures at the cap, for tables that cannot hold infinity."""
+        return np.where(np.isfinite(values), values, PSNR_CAP_DB)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The pictures of one display slot."""
+
+    raw: Picture
+    encoded: Picture
+    received: Picture
+
+
+def _means(values: F64, identical: bool) -> Planes:
+    y, u, v = (mean_db(values[:, plane], identical=identical) for plane in range(3))
+    return y, u, v
+
+
+def freezes(shown: I64) -> tuple[int, int]:
+    """How often a picture was repeated, slots in a row counting once, and in how many slots."""
+    still = (shown[1:] == shown[:-1]) & (shown[1:] >= 0)
+    starts = still & ~np.concatenate([[False], still[:-1]]) if len(still) else still
+    return int(np.count_nonzero(starts)), int(np.count_nonzero(still))
+
+
+def evaluate(media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates) -> Quality | None:
+    """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
+
+    ``chosen_q`` holds the quantizer of each group of pictures of the flow. Receivers with the same losses,
+    and parts of flows with the same losses, are decoded and measured once: the ladder keeps the results.
+    """
+    if isinstance(media, FrameTable):
+        return None
+    needed = media.table.groups_in(told.frames)
+    if len(chosen_q) < needed:
+        raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
+    view = _View(media, chosen_q, told)
+    key = view.key()
+    kept = media.scores.get(key)
+    if isinstance(kept, Quality):
+        return kept
+    quality = view.measure()
+    media.scores[key] = quality
+    return quality
+
+
+def pictures_at(ladder: Ladder, chosen_q: Sequence[int], told: Fates, slots: Sequence[int]) -> list[Shown]:
+    """Source, encoded and received pictures at some display slots, for looking at them side by side."""
+    view = _View(ladder, chosen_q, told)
+    shown = view.shown()
+    return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
+
+
+class _Decoded:
+    """Decoded segments, the least recently used dropped first."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.ladder = ladder
+        self.kept: OrderedDict[tuple[object, ...], dict[int, Picture]] = OrderedDict()
+        self.held = 0
+
+    def pictures(self, chosen_q: Sequence[int], told: Fates | None, groups: range) -> dict[int, Picture]:
+        """Pictures of a segment, counted from the segment's first slot."""
+        ladder = self.ladder
+        if told is None:
+            key: tuple[object, ...] = ("whole", *((g % ladder.table.gops, chosen_q[g]) for g in groups))
+        else:
+            key = segment_key(ladder, chosen_q, told, groups)
+        found = self.kept.get(key)
+        if found is not None:
+            self.kept.move_to_end(key)
+            return found
+        first = ladder.table.span(groups.start).start
+        given = units(ladder, chosen_q, told, groups)
+        extradata = ladder.rung(chosen_q[groups.start]).extradata
+        by_slot = decode_units(ladder.codec, given, extradata, ladder.width, ladder.height)
+        pictures = {slot - first: picture for slot, picture in by_slot.items()}
+        self.kept[key] = pictures
+        size = ladder.width * ladder.height * 3 // 2
+        self.held += len(pictures) * size
+        while self.held > _PIXELS_HELD and len(self.kept) > 2:
+            _, dropped = self.kept.popitem(last=False)
+            self.held -= len(dropped) * size
+        return pictures
+
+
+class _View:
+    """One receiver's view of one flow."""
+
+    def __init__(self, ladder: Ladder, chosen_q: Sequence[int], told: Fates) -> None:
+        self.ladder = ladder
+        self.table = ladder.table
+        self.chosen_q = chosen_q
+        self.told = told
+        self.parts = segments(ladder, told)
+        self.keys = [segment_key(ladder, chosen_q, told, part) for part in self.parts]
+        self.part_of_group = [index for index, part in enumerate(self.parts) for _ in part]
+        decoded = ladder.scores.setdefault(("decoded",), _Decoded(ladder))
+        assert isinstance(decoded, _Decoded)
+        self.decoded = decoded
+
+    def key(self) -> tuple[object, ...]:
+        shown_at = (
+            None
+            if self.told.arrival_ns is None or self.told.play_ns is None
+            else on_screen(self.table, self.told, self._there()).tobytes()
+        )
+        return ("quality", self.told.frames, tuple(self.keys), shown_at)
+
+    def _there(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """For each slot, whether the decoder has a picture for it."""
+        there = np.zeros(self.told.frames, dtype=np.bool_)
+        for part, key in zip(self.parts, self.keys, strict=True):
+            first = self.table.span(part.start).start
+            name = ("places", *key)
+            places = self.ladder.scores.get(name)
+            if places is None:
+                places = (
+                    np.arange(self.table.span(part.stop - 1).stop - first)
+                    if key[0] == "whole"
+                    else np.array(
+                        sorted(self.decoded.pictures(self.chosen_q, self.told, part)), dtype=np.int64
+                    )
+                )
+                self.ladder.scores[name] = places
+            assert isinstance(places, np.ndarray)
+            slots = places + first
+            there[slots[slots < self.told.frames]] = True
+        return there
+
+    def shown(self) -> I64:
+        return on_screen(self.table, self.told, self._there())
+
+    def raw(self, slot: int) -> Picture:
+        return self.ladder.raw.picture(slot % self.table.frames)
+
+    def encoded(self, slot: int) -> Picture:
+        group = self._group_of_slot(slot)
+        pictures = self.decoded.pictures(self.chosen_q, None, range(group, group + 1))
+        return pictures[slot - self.table.span(group).start]
+
+    def received(self, slot: int) -> Picture:
+        if slot < 0:
+            return Picture.black(self.ladder.width, self.ladder.height)
+        part = self.parts[self.part_of_group[self._group_of_slot(slot)]]
+        return self.decoded.pictures(self.chosen_q, self.told, part)[slot - self.table.span(part.start).start]
+
+    def _group_of_slot(self, slot: int) -> int:
+        # Groups are closed: they hold the same numbers in display order as in coding order.
+        return int(self.table.group_of(slot))
+
+    def measure(self) -> Quality:
+        shown = self.shown()
+        n = len(shown)
+        psnr_raw, psnr_encoded = np.zeros((n, 3)), np.zeros((n, 3))
+        ssim = np.zeros(n)
+        for slot in range(n):
+            psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
+            psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
+        count, still = freezes(shown)
+        return Quality(
+            shown=shown,
+            psnr_raw=psnr_raw,
+            psnr_encoded=psnr_encoded,
+            ssim=ssim,
+            mos=opinion_classes(psnr_raw[:, 0]),
+            freeze_count=count,
+            freeze_s=float(still / self.table.fps),
+            blank_slots=int(np.count_nonzero(shown < 0)),
+        )
+
+    def _origin(self, slot: int) -> tuple[object, ...]:
+        """Names the picture of a received slot, the same for all receivers that have the same picture."""
+        if slot < 0:
+            return ("black",)
+        index = self.part_of_group[self._group_of_slot(slot)]
+        return (self.keys[index], slot - self.table.span(self.parts[index].start).start)
+
+    def _against_raw(self, slot: int, shown: int) -> tuple[Score, float]:
+        name = ("raw", *self._origin(shown), slot % self.table.frames)
+        kept = self.ladder.scores.get(name)
+        if kept is None:
+            raw, received = self.raw(slot), self.received(shown)
+            kept = (picture_psnr_db(received, raw), picture_ssim(received, raw))
+            self.ladder.scores[name] = kept
+        return kept  # type: ignore[return-value]
+
+    def _against_encoded(self, slot: int, shown: int) -> Score:
+        group = self._group_of_slot(slot)
+        if shown == slot and self.keys[self.part_of_group[group]][0] == "whole":
+            return (np.inf, np.inf, np.inf)
+        q = self.chosen_q[group]
+        name = ("encoded", *self._origin(shown), slot % self.table.frames, q)
+        kept = self.ladder.scores.get(name)
+        if kept is None:
+            kept = picture_psnr_db(self.received(shown), self.encoded(slot))
+            self.ladder.scores[name] = kept
+        return kept  # type: ignore[return-value]

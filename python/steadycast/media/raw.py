@@ -1,0 +1,107 @@
+"""The source's pictures, scaled and resampled, in one file that is mapped rather than read."""
+
+import json
+import zlib
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import IO
+
+import av
+import numpy as np
+
+from steadycast.media import cache
+from steadycast.media.clip import ClipError, Source
+from steadycast.media.metrics import Picture
+from steadycast.media.table import U8
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class RawVideo:
+    """Every picture of a source in 4:2:0."""
+
+    width: int
+    height: int
+    fps: Fraction
+    samples: U8
+    """One row per picture, mapped from the cache."""
+    warnings: tuple[str, ...]
+    """What was wrong with the source."""
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def picture(self, index: int) -> Picture:
+        """Return the planes of picture ``index``."""
+        return Picture.of(np.asarray(self.samples[index]), self.width, self.height)
+
+
+def raw_video(source: Source, size: str, fps: str | int | float | Fraction) -> RawVideo:
+    """Return the pictures of ``source``, from the cache where they are whole there."""
+    name = cache.key(
+        {
+            "format": _FORMAT,
+            "source": source.identity(),
+            "size": size,
+            "fps": str(fps),
+            "libraries": [av.__version__, sorted(av.library_versions.items())],
+        }
+    )
+    path = cache.folder() / f"{name}.yuv"
+    about = path.with_suffix(".json")
+    found = _load(path, about)
+    if found is None:
+        _store(source, size, fps, path, about)
+        found = _load(path, about)
+    if found is None:
+        raise ClipError(
+            str(path), "the cache lost a file while it was written", "start again, or empty the cache"
+        )
+    return found
+
+
+def _load(path: Path, about: Path) -> RawVideo | None:
+    try:
+        facts = json.loads(about.read_text())
+        width, height, count = int(facts["width"]), int(facts["height"]), int(facts["frames"])
+        if path.stat().st_size != count * width * height * 3 // 2:
+            return None
+        samples = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, width * height * 3 // 2))
+        check = 0
+        for start in range(0, count, 64):
+            check = zlib.crc32(samples[start : start + 64].data, check)
+        if check != facts["crc32"]:
+            return None
+        return RawVideo(width, height, Fraction(facts["fps"]), samples, tuple(map(str, facts["warnings"])))
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return None  # absent or damaged: made again
+
+
+def _store(source: Source, size: str, fps: str | int | float | Fraction, path: Path, about: Path) -> None:
+    pictures = source.pictures(size, fps)
+    count = check = 0
+
+    def fill(file: IO[bytes]) -> None:
+        nonlocal count, check
+        for samples in pictures.frames:
+            data = samples.data
+            check = zlib.crc32(data, check)
+            file.write(data)
+            count += 1
+
+    cache.write(path, fill)
+    facts = {
+        "width": pictures.width,
+        "height": pictures.height,
+        "fps": str(pictures.fps),
+        "frames": count,
+        "crc32": check,
+        "warnings": pictures.warnings,
+    }
+
+    def describe(file: IO[bytes]) -> None:
+        file.write(json.dumps(facts).encode())
+
+    cache.write(about, describe)

@@ -1,0 +1,198 @@
+"""What reaches one viewer: access units of the chosen quantizers, without what the network kept."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from steadycast.media.ladder import Ladder
+from steadycast.media.table import I64, U8, Bools, FrameTable, Kind
+
+NEVER = np.iinfo(np.int64).max
+"""Arrival time, in nanoseconds, of what does not arrive."""
+
+Holes = Mapping[int, Sequence[tuple[int, int]]]
+"""Frame of the flow → byte ranges [from, to) of its access unit that were lost."""
+
+
+class Fate(IntEnum):
+    """What became of a frame at one receiver."""
+
+    OK = 0
+    LOST = 1
+    """A packet of it is missing."""
+    LATE = 2
+    """Complete, but after its slot."""
+    UNDECODABLE = 3
+    """Complete, but a frame that it refers to is lost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fates:
+    """What one receiver got of each frame of a flow, in coding order."""
+
+    complete: Bools
+    """Whether every packet of the frame arrived."""
+    arrival_ns: I64 | None = None
+    """When the last packet of each complete frame arrived, on any clock; `None`: nothing is late."""
+    play_ns: I64 | None = None
+    """For each display slot, when it is shown, on the same clock; `None`: nothing is late."""
+    holes: Holes = field(default_factory=dict)
+    """Of incomplete frames, what is missing; one that is not named here is missing as a whole."""
+
+    def __post_init__(self) -> None:
+        n = len(self.complete)
+        for times in (self.arrival_ns, self.play_ns):
+            if times is not None and len(times) != n:
+                raise ValueError(f"{len(times)} times do not fit {n} frames")
+        if any(not 0 <= frame < n or self.complete[frame] for frame in self.holes):
+            raise ValueError("only an incomplete frame can have holes")
+
+    @property
+    def frames(self) -> int:
+        """Frames sent."""
+        return len(self.complete)
+
+    def arrived_in_part(self, frame: int) -> bool:
+        """Whether some bytes of an incomplete frame are there."""
+        return frame in self.holes
+
+
+def fates(table: FrameTable, told: Fates) -> U8:
+    """`Fate` of each frame, in coding order: the first that holds of lost, undecodable, late.
+
+    A lost I or P frame makes every later frame of its group undecodable, in coding order.
+    """
+    frames = np.arange(told.frames)
+    groups = table.group_of(frames)
+    breaks = ~told.complete & (table.kinds[frames % table.frames] != Kind.B)
+    before = np.cumsum(breaks) - breaks
+    opens = (
+        np.concatenate([[True], groups[1:] != groups[:-1]]) if len(groups) else np.zeros(0, dtype=np.bool_)
+    )
+    broken = before > np.maximum.accumulate(np.where(opens, before, 0))
+    result = np.full(told.frames, Fate.OK, dtype=np.uint8)
+    if told.arrival_ns is not None and told.play_ns is not None:
+        slots = table.slot_of(frames)
+        within = slots < len(told.play_ns)
+        late = within & (told.arrival_ns > told.play_ns[np.minimum(slots, len(told.play_ns) - 1)])
+        result[late] = Fate.LATE
+    result[broken] = Fate.UNDECODABLE
+    result[~told.complete] = Fate.LOST
+    return result
+
+
+def shown_frames(arrival_times: I64, play_times: I64) -> I64:
+    """Index of the frame on screen at each display slot; −1 before the first.
+
+    At slot k the newest frame is shown that had wholly arrived by ``play_times[k]`` and is not newer than k:
+    a late frame is shown at a later slot only if nothing newer has come (spec 2.0). Both are in display order
+    and in nanoseconds on the same clock; `NEVER` stands for a lost frame.
+    """
+    slots = len(play_times)
+    frames = np.arange(min(len(arrival_times), slots))
+    arrivals = arrival_times[: len(frames)]
+    # Play times ascend, so each frame has a first slot at which it could be shown.
+    first = np.maximum(np.searchsorted(play_times, arrivals, side="left"), frames)
+    seen = (first < slots) & (arrivals != NEVER)
+    newest = np.full(slots, -1, dtype=np.int64)
+    np.maximum.at(newest, first[seen], frames[seen])
+    return np.asarray(np.maximum.accumulate(newest), dtype=np.int64)
+
+
+def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
+    """Frame shown at each display slot, as its slot number; ``decoded``: slots that have a picture."""
+    slots = table.slot_of(np.arange(told.frames))
+    arrivals = np.full(told.frames, NEVER, dtype=np.int64)
+    there = slots < told.frames
+    times = np.zeros(told.frames, dtype=np.int64) if told.arrival_ns is None else told.arrival_ns
+    usable = there & decoded[np.minimum(slots, told.frames - 1)]
+    arrivals[slots[usable]] = times[usable]
+    if told.arrival_ns is None or told.play_ns is None:
+        arrivals[slots[usable]] = 0
+        return shown_frames(arrivals, np.zeros(told.frames, dtype=np.int64))
+    return shown_frames(arrivals, told.play_ns)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """An access unit as a decoder is given it."""
+
+    slot: int
+    """Display slot in the flow."""
+    data: bytes
+
+
+def units(ladder: Ladder, chosen_q: Sequence[int], told: Fates | None, groups: range) -> Iterator[Unit]:
+    """Yield the access units of these groups: all, or those that arrived, with zeros in the holes.
+
+    ``chosen_q`` holds a quantizer for each group of the flow.
+    """
+    table = ladder.table
+    for group in groups:
+        rung = ladder.rung(chosen_q[group])
+        for frame in table.span(group):
+            data: bytes | None = None
+            if told is None:
+                data = rung.unit(frame % table.frames)
+            elif frame >= told.frames:
+                break
+            elif told.complete[frame]:
+                data = rung.unit(frame % table.frames)
+            elif frame in told.holes:
+                data = _with_holes(rung.unit(frame % table.frames), told.holes[frame])
+            if data:
+                yield Unit(int(table.slot_of(frame)), data)
+
+
+def _with_holes(data: bytes, holes: Sequence[tuple[int, int]]) -> bytes:
+    """Put zeros in place of what is lost; cut a hole at the end, for nothing after it must be aligned."""
+    whole = bytearray(data)
+    for start, end in sorted(holes, reverse=True):
+        start, end = max(0, start), min(len(data), end)
+        if start >= end:
+            continue
+        if end >= len(whole):
+            del whole[start:]
+        else:
+            whole[start:end] = bytes(end - start)
+    return bytes(whole)
+
+
+def elementary_stream(ladder: Ladder, chosen_q: Sequence[int], told: Fates | None = None) -> bytes:
+    """Return the spliced stream as a file that a player opens (``.m4v``, ``.m2v``, ``.263``, ``.264``)."""
+    groups = range(len(chosen_q))
+    head = ladder.rung(chosen_q[0]).extradata if chosen_q else b""
+    return head + b"".join(unit.data for unit in units(ladder, chosen_q, told, groups))
+
+
+def segments(ladder: Ladder, told: Fates) -> list[range]:
+    """Cut the flow into groups that are decoded in one go, because the later of them lack their I frame.
+
+    A group with a complete I frame does not depend on what came before it.
+    """
+    table = ladder.table
+    starts = [
+        group
+        for group in range(table.groups_in(told.frames))
+        if group == 0 or told.complete[table.span(group).start]
+    ]
+    ends = [*starts[1:], table.groups_in(told.frames)] if starts else []
+    return [range(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def segment_key(ladder: Ladder, chosen_q: Sequence[int], told: Fates, groups: range) -> tuple[object, ...]:
+    """Equal for segments whose decoded pictures are equal, in whatever flow, pass or receiver they stand."""
+    table = ladder.table
+    first, last = table.span(groups.start).start, min(table.span(groups.stop - 1).stop, told.frames)
+    part = told.complete[first:last]
+    clip_groups = tuple((group % table.gops, chosen_q[group]) for group in groups)
+    if part.all() and last == table.span(groups.stop - 1).stop:
+        return ("whole", *clip_groups)
+    digest = hashlib.sha256(part.tobytes())
+    for frame in range(first, last):
+        if frame in told.holes:
+            digest.update(f"{frame - first}:{sorted(told.holes[frame])};".encode())
+    return ("part", *clip_groups, last - first, digest.digest())

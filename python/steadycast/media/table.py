@@ -1,0 +1,126 @@
+"""Frame sizes at every quantizer: what the simulator sends, whether pixels stand behind it or not."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+U8 = npt.NDArray[np.uint8]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Kind(IntEnum):
+    """How a frame refers to others."""
+
+    I = 0  # noqa: E741  (the field's name for it)
+    P = 1
+    B = 2
+
+
+@dataclass(frozen=True, eq=False)
+class FrameTable:
+    """Sizes of the same frames at each quantizer, in coding order, in groups of pictures at the same frames.
+
+    A flow that outlasts the table starts again at its first frame, which opens a group of pictures: frame
+    ``i`` of the flow is frame ``i % frames`` of the table. The last group of each pass may be shorter than
+    the others.
+    """
+
+    fps: Fraction
+    """Frames per second."""
+    gop: int
+    """Frames per group of pictures."""
+    kinds: U8
+    """`Kind` of each frame."""
+    qs: list[int]
+    """Quantizers, one per row of `sizes`, ascending. The rates need not fall monotonically."""
+    sizes: U32
+    """Bytes of each access unit: one row per quantizer, one column per frame in coding order."""
+    display: U32
+    """For each frame in coding order, its place in display order."""
+    label: str
+    """What this is, for titles of figures and reports."""
+
+    def __post_init__(self) -> None:
+        n = len(self.kinds)
+        if self.fps <= 0 or self.gop < 1 or n == 0 or not self.qs:
+            raise ValueError(
+                "a frame table needs a positive frame rate, a group length, frames and quantizers"
+            )
+        if self.sizes.shape != (len(self.qs), n) or self.display.shape != (n,):
+            raise ValueError(f"{len(self.qs)} quantizers and {n} frames do not fit sizes {self.sizes.shape}")
+        if sorted(set(self.qs)) != self.qs:
+            raise ValueError("quantizers must ascend")
+        opens = np.arange(n) % self.gop == 0
+        if not np.array_equal(self.kinds == Kind.I, opens):
+            raise ValueError(f"I frames must stand at every {self.gop}th frame and nowhere else")
+        for first in range(0, n, self.gop):
+            group = np.sort(self.display[first : first + self.gop])
+            if not np.array_equal(group, np.arange(first, first + len(group))):
+                raise ValueError(f"the group of pictures at frame {first} is not closed in display order")
+
+    @property
+    def frames(self) -> int:
+        """Frames of one pass."""
+        return len(self.kinds)
+
+    @property
+    def gops(self) -> int:
+        """Groups of pictures of one pass."""
+        return -(-self.frames // self.gop)
+
+    def row(self, q: int) -> int:
+        """Row of `sizes` that holds quantizer ``q``; `KeyError` when the table has no such quantizer."""
+        try:
+            return self.qs.index(q)
+        except ValueError:
+            raise KeyError(f"no quantizer {q} in {self.qs[0]}…{self.qs[-1]}") from None
+
+    def span(self, group: int) -> range:
+        """Frames of the flow, in coding order, that the flow's group of pictures ``group`` holds."""
+        start, within = divmod(group, self.gops)
+        first = start * self.frames + within * self.gop
+        return range(first, min(first + self.gop, (start + 1) * self.frames))
+
+    def group_of(self, frames: npt.ArrayLike) -> I64:
+        """Group of pictures, counted through the flow, of each of these frames of the flow."""
+        passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
+        return np.asarray(passes * self.gops + within // self.gop, dtype=np.int64)
+
+    def groups_in(self, frames: int) -> int:
+        """Count the groups of pictures that the first ``frames`` frames of the flow touch."""
+        return int(self.group_of(frames - 1)) + 1 if frames else 0
+
+    def slot_of(self, frames: npt.ArrayLike) -> I64:
+        """Display slot, counted through the flow, of each of these frames of the flow (coding order)."""
+        passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
+        return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
+
+    def mean_rates_bps(self) -> F64:
+        """Mean rate at each quantizer, in bits of access units per second."""
+        return np.asarray(self.sizes.sum(axis=1, dtype=np.float64) * 8 * float(self.fps) / self.frames)
+
+
+def coding_order(pattern: str) -> tuple[U8, U32]:
+    """Kinds and display places, in coding order, of a closed group in display order like ``IBBPBBP``.
+
+    B frames after the last P are coded at the end of their group: they look back only, so the group stays
+    closed.
+    """
+    order: list[int] = []
+    waiting: list[int] = []
+    for place, kind in enumerate(pattern):
+        if kind == "B":
+            waiting.append(place)
+        else:
+            order += [place, *waiting]
+            waiting = []
+    order += waiting
+    kinds = np.array([Kind[pattern[place]] for place in order], dtype=np.uint8)
+    return kinds, np.array(order, dtype=np.uint32)
