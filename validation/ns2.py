@@ -4,14 +4,15 @@
     python -m validation.ns2 tcp-lossy --seeds 1-5
     python -m validation.ns2 --check-headers
 
-Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed)
-and its results. Nothing is cached.
-ns-2 is Debian's package ``ns2``; without it everything here says so and stops.
+Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed
+and so on) and its results. Nothing is cached. ns-2 is Debian's package ``ns2``; without it everything here
+says so and stops.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import itertools
 import json
 import math
@@ -217,9 +218,9 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[dict[str, float | int | 
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-# ns-2's TFRC as it comes, and as near to RFC 5348 as its parameters honestly allow: discounting down to 0.25, and
-# t_RTO = 4 R by a floor (at 0.168 s, and at the mean round trip of each queue). Its numPkts_ = 3 stays out: see
-# docs/validation.md.
+# ns-2's TFRC as it comes, and as near to RFC 5348 as its parameters honestly allow: discounting down to 0.25,
+# and t_RTO = 4 R by a floor (at 0.168 s, and at the mean round trip of each queue). Its numPkts_ = 3 stays
+# out: see docs/validation.md.
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 
@@ -301,6 +302,23 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     ]
     text.insert(1, "|" + "|".join("-" * (w + 2) for w in wide) + "|")
     return "\n".join(text)
+
+
+def stamp(module: str, argv: Sequence[str] | None) -> str:
+    """Say today's date and the command, for the head of a measured table."""
+    words = " ".join(sys.argv[1:] if argv is None else argv)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return f"{today} by `{f'python -m {module} {words}'.strip()}`"
+
+
+def put_into_page(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the page's two marks."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, found, rest = page.read_text().partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{page} has no {begin} … {end}")
+    page.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
 
 
 def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> str:

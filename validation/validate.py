@@ -4,15 +4,14 @@
     python -m validation.validate tcp-lossy --seeds 1-2
     python -m validation.validate --write              # and into docs/validation.md
 
-Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference. Exit codes:
-0 all within, 1 something outside, 2 usage, 3 ns-2 is missing. When our package can't be imported its column stays
-empty.
+Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference. Exit
+codes: 0 all within, 1 something outside, 2 usage, 3 ns-2 is missing. When our package can't be imported its
+column stays empty.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib
 import math
 import statistics
@@ -27,7 +26,6 @@ from validation import ns2
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
-BEGIN, END = "<!-- validate: begin -->", "<!-- validate: end -->"
 MEANS_WITHIN = 0.08
 RATIOS_WITHIN = 0.1
 
@@ -299,11 +297,12 @@ def _equation_rows(
         line("p = loss rate", p_nominal, sent, our_sent),
     ]
     if not is_tcp:
+        rows.append(line("p = receiver's mean estimate", theirs("wali_p"), sent, None))
         events = [
             v for v in (_at_receiver("video", "loss_event_rate")(s) for s in summaries) if v is not None
         ]
         if events and "tfrc_rto_s" in cell.params:
-            rows.append(line("p = our loss events", statistics.fmean(events), None, our_sent))
+            rows.append(line("p = our receiver's estimate", statistics.fmean(events), None, our_sent))
     return rows
 
 
@@ -338,10 +337,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ours, why = our_runner()
     if why:
         print(why, file=sys.stderr)
-    words = " ".join(argv if argv is not None else sys.argv[1:])
-    command = f"python -m validation.validate {words}".strip()
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    report = Report([f"Measured {today} by `{command}`; mean ± 95 % interval over seeds."])
+    when = ns2.stamp("validation.validate", argv)
+    report = Report([f"Measured {when}; mean ± 95 % interval over seeds."])
     if why:
         report.text.append(f"\n{why[0].upper()}{why[1:]}.")
     for group in args.group or groups:
@@ -349,10 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "\n".join(report.text)
     print(text)
     if args.write:
-        page = PAGE.read_text()
-        head, _, rest = page.partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+        ns2.put_into_page(PAGE, "validate", text)
     return 1 if report.outside else 0
 
 

@@ -35,6 +35,7 @@ param min_per_flow 1.25
 param max_per_flow 3.75
 param max_p 0.1
 param weight 0.002
+param red_wait 1           ;# ns-2: at least 1/p packets between drops (0: Floyd and Jacobson 1993)
 param tail_per_flow 6.25   ;# drop-tail's limit / (2 n): one bandwidth-delay product at 50 ms
 param seed 1
 param warmup_s 30
@@ -64,6 +65,7 @@ if {$P(queue) eq "red"} {
     Queue/RED set linterm_ [expr {1.0 / $P(max_p)}]
     Queue/RED set q_weight_ $P(weight)
     Queue/RED set gentle_ true
+    Queue/RED set wait_ $P(red_wait)
 }
 array set discipline [list red RED red-auto RED droptail DropTail]
 if {![info exists discipline($P(queue))]} { refuse "queue=$P(queue): red, red-auto or droptail" }

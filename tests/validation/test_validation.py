@@ -1,0 +1,112 @@
+"""The parts of the comparison that need neither simulator, and, where `ns` is there, one short run of it."""
+
+import math
+import shutil
+import tomllib
+
+import pytest
+
+from validation import bench, ns2, validate
+from validation.validate import SCENARIOS
+
+needs_ns = pytest.mark.skipif(shutil.which("ns") is None, reason="ns-2 is not installed")
+
+
+def test_the_equation_gives_the_published_rate_of_100_ms_and_one_percent() -> None:
+    assert validate.throughput_equation(1000, 0.1, 0.01, 0.4) == pytest.approx(898_660, abs=10)
+    assert validate.throughput_equation(1000, 0.168, 0.02, 4 * 0.168) == pytest.approx(348_800, abs=10)
+
+
+def test_spread_uses_students_t_and_says_nothing_of_one_value() -> None:
+    five = ns2.Spread.of([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert five.mean == 3.0
+    assert five.ci95 == pytest.approx(2.776 * math.sqrt(2.5 / 5))
+    assert five.standard_error == pytest.approx(math.sqrt(2.5 / 5))
+    assert math.isnan(ns2.Spread.of([1.0]).ci95)
+
+
+@pytest.mark.parametrize(("ours", "good"), [(1.079, True), (1.081, False), (0.921, True), (0.919, False)])
+def test_a_mean_is_within_eight_percent_on_both_sides(ours: float, good: bool) -> None:
+    assert validate.verdict("mean", ns2.Spread(1.0, 0.01, 5), ns2.Spread(ours, 0.01, 5))[1] is good
+
+
+def test_a_ratio_is_within_the_larger_of_a_tenth_and_two_standard_errors() -> None:
+    sharp, wide = 0.02, 2.776 * 0.1  # standard errors of 0.007 and 0.1
+    assert validate.verdict("ratio", ns2.Spread(1.0, sharp, 5), ns2.Spread(1.09, sharp, 5))[1]
+    assert not validate.verdict("ratio", ns2.Spread(1.0, sharp, 5), ns2.Spread(0.89, sharp, 5))[1]
+    assert validate.verdict("ratio", ns2.Spread(1.0, wide, 5), ns2.Spread(1.27, wide, 5))[1]
+    assert not validate.verdict("ratio", ns2.Spread(1.0, wide, 5), ns2.Spread(1.29, wide, 5))[1]
+
+
+def test_loss_events_are_counted_from_the_open_interval_inside_the_span_only() -> None:
+    text = "".join(
+        f"time: {at:7.5f} sample 0: {sample:5d} loss_rate: {p:7.5f} \n"
+        for at, sample, p in [
+            (1, 9, 0.5),
+            (2, 3, 0.5),
+            (11, 8, 0.01),
+            (12, 2, 0.02),
+            (13, 7, 0.03),
+            (25, 1, 0.9),
+        ]
+    )
+    found = ns2._tfrc_prints(text, {"from_s": 10, "span_s": 10, "sent_packets": 100}, {"packet": 1000})
+    assert found["loss_events"] == 1
+    assert found["loss_event_rate"] == pytest.approx(0.01)
+    assert found["wali_p"] == pytest.approx(0.02)
+
+
+def test_every_cell_and_workload_has_its_scenario_and_names_only_links_and_flows_in_it() -> None:
+    for cell in validate.cells():
+        scenario = tomllib.loads((SCENARIOS / cell.scenario).read_text())
+        names = {"flow": {f["name"] for f in scenario["flow"]}}
+        names["link"] = {link.get("name", "") for link in scenario.get("link", [])}
+        for path in cell.overrides:
+            table, name, _ = path.split(".")
+            assert name in names[table], (cell.scenario, path)
+    for load in bench.WORKLOADS:
+        assert (SCENARIOS / load.scenario).is_file()
+
+
+@pytest.mark.parametrize(("n", "queue"), [(n, q) for n in (8, 32) for q in ("red", "droptail")])
+def test_the_bottleneck_of_ours_grows_with_the_flows_as_ns2s_does(n: int, queue: str) -> None:
+    scenario = tomllib.loads((SCENARIOS / f"tfrc-tcp-{n}-{queue}.toml").read_text())
+    bottleneck = scenario["topology"]["bottleneck"]
+    assert bottleneck["rate"] == f"{2 * n}Mbps"
+    packets = 9.375 if queue == "red" else 6.25
+    assert bottleneck["queue"]["limit"] == f"{packets * 2 * n:.0f}p"
+    assert [flow["name"] for flow in scenario["flow"]] == [f"tfrc[1-{n}]", f"tcp[1-{n}]"]
+
+
+def test_without_ns_the_commands_name_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(bench, "find_ours", lambda: None)
+    for main in (ns2.main, validate.main, bench.main):
+        assert main([]) == 3
+        assert "apt install ns2" in capsys.readouterr().err
+
+
+@needs_ns
+def test_ns2_says_a_wrong_parameter_by_name() -> None:
+    with pytest.raises(ns2.NsFailedError, match='unknown parameter "windw"'):
+        ns2.run("tcp-lossy", {"windw": 5})
+
+
+@needs_ns
+def test_ns2_runs_the_same_twice_and_another_seed_differently() -> None:
+    params = {"duration_s": 50, "p": 0.01}
+    one, again = ns2.run("tcp-lossy", params), ns2.run("tcp-lossy", params)
+    other = ns2.run("tcp-lossy", {**params, "seed": 2})
+    assert one.results == again.results
+    assert one.number("throughput_bps") != other.number("throughput_bps")
+    assert 600e3 < one.number("throughput_bps") < 1400e3
+
+
+@needs_ns
+@pytest.mark.parametrize("script", ["bench-cbr", "bench-tcp", "bench-multicast"])
+def test_hops_said_without_monitors_are_within_one_percent_of_those_counted(script: str) -> None:
+    said = ns2.run(script, {"duration_s": 20}).number("hops")
+    counted = ns2.run(script, {"duration_s": 20, "count": 1}).number("hops")
+    assert said == pytest.approx(counted, rel=0.01)
