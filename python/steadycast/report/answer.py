@@ -19,7 +19,11 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("complete") is False:
         sentences.append("This run was interrupted: what follows is its beginning, not its result.")
     sentences += [s for f in flows if (s := nothing_compared(f))]
-    got = [_got(f) for f in flows if number(f.get("throughput_bps")) is not None]
+    measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
+    # Background traffic takes what it is told to: it is in the table, and answers nothing.
+    got = [_got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [_got(f) for f in measured]
+    if len(got) > 4:
+        got = [*got[:3], f"and {len(got) - 3} more flows, in the table"]
     if got:
         sentences.append("; ".join(got) + ".")
     sentences += [s for f in flows if (s := _seen(f))]
@@ -68,6 +72,11 @@ def grade(score: float) -> str:
     return next(word for least, word in _GRADES if score >= least)
 
 
+def a(word: str) -> str:
+    """A word with its article."""
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
 def middle(flow: Mapping[str, Any], *path: str) -> float | None:
     """The median over a flow's receivers of the number at `path`."""
     values = sorted(v for r in flow.get("receivers") or [] if (v := number(reach(r, *path))) is not None)
@@ -101,11 +110,11 @@ def _seen(flow: Json) -> str | None:
     score, psnr = middle(flow, "mos", "mean"), middle(flow, "psnr_db", "raw", "y")
     if score is not None:
         who = f"The median of {flow['name']}'s {n} viewers" if n > 1 else f"{flow['name']}'s viewer"
-        text = f"{who} saw a {grade(score)} picture (MOS {say.score(score)}"
+        text = f"{who} saw {a(grade(score))} picture (MOS {say.score(score)}"
         text += f", {say.db(psnr)})" if psnr is not None else ")"
         least = number(reach(worst, "mos", "mean"))
         if n > 1 and least is not None:
-            text += f", the worst, {worst['name']}, a {grade(least)} one (MOS {say.score(least)})"
+            text += f", the worst, {worst['name']}, {a(grade(least))} one (MOS {say.score(least)})"
         return text + "."
     ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
     if ok is None or not sent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style
 from steadycast.errors import UserError
-from steadycast.folder import Folder, Json
+from steadycast.folder import Folder, Json, number
 from steadycast.report import say
 
 if TYPE_CHECKING:
@@ -125,11 +126,16 @@ def _context() -> Iterator[None]:
         yield
 
 
+def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
+    """What `draw` draws, as inline SVG."""
+    with _context():
+        figure = draw()
+        return None if figure is None else svg(figure, name)
+
+
 def drawn(plot: Plot, folder: Folder) -> str | None:
     """A figure as inline SVG, or nothing."""
-    with _context():
-        figure = plot.draw(folder)
-        return None if figure is None else svg(figure, plot.name)
+    return in_style(lambda: plot.draw(folder), plot.name)
 
 
 def canvas(rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
@@ -197,30 +203,31 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
         )
 
 
-def mark_level(axes: Axes, y: float, text: str, *, colour: str = style.MUTED) -> None:
-    """A thin marked line across: a capacity, a fair share, a limit."""
-    axes.axhline(y, color=colour, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
-    axes.annotate(
-        text,
-        xy=(0, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, 2),
-        textcoords="offset points",
-        color=colour,
-        fontsize=7.5,
-        va="bottom",
-    )
+def level(axes: Axes, y: float, text: str) -> Label:
+    """A thin marked line across (a fair share, a limit), and its label."""
+    axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+    return Label(y, text, style.MUTED)
+
+
+def fair_shares(summary: Json) -> dict[float, list[str]]:
+    """The fair shares, and whose they are."""
+    shares: dict[float, list[str]] = {}
+    for flow in summary["flows"]:
+        share = number(flow.get("fair_share_bps"))
+        if share and flow.get("kind") in ("video", "tcp"):
+            shares.setdefault(round(share, -2), []).append(str(flow["name"]))
+    return shares
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
     """The events as thin lines, with their names where asked."""
     start, end = axes.get_xlim()
-    last = -1e9
+    latest = -1e9
     for t, text in events(folder):
         if not start < t < end:
             continue
         axes.axvline(t, color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
-        if labels and t - last > (end - start) / 60:
+        if labels and t - latest > (end - start) / 60:
             axes.annotate(
                 text,
                 xy=(t, 1),
@@ -232,8 +239,9 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
                 ha="left",
                 fontsize=7.5,
                 color=style.MUTED,
+                bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
             )
-            last = t
+            latest = t
 
 
 @cache
@@ -271,7 +279,8 @@ def time_axis(axes: Axes, folder: Folder) -> None:
     axes.set_xlabel("time (s)", loc="right", labelpad=1)
 
 
-def _scale(top: float) -> tuple[float, str]:
+def scale_of(top: float) -> tuple[float, str]:
+    """What to divide a rate by, and the unit that it is then in."""
     for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
         if top >= step:
             return step, unit
@@ -302,6 +311,8 @@ def flow_label(flow: Json) -> str:
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     name = str(flow["name"])
     text = name if not how or str(how) == name else f"{name} ({how})"
+    if flow.get("seeds"):
+        return f"{text}\n{flow['seeds']} seeds"
     n = len(flow.get("receivers") or [])
     return f"{text}\nmedian of {n}" if n > 1 else text
 
@@ -322,6 +333,10 @@ def series(folder: Folder, column: str) -> list[Series]:
             .sort("t_s")
         )
         if mine.height:
+            # Where nothing arrived there is no line: a gap, not a bridge.
+            gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
+            nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
+            mine = pl.concat([mine, nothing]).sort("t_s")
             t = (mine["t_s"] + step / 2).to_list()
             result.append(Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list()))
     return result
@@ -333,6 +348,16 @@ def interval(rates: pl.DataFrame) -> float:
     return float(steps.min() or 1.0) if steps.len() else 1.0  # type: ignore[arg-type]
 
 
+def highest(lines: Sequence[Series]) -> float:
+    """The highest value of all."""
+    return max((v for one in lines for v in one.high if v == v), default=1.0)
+
+
+def last(values: Sequence[float]) -> float:
+    """The last value that there is."""
+    return next((v for v in reversed(values) if v == v), 0.0)
+
+
 def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
     """Lines with their bands; gives their labels."""
     labels = []
@@ -342,7 +367,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
             low, high = [v / scale for v in one.low], [v / scale for v in one.high]
             axes.fill_between(one.t, low, high, color=look.colour, alpha=0.18, linewidth=0)
         axes.plot(one.t, [v / scale for v in one.mid], zorder=3, **look.line)
-        labels.append(Label(one.mid[-1] / scale, one.label, look.colour))
+        labels.append(Label(last(one.mid) / scale, one.label, look.colour))
     return labels
 
 
@@ -374,8 +399,8 @@ def draw_rates(folder: Folder) -> Figure | None:
     if not lines:
         return None
     limit = capacity(folder)
-    top = max([max(one.high) for one in lines] + (limit[2] if limit else []))
-    scale, unit = _scale(top)
+    top = max([highest(lines)] + (limit[2] if limit else []))
+    scale, unit = scale_of(top)
     figure, (axes,) = canvas(height=3.6)
     labels = draw_series(axes, lines, scale)
     time_axis(axes, folder)
@@ -384,21 +409,10 @@ def draw_rates(folder: Folder) -> Figure | None:
         name, t, values = limit
         end = float(folder.summary["to_s"])
         axes.step([0.0, *t[1:], end], [v / scale for v in [*values, values[-1]]], where="post", color=style.MUTED, linewidth=0.9)
-        axes.annotate(
-            f"capacity of {name}: {say.rate(values[0])}",
-            xy=(0, values[0] / scale),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 2),
-            textcoords="offset points",
-            fontsize=7.5,
-            color=style.MUTED,
-        )
-    shares: dict[float, list[str]] = {}
-    for flow in folder.summary["flows"]:
-        if flow.get("fair_share_bps"):
-            shares.setdefault(round(flow["fair_share_bps"], -2), []).append(flow["name"])
-    for share, names in shares.items():
-        mark_level(axes, share / scale, f"fair share of {say.listed(names)}: {say.rate(share)}")
+        labels.append(Label(values[-1] / scale, f"capacity of {name}\n{say.rate(values[-1])}", style.MUTED))
+    for share, names in fair_shares(folder.summary).items():
+        whose = say.listed(names) if len(names) <= 2 else f"{len(names)} flows"
+        labels.append(level(axes, share / scale, f"fair share, {whose}\n{say.rate(share)}"))
     mark_events(axes, folder, labels=True)
     axes.set_title(f"Throughput ({unit})")
     label_ends(axes, labels)
@@ -413,13 +427,13 @@ def draw_delay(folder: Folder) -> Figure | None:
     figure, (axes,) = canvas()
     labels = draw_series(axes, lines)
     time_axis(axes, folder)
-    top = max(max(one.high) for one in lines)
+    top = highest(lines)
     for flow in folder.scenario.get("flow", []):
         limit = span(flow.get("playout"))
         if limit is not None:
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
-                mark_level(axes, limit * 1000, f"play-out limit of {flow.get('name')}: {say.ms(limit * 1000)}")
+                labels.append(level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
             break
     axes.set_ylim(0, top * 1.12)
     mark_events(axes, folder, labels=False)
@@ -448,7 +462,7 @@ def draw_why(folder: Folder) -> Figure | None:
         t = mine["t_s"].to_list()
         shown = mine.select("target_bps", "pacing_bps").drop_nulls()
         top = float(shown["target_bps"].max() or 1.0)  # type: ignore[arg-type]
-        scale, unit = _scale(top)
+        scale, unit = scale_of(top)
         axes.step(t, (mine["target_bps"] / scale).to_list(), where="post", zorder=3, **look.line)
         labels = [Label(float(mine["target_bps"].drop_nulls()[-1]) / scale, "target", look.colour)]
         if rates is not None:
@@ -595,7 +609,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         bad = mine.filter(pl.col("node") == worst)
         if flow in pixels:
             axes = next(free)
-            shown: list[tuple[str, Any, str, float]] = [(worst, bad, "#b2182b", 0.7)]
+            shown: list[tuple[str, Any, str, float]] = [(worst, bad, style.INK, 0.6)]
             if middle != worst:
                 shown.append((middle, mine.filter(pl.col("node") == middle), look.colour, 1.0))
             else:
@@ -616,7 +630,7 @@ def draw_quality(folder: Folder) -> Figure | None:
             axes.set_ylim(low - 1, high + 2)
             for edge, words in ((37, "excellent above 37"), (31, "good above 31"), (25, "fair above 25"), (20, "poor above 20")):
                 if low - 1 < edge < high + 1:
-                    mark_level(axes, edge, words)
+                    labels.append(level(axes, edge, words))
             mark_events(axes, folder, labels=False)
             axes.set_title(f"{flow['name']} ({flow.get('controller')}): PSNR of each frame against the original (dB)")
             label_ends(axes, labels)
@@ -660,14 +674,18 @@ def draw_mos(folder: Folder) -> Figure | None:
         else:
             chosen = (("worst", seen[0]), ("median", seen[len(seen) // 2]), ("best", seen[-1]))
             rows += [(f"{which}: {r['name']} ({flow.get('controller')})", r["mos"]) for which, r in chosen]
-    if not rows:
-        return None
-    figure, (axes,) = canvas(height=0.95 + 0.36 * len(rows))
-    figure.subplots_adjust(left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / (0.95 + 0.36 * len(rows)))
+    return mos_bars(rows, "Share of frames in each class") if rows else None
+
+
+def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
+    """A bar per row, from bad to excellent, with its mean score at the end."""
+    height = 0.95 + 0.36 * len(rows)
+    figure, (axes,) = canvas(height=height)
+    figure.subplots_adjust(left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / height, bottom=0.42 / height)
     for y, (name, mos) in enumerate(rows):
         left = 0.0
         for grade, (_, colour) in style.MOS.items():
-            share = 100 * float((mos.get("share") or {}).get(str(grade)) or 0.0)
+            share = 100 * (number((mos.get("share") or {}).get(str(grade))) or 0.0)
             axes.barh(y, share, left=left, color=colour, height=0.72, edgecolor=style.PAPER, linewidth=0.6)
             if share >= 5:
                 ink = "#ffffff" if grade in (1, 5) else "#111111"
@@ -682,7 +700,7 @@ def draw_mos(folder: Folder) -> Figure | None:
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("share of frames (%)", loc="right", labelpad=1)
-    axes.set_title("What viewers see: share of frames by class", pad=20, x=-0.29 if False else 0)
+    axes.set_title(heading, pad=20)
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=f"{grade} {word}") for grade, (word, colour) in style.MOS.items()]

@@ -83,7 +83,7 @@ def page(folder: Folder, *, pictures: str = "") -> str:
     name = str(reach(summary, "scenario", "name") or folder.name)
     body = [
         _head(summary, name),
-        _expectations(summary),
+        expectations(summary),
         _flows(summary),
         *_figures(folder),
         pictures,
@@ -161,10 +161,11 @@ def _head(summary: Json, name: str) -> str:
 def _when(summary: Json) -> str:
     start, end = summary.get("from_s") or 0.0, summary.get("to_s")
     seed = reach(summary, "scenario", "seed")
-    return f"{say.figures(start)} to {say.seconds(end)} · seed {seed}"
+    return f"{start:g} to {float(end or 0.0):g} s · seed {seed}"
 
 
-def _expectations(summary: Json) -> str:
+def expectations(summary: Json) -> str:
+    """The scenario's expectations as a table; nothing where there are none."""
     entries = summary.get("expect") or []
     if not entries:
         return ""
