@@ -75,11 +75,17 @@ def _top(
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
     out: Annotated[Path | None, _OUT] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
+    ] = None,
     seeds: Annotated[str | None, _SEEDS] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable.",
+        ),
     ] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -95,10 +101,16 @@ def run(
         raise UserError("--seeds", "--seed is given as well", "give one of the two")
     for change in sets or []:
         if "=" not in change.strip("="):
-            raise UserError(f"--set {change}", "this is not PATH=VALUE", "write for example --set flow.video.controller=tfrc")
+            raise UserError(
+                f"--set {change}",
+                "this is not PATH=VALUE",
+                "write for example --set flow.video.controller=tfrc",
+            )
     many = seed_range(seeds) if seeds is not None else None
     if not file.is_file():
-        raise UserError(str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml")
+        raise UserError(
+            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
+        )
     place = out or (None if as_json else _free(Path("runs") / file.stem))
     if place is not None:
         free_or_force(place, force=force)
@@ -107,9 +119,13 @@ def run(
 
     with Terminal() as progress:
         if many is not None:
-            summary = runner.run_seeds(file, seeds=many, sets=sets or (), out=place, force=force, progress=progress)
+            summary = runner.run_seeds(
+                file, seeds=many, sets=sets or (), out=place, force=force, progress=progress
+            )
         else:
-            summary = runner.run(file, seed=seed, sets=sets or (), out=place, force=force, progress=progress).summary
+            summary = runner.run(
+                file, seed=seed, sets=sets or (), out=place, force=force, progress=progress
+            ).summary
         report = _write_report(place) if place is not None else None
     _finish(summary, as_json=as_json, report=report)
 
@@ -128,6 +144,7 @@ def seed_range(text: str) -> range:
 
     Raises:
         UserError: it is neither, or runs backwards.
+
     """
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash):
@@ -195,12 +212,20 @@ def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     pictures: Annotated[
         int | None,
-        typer.Option("--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."),
+        typer.Option(
+            "--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."
+        ),
     ] = None,
     figure: Annotated[
-        str | None, typer.Option("--figure", metavar="NAME", help="Save one figure: rates, delay, mos, quality, why, queue or tcp.")
+        str | None,
+        typer.Option(
+            "--figure", metavar="NAME", help="Save one figure: rates, delay, mos, quality, why, queue or tcp."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where the figure goes: .png, .svg or .pdf.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Where the figure goes: .png, .svg or .pdf."),
+    ] = None,
 ) -> None:
     """Write report.html again, or save one of its figures."""
     from steadycast.folder import Folder, is_seeds
@@ -212,10 +237,18 @@ def report(
         print(target)
         return
     if out is not None:
-        raise UserError("-o", "only a figure can go elsewhere; a report stands in its folder", "add --figure NAME, or leave -o away")
+        raise UserError(
+            "-o",
+            "only a figure can go elsewhere; a report stands in its folder",
+            "add --figure NAME, or leave -o away",
+        )
     if is_seeds(directory):
         if pictures is not None:
-            raise UserError(str(directory), "this folder holds several seeds", f"name one of them, for example {directory}/seed-1")
+            raise UserError(
+                str(directory),
+                "this folder holds several seeds",
+                f"name one of them, for example {directory}/seed-1",
+            )
         print(_write_report(directory))
         return
     folder = Folder.open(directory)
@@ -235,8 +268,12 @@ def report(
     )
 )
 def compare(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, of one seed or of several.")],
-    baseline: Annotated[Path | None, typer.Option("--baseline", metavar="DIR", help="What the others are measured against.")] = None,
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Run folders, of one seed or of several.")
+    ],
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="DIR", help="What the others are measured against.")
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -245,7 +282,9 @@ def compare(
             help="PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's own unit, -1. Repeatable.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path("compare.html"),
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(
+        "compare.html"
+    ),
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Set runs side by side: one table, and one page with shared scales."""
@@ -278,13 +317,19 @@ def compare(
     )
 )
 def encode(
-    clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")],
+    clips: Annotated[
+        list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
+    ],
     codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
     size: Annotated[str, typer.Option("--size", help='"cif", "clip" or "640x480".')] = "clip",
     fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
     gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
-    bframes: Annotated[int | None, typer.Option("--bframes", min=0, help="B frames between two others.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Save the figure: .png, .svg or .pdf.")] = None,
+    bframes: Annotated[
+        int | None, typer.Option("--bframes", min=0, help="B frames between two others.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Save the figure: .png, .svg or .pdf.")
+    ] = None,
 ) -> None:
     """Encode clips at every quantizer, and show quantizer, rate and quality."""
     from steadycast import encode as encoding
@@ -292,7 +337,9 @@ def encode(
     from steadycast.report import terminal
 
     with Terminal() as progress:
-        steps = encoding.steps(clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, progress=progress)
+        steps = encoding.steps(
+            clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, progress=progress
+        )
     terminal.console().print(encoding.table(steps))
     if out is not None:
         encoding.draw(steps, out)
@@ -332,8 +379,13 @@ def _media_quality() -> Callable[[Path, Any], None]:
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     csv: Annotated[bool, typer.Option("--csv", help="All tables, packets.csv and control.csv.")] = False,
-    classic: Annotated[bool, typer.Option("--classic", help="Multi-Evalvid-RA's sd_be_0 and rd_be_N.")] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for them; otherwise in the run's.")] = None,
+    classic: Annotated[
+        bool, typer.Option("--classic", help="Multi-Evalvid-RA's sd_be_0 and rd_be_N.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="The folder for them; otherwise in the run's."),
+    ] = None,
 ) -> None:
     """Write a run's tables for other programs."""
     from steadycast import export as writing
@@ -353,7 +405,9 @@ def export(
 
 @app.command(epilog=_examples("steadycast controllers", "steadycast controllers asmp"))
 def controllers(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One controller, with its parameters.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One controller, with its parameters.")
+    ] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """List the rate controllers, or show one with its parameters."""
@@ -379,22 +433,35 @@ def controllers(
         console.print("It has no parameters.")
         return
     rows = [
-        (p.name, known.text(p.default) + (f" (paper: {known.text(p.paper)})" if p.paper != p.default else ""), p.range, f"{p.about} [{p.source}]")
+        (
+            p.name,
+            known.text(p.default) + (f" (paper: {known.text(p.paper)})" if p.paper != p.default else ""),
+            p.range,
+            f"{p.about} [{p.source}]",
+        )
         for p in one.params
     ]
     console.print(terminal.prose(rows, "parameter", "default", "range", "what it does"))
 
 
-@app.command(epilog=_examples("steadycast check home.toml", "steadycast check home.toml --set flow.video.controller=tfrc"))
+@app.command(
+    epilog=_examples(
+        "steadycast check home.toml", "steadycast check home.toml --set flow.video.controller=tfrc"
+    )
+)
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
+    ] = None,
 ) -> None:
     """Look for mistakes in a scenario, without running it."""
     from steadycast.controllers import core
 
     if not file.is_file():
-        raise UserError(str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml")
+        raise UserError(
+            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
+        )
     problems = core().check(str(file), list(sets or []))
     for p in problems:
         line = f":{p['line']}" if p.get("line") else ""
@@ -421,7 +488,9 @@ def schema() -> None:
     )
 )
 def reproduce(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help='Experiments ("K-A"), families ("K"), or "all".')],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help='Experiments ("K-A"), families ("K"), or "all".')
+    ],
     seeds: Annotated[str, _SEEDS] = "1-5",
     out: Annotated[Path | None, _OUT] = None,
 ) -> None:

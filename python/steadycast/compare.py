@@ -38,6 +38,7 @@ class Condition:
 
         Raises:
             UserError: it is not one.
+
         """
         match = re.fullmatch(r"\s*([^<>\s]+)\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%?)\s*", text)
         if match is None:
@@ -78,7 +79,11 @@ class Verdict:
             return True
         # Sums of decimal fractions: what is at the limit does not fail for its last bit.
         slack = 1e-12 * max(1.0, abs(self.condition.change))
-        return self.change < self.condition.change - slack if self.condition.below else self.change > self.condition.change + slack
+        return (
+            self.change < self.condition.change - slack
+            if self.condition.below
+            else self.change > self.condition.change + slack
+        )
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
@@ -86,6 +91,7 @@ def read(paths: Sequence[Path]) -> list[Run]:
 
     Raises:
         UserError: one of them is no run folder.
+
     """
     runs = [runs_.read(path) for path in paths]
     names = [run.name for run in runs]
@@ -97,9 +103,15 @@ def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> li
 
     Raises:
         UserError: a path leads nowhere.
+
     """
     return [
-        Verdict(run.name, c, number(find(base.summary, c.path, place=str(base.path))), number(find(run.summary, c.path, place=str(run.path))))
+        Verdict(
+            run.name,
+            c,
+            number(find(base.summary, c.path, place=str(base.path))),
+            number(find(run.summary, c.path, place=str(run.path))),
+        )
         for c in conditions
         for run in runs
     ]
@@ -131,10 +143,20 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
     every = _with_base(runs, base)
     rows = quantities(every)
     return {
-        "runs": [{"name": run.name, "path": str(run.path), **{row.what: _json(row.values[i]) for row in rows}} for i, run in enumerate(every)],
+        "runs": [
+            {"name": run.name, "path": str(run.path), **{row.what: _json(row.values[i]) for row in rows}}
+            for i, run in enumerate(every)
+        ],
         "baseline": base.name if base is not None else None,
         "conditions": [
-            {"run": v.run, "fail_if": v.condition.text, "was": v.was, "now": v.now, "change": _finite(v.change), "ok": not v.fails}
+            {
+                "run": v.run,
+                "fail_if": v.condition.text,
+                "was": v.was,
+                "now": v.now,
+                "change": _finite(v.change),
+                "ok": not v.fails,
+            }
             for v in verdicts
         ],
     }
@@ -145,10 +167,20 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
 
     Raises:
         UserError: it can't be written there.
+
     """
     every = _with_base(runs, base)
-    command = "steadycast compare " + " ".join(str(r.path) for r in runs) + (f" --baseline {base.path}" if base else "")
-    notes = [f"{run.name}: {note}" for run in every for flow in run.summary["flows"] if (note := nothing_compared(flow))]
+    command = (
+        "steadycast compare "
+        + " ".join(str(r.path) for r in runs)
+        + (f" --baseline {base.path}" if base else "")
+    )
+    notes = [
+        f"{run.name}: {note}"
+        for run in every
+        for flow in run.summary["flows"]
+        if (note := nothing_compared(flow))
+    ]
     rows = [[row.head, *(html.escape(c) for c in _cells(row, base))] for row in quantities(every)]
     content = (
         f"<h1>{html.escape(' · '.join(run.name for run in every))}</h1>"
@@ -157,19 +189,28 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         + _verdict_table(verdicts)
         + page.table(["", *(html.escape(run.name) for run in every)], rows)
         + f'<p class="small">Loss, delay and quality are the {term("median")} receiver\'s.'
-        + (" ± is half of the 95 % confidence interval of the mean." if any(len(r.folders) > 1 for r in every) else "")
+        + (
+            " ± is half of the 95 % confidence interval of the mean."
+            if any(len(r.folders) > 1 for r in every)
+            else ""
+        )
         + "</p>"
         + sections(every, command)
     )
     try:
-        write_text(path, page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content))))
+        write_text(
+            path, page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))
+        )
     except OSError as error:
         raise UserError(str(path), f"can't be written ({error.strerror})", "give another -o FILE") from error
     return path
 
 
 def _with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
-    return [*([base] if base is not None and base.path.resolve() not in [r.path.resolve() for r in runs] else []), *runs]
+    return [
+        *([base] if base is not None and base.path.resolve() not in [r.path.resolve() for r in runs] else []),
+        *runs,
+    ]
 
 
 def _cells(row: runs_.Row, base: Run | None) -> list[str]:

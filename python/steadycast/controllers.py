@@ -29,6 +29,7 @@ def core() -> Core:
 
     Raises:
         UserError: it was not built for this Python.
+
     """
     try:
         return cast(Core, importlib.import_module("steadycast._core"))
@@ -108,6 +109,7 @@ def find(name: str) -> Controller:
 
     Raises:
         UserError: there is none; it names the nearest.
+
     """
     import difflib
 

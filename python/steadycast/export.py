@@ -22,6 +22,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
 
     Raises:
         UserError: nothing can be written there, or a table is damaged.
+
     """
     written = []
     _make(out)
@@ -83,11 +84,14 @@ def classic(folder: Folder, out: Path) -> list[Path]:
 
     Raises:
         UserError: packets were not recorded.
+
     """
     import polars as pl
 
     table = folder.table("packets")
-    videos = [f for f in folder.summary["flows"] if f.get("kind") == "video" and (table["flow"] == f["name"]).any()]
+    videos = [
+        f for f in folder.summary["flows"] if f.get("kind") == "video" and (table["flow"] == f["name"]).any()
+    ]
     if not videos:
         raise UserError(
             str(folder.path / "packets.parquet"),

@@ -41,15 +41,22 @@ class Folder:
 
         Raises:
             UserError: it is not a run folder, is damaged, or is from a newer program.
+
         """
         path = Path(path)
         if not path.is_dir():
             part = path.with_name(path.name + ".part")
             if part.is_dir():
-                raise UserError(str(path), "this run was interrupted", f"run it again, or read {part}, which is not complete")
+                raise UserError(
+                    str(path),
+                    "this run was interrupted",
+                    f"run it again, or read {part}, which is not complete",
+                )
             raise UserError(str(path), "no such folder", 'make one with "steadycast run FILE -o DIR"')
         if is_seeds(path) and not (path / "summary.json").exists():
-            raise UserError(str(path), "this folder holds several seeds", f"name one of them, for example {path}/seed-1")
+            raise UserError(
+                str(path), "this folder holds several seeds", f"name one of them, for example {path}/seed-1"
+            )
         summary = read_json(path / "summary.json", "run the scenario again")
         number = summary.get("format")
         if not isinstance(number, int) or number > FORMAT:
@@ -100,17 +107,26 @@ class Folder:
 
         Raises:
             UserError: it is missing or damaged.
+
         """
         import polars as pl
 
         path = self.path / f"{name}.parquet"
         if not path.exists():
-            remedy = 'put `packets = "all"` into [record] and run again' if name == "packets" else "run the scenario again"
+            remedy = (
+                'put `packets = "all"` into [record] and run again'
+                if name == "packets"
+                else "run the scenario again"
+            )
             raise UserError(str(path), "no such table", remedy)
         try:
             return pl.read_parquet(path)
-        except Exception as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
-            raise UserError(str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again") from error
+        except (
+            Exception
+        ) as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
+            raise UserError(
+                str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again"
+            ) from error
 
 
 def is_seeds(path: Path | str) -> bool:
@@ -123,11 +139,14 @@ def read_json(path: Path, remedy: str) -> Json:
 
     Raises:
         UserError: it is missing, or not one.
+
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(str(path), "no such file: this is not a run folder", 'make one with "steadycast run FILE -o DIR"') from None
+        raise UserError(
+            str(path), "no such file: this is not a run folder", 'make one with "steadycast run FILE -o DIR"'
+        ) from None
     except OSError as error:
         raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
     except json.JSONDecodeError as error:
@@ -171,7 +190,9 @@ class Draft:
             raise _unwritable(self.part, error) from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Leaves DIR.part behind when `finish` was not reached."""
 
     def text(self, name: str, content: str) -> None:
@@ -219,6 +240,7 @@ def free_or_force(path: Path, *, force: bool) -> None:
 
     Raises:
         UserError: something is there, and either `force` was not given or it is not a folder that this program wrote.
+
     """
     if not path.exists():
         return
@@ -229,7 +251,11 @@ def free_or_force(path: Path, *, force: bool) -> None:
     if not force:
         raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
     if not any((path / mark).exists() for mark in ("summary.json", "seeds.json", "scenario.toml")):
-        raise UserError(str(path), "this folder holds no results of this program", "--force only replaces those; give another -o DIR")
+        raise UserError(
+            str(path),
+            "this folder holds no results of this program",
+            "--force only replaces those; give another -o DIR",
+        )
 
 
 def replace_folder(source: Path, target: Path) -> None:
@@ -258,7 +284,11 @@ def write_text(path: Path, content: str) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(str(path), f"can't be written ({error.strerror or error})", "give a folder that you may write to, with room")
+    return UserError(
+        str(path),
+        f"can't be written ({error.strerror or error})",
+        "give a folder that you may write to, with room",
+    )
 
 
 def _first_line(error: BaseException) -> str:
@@ -379,6 +409,7 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
 
     Raises:
         UserError: there is nothing; it names what there would be.
+
     """
     found, value = _descend(summary, path.split("."))
     if found:
@@ -389,24 +420,33 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
         import difflib
 
         near = difflib.get_close_matches(rest.split(".")[0], options, n=1)
-        remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}"
+        remedy = (
+            f'did you mean "{near[0]}"?'
+            if near
+            else f"there are: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}"
+        )
     else:
         remedy = f"{here} is a value: end the path there"
     raise UserError(f"{place}: {path}", what, remedy)
 
 
-def judge(summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario") -> list[Json]:
+def judge(
+    summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario"
+) -> list[Json]:
     """A scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has.
 
     Raises:
         UserError: a path leads nowhere.
+
     """
     results = []
     for expectation in expectations:
         that = str(expectation["that"])
         least, most = _plain(expectation.get("min")), _plain(expectation.get("max"))
         value = number(find(summary, that, place=place))
-        results.append({"that": that, "min": least, "max": most, "value": value, "ok": within(value, least, most)})
+        results.append(
+            {"that": that, "min": least, "max": most, "value": value, "ok": within(value, least, most)}
+        )
     return results
 
 

@@ -105,6 +105,7 @@ def save(folder: Folder, name: str, path: Path) -> None:
 
     Raises:
         UserError: no such figure, nothing to show, or an ending that is not known.
+
     """
     plots = {plot.name: plot for plot in PLOTS}
     if name not in plots:
@@ -114,7 +115,11 @@ def save(folder: Folder, name: str, path: Path) -> None:
     with _context():
         figure = plots[name].draw(folder)
         if figure is None:
-            raise UserError(str(folder.path), f'this run has nothing that the figure "{name}" could show', f"there are: {', '.join(plots)}")
+            raise UserError(
+                str(folder.path),
+                f'this run has nothing that the figure "{name}" could show',
+                f"there are: {', '.join(plots)}",
+            )
         figure.savefig(path, dpi=200)
 
 
@@ -138,12 +143,16 @@ def drawn(plot: Plot, folder: Folder) -> str | None:
     return in_style(lambda: plot.draw(folder), plot.name)
 
 
-def canvas(rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
+def canvas(
+    rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
     """A drawing with panels one above the other that share their time axis, and room for the lines' labels on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height))
-    axes = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios or [1] * rows})
+    axes = figure.subplots(
+        rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios or [1] * rows}
+    )
     left, bottom, top = 0.62 / WIDTH, 0.45 / height, 1 - 0.34 / height
     figure.subplots_adjust(left=left, right=1 - 1.75 / WIDTH, bottom=bottom, top=top, hspace=0.28)
     return figure, [row[0] for row in axes]
@@ -264,7 +273,10 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
             change = dict(event["set"])
             what = ", ".join(str(v) if isinstance(v, str) else k for k, v in change.items() if k != "link")
             found.setdefault(at, []).append(f"{change.get('link')}: {what}")
-    return tuple((t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})") for t, texts in sorted(found.items()))
+    return tuple(
+        (t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})")
+        for t, texts in sorted(found.items())
+    )
 
 
 def span(value: object) -> float | None:
@@ -338,7 +350,9 @@ def series(folder: Folder, column: str) -> list[Series]:
             nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
             mine = pl.concat([mine, nothing]).sort("t_s")
             t = (mine["t_s"] + step / 2).to_list()
-            result.append(Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list()))
+            result.append(
+                Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())
+            )
     return result
 
 
@@ -408,7 +422,13 @@ def draw_rates(folder: Folder) -> Figure | None:
     if limit:
         name, t, values = limit
         end = float(folder.summary["to_s"])
-        axes.step([0.0, *t[1:], end], [v / scale for v in [*values, values[-1]]], where="post", color=style.MUTED, linewidth=0.9)
+        axes.step(
+            [0.0, *t[1:], end],
+            [v / scale for v in [*values, values[-1]]],
+            where="post",
+            color=style.MUTED,
+            linewidth=0.9,
+        )
         labels.append(Label(values[-1] / scale, f"capacity of {name}\n{say.rate(values[-1])}", style.MUTED))
     for share, names in fair_shares(folder.summary).items():
         whose = say.listed(names) if len(names) <= 2 else f"{len(names)} flows"
@@ -449,7 +469,11 @@ def draw_why(folder: Folder) -> Figure | None:
     if not folder.has("decisions"):
         return None
     decisions = folder.table("decisions").sort("t_s")
-    flows = [f for f in folder.summary["flows"] if f.get("kind") == "video" and (decisions["flow"] == f["name"]).any()]
+    flows = [
+        f
+        for f in folder.summary["flows"]
+        if f.get("kind") == "video" and (decisions["flow"] == f["name"]).any()
+    ]
     if not flows:
         return None
     flows = flows[:4]
@@ -466,10 +490,17 @@ def draw_why(folder: Folder) -> Figure | None:
         axes.step(t, (mine["target_bps"] / scale).to_list(), where="post", zorder=3, **look.line)
         labels = [Label(float(mine["target_bps"].drop_nulls()[-1]) / scale, "target", look.colour)]
         if rates is not None:
-            sent = rates.filter((pl.col("flow") == flow["name"]) & pl.col("target_bps").is_not_null()).sort("t_s")
+            sent = rates.filter((pl.col("flow") == flow["name"]) & pl.col("target_bps").is_not_null()).sort(
+                "t_s"
+            )
             if sent.height:
                 step = interval(rates)
-                axes.plot((sent["t_s"] + step / 2).to_list(), (sent["throughput_bps"] / scale).to_list(), color=style.INK, linewidth=0.9)
+                axes.plot(
+                    (sent["t_s"] + step / 2).to_list(),
+                    (sent["throughput_bps"] / scale).to_list(),
+                    color=style.INK,
+                    linewidth=0.9,
+                )
                 labels.append(Label(float(sent["throughput_bps"][-1]) / scale, "sent", style.INK))
                 top = max(top, float(sent["throughput_bps"].max() or 0.0))  # type: ignore[arg-type]
         time_axis(axes, folder)
@@ -537,7 +568,9 @@ def draw_queue(folder: Folder) -> Figure | None:
     if not ranked.height:
         return None
     dropping = ranked.filter(pl.col("drops") > 0).height > 0
-    figure, panels = canvas(2 if dropping else 1, height=3.8 if dropping else 2.8, ratios=[2, 1] if dropping else None)
+    figure, panels = canvas(
+        2 if dropping else 1, height=3.8 if dropping else 2.8, ratios=[2, 1] if dropping else None
+    )
     step = interval(links)
     queue_labels, drop_labels = [], []
     base: dict[float, float] = {}
@@ -550,7 +583,13 @@ def draw_queue(folder: Folder) -> Figure | None:
         queue_labels.append(Label(float(mine["queue_ms"].drop_nulls()[-1]), name, shade))
         if dropping and mine["dropped_packets"].sum():
             counts = [float(v or 0) for v in mine["dropped_packets"].to_list()]
-            panels[1].bar([x + step / 2 for x in t], counts, width=step * 0.9, bottom=[base.get(x, 0.0) for x in t], color=shade)
+            panels[1].bar(
+                [x + step / 2 for x in t],
+                counts,
+                width=step * 0.9,
+                bottom=[base.get(x, 0.0) for x in t],
+                color=shade,
+            )
             for x, n in zip(t, counts, strict=True):
                 base[x] = base.get(x, 0.0) + n
             drop_labels.append(Label(0.0, f"{name}: {say.count(sum(counts))}", shade))
@@ -592,7 +631,9 @@ def draw_quality(folder: Folder) -> Figure | None:
     if not folder.has("frames"):
         return None
     frames = folder.table("frames").sort("pts_s")
-    flows = [f for f in folder.summary["flows"] if f.get("kind") == "video" and (frames["flow"] == f["name"]).any()][:3]
+    flows = [
+        f for f in folder.summary["flows"] if f.get("kind") == "video" and (frames["flow"] == f["name"]).any()
+    ][:3]
     if not flows:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]
@@ -628,11 +669,18 @@ def draw_quality(folder: Folder) -> Figure | None:
             time_axis(axes, folder)
             axes.set_xlabel("")
             axes.set_ylim(low - 1, high + 2)
-            for edge, words in ((37, "excellent above 37"), (31, "good above 31"), (25, "fair above 25"), (20, "poor above 20")):
+            for edge, words in (
+                (37, "excellent above 37"),
+                (31, "good above 31"),
+                (25, "fair above 25"),
+                (20, "poor above 20"),
+            ):
                 if low - 1 < edge < high + 1:
                     labels.append(level(axes, edge, words))
             mark_events(axes, folder, labels=False)
-            axes.set_title(f"{flow['name']} ({flow.get('controller')}): PSNR of each frame against the original (dB)")
+            axes.set_title(
+                f"{flow['name']} ({flow.get('controller')}): PSNR of each frame against the original (dB)"
+            )
             label_ends(axes, labels)
         axes = next(free)
         time_axis(axes, folder)
@@ -654,7 +702,9 @@ def draw_quality(folder: Folder) -> Figure | None:
         axes = next(free)
         steps = mine.filter(pl.col("node") == middle)
         if steps["q"].is_not_null().any():
-            axes.step(steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1)
+            axes.step(
+                steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1
+            )
         time_axis(axes, folder)
         axes.set_xlabel("")
         axes.set_title("Quantizer (smaller is finer)", fontsize=8.5)
@@ -681,7 +731,9 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
     """A bar per row, from bad to excellent, with its mean score at the end."""
     height = 0.95 + 0.36 * len(rows)
     figure, (axes,) = canvas(height=height)
-    figure.subplots_adjust(left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / height, bottom=0.42 / height)
+    figure.subplots_adjust(
+        left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / height, bottom=0.42 / height
+    )
     for y, (name, mos) in enumerate(rows):
         left = 0.0
         for grade, (_, colour) in style.MOS.items():
@@ -689,11 +741,28 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
             axes.barh(y, share, left=left, color=colour, height=0.72, edgecolor=style.PAPER, linewidth=0.6)
             if share >= 5:
                 ink = "#ffffff" if grade in (1, 5) else "#111111"
-                axes.text(left + share / 2, y, f"{share:.0f} %", ha="center", va="center", fontsize=8, color=ink)
+                axes.text(
+                    left + share / 2, y, f"{share:.0f} %", ha="center", va="center", fontsize=8, color=ink
+                )
             left += share
         mean = say.score(mos.get("mean"))
-        axes.annotate(f"MOS {mean}", xy=(100, y), xytext=(5, 0), textcoords="offset points", va="center", annotation_clip=False)
-        axes.annotate(name, xy=(0, y), xytext=(-6, 0), textcoords="offset points", va="center", ha="right", annotation_clip=False)
+        axes.annotate(
+            f"MOS {mean}",
+            xy=(100, y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            annotation_clip=False,
+        )
+        axes.annotate(
+            name,
+            xy=(0, y),
+            xytext=(-6, 0),
+            textcoords="offset points",
+            va="center",
+            ha="right",
+            annotation_clip=False,
+        )
     axes.set_yticks([])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 100)
@@ -704,7 +773,15 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=f"{grade} {word}") for grade, (word, colour) in style.MOS.items()]
-    axes.legend(handles=handles, ncols=5, loc="lower left", bbox_to_anchor=(-0.01, 1.0), borderaxespad=0.1, handlelength=1, columnspacing=1.2)
+    axes.legend(
+        handles=handles,
+        ncols=5,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        borderaxespad=0.1,
+        handlelength=1,
+        columnspacing=1.2,
+    )
     return figure
 
 
@@ -715,7 +792,9 @@ def draw_tcp(folder: Folder) -> Figure | None:
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
-    flows = [f for f in folder.summary["flows"] if f.get("kind") == "tcp" and (table["flow"] == f["name"]).any()]
+    flows = [
+        f for f in folder.summary["flows"] if f.get("kind") == "tcp" and (table["flow"] == f["name"]).any()
+    ]
     if not flows:
         return None
     figure, panels = canvas(2, height=3.8)
@@ -745,8 +824,18 @@ PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates),
     Plot("delay", "How long it took", "Band: from the lowest to the highest receiver.", draw_delay),
     Plot("mos", "What viewers saw", "Receivers ranked by their mean score.", draw_mos),
-    Plot("quality", "Frame by frame", "The dotted levels are the classes of the mean opinion score.", draw_quality),
+    Plot(
+        "quality",
+        "Frame by frame",
+        "The dotted levels are the classes of the mean opinion score.",
+        draw_quality,
+    ),
     Plot("why", "Why the rate was what it was", "Tinted by what held the rate.", draw_why),
-    Plot("queue", "Queues and drops", "Only links whose queue ever held more than 1 ms, or that dropped.", draw_queue),
+    Plot(
+        "queue",
+        "Queues and drops",
+        "Only links whose queue ever held more than 1 ms, or that dropped.",
+        draw_queue,
+    ),
     Plot("tcp", "Inside TCP", "As recorded.", draw_tcp),
 )

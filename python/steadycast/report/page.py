@@ -70,6 +70,7 @@ def write_report(folder: Folder | Path | str, *, pictures: str = "") -> Path:
 
     Raises:
         UserError: the folder is not a run, or a table of it is damaged.
+
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
@@ -149,7 +150,9 @@ def _css(colour: str) -> str:
 def _head(summary: Json, name: str) -> str:
     first, *rest = answer(summary) or ["There is nothing to tell: no flow received anything."]
     warned = any(nothing_compared(f) == first for f in summary["flows"]) or summary.get("complete") is False
-    parts = [f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"]
+    parts = [
+        f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"
+    ]
     if warned:
         parts.append(f'<p class="nothing">{html.escape(first)}</p>')
         first, *rest = rest or [""]
@@ -188,7 +191,9 @@ def _flows(summary: Json) -> str:
         receivers = f.get("receivers") or []
         limits = f.get("limited_by_frac") or {}
         held = ", ".join(
-            f"{k} {say.frac(v)}" for k, v in sorted(limits.items(), key=lambda e: -(number(e[1]) or 0.0)) if (number(v) or 0.0) >= 0.005
+            f"{k} {say.frac(v)}"
+            for k, v in sorted(limits.items(), key=lambda e: -(number(e[1]) or 0.0))
+            if (number(v) or 0.0) >= 0.005
         )
         delay = middle(f, "delay_ms", "p95")
         rows.append(
@@ -218,7 +223,11 @@ def _flows(summary: Json) -> str:
         term("limited by"),
     ]
     several = any(len(f.get("receivers") or []) > 1 for f in summary["flows"])
-    note = f'<p class="small">Loss, delay and quality of a flow with several receivers are their {term("median")}.</p>' if several else ""
+    note = (
+        f'<p class="small">Loss, delay and quality of a flow with several receivers are their {term("median")}.</p>'
+        if several
+        else ""
+    )
     fairness = summary.get("fairness") or {}
     jain = (
         f'<p class="small">{term("Jain index")} {say.plain(fairness.get("jain"))} over the run, '
@@ -237,7 +246,11 @@ def _figures(folder: Folder) -> list[str]:
         drawing = figures.drawn(plot, folder)
         if drawing is not None:
             command = f"steadycast report {folder.path} --figure {plot.name}"
-            parts.append(section(plot.title, figure(drawing, html.escape(plot.note), command, f"{folder.name}-{plot.name}")))
+            parts.append(
+                section(
+                    plot.title, figure(drawing, html.escape(plot.note), command, f"{folder.name}-{plot.name}")
+                )
+            )
     return parts
 
 
@@ -257,9 +270,16 @@ def _reasons(folder: Folder) -> list[str]:
         mine = decisions.filter(pl.col("flow") == flow["name"])
         if not mine.height:
             continue
-        held = mine.with_columns(held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0), step=pl.col("target_bps").diff())
+        held = mine.with_columns(
+            held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0),
+            step=pl.col("target_bps").diff(),
+        )
         total = float(held["held"].sum()) or 1.0
-        rules = held.group_by("rule", "limit").agg(pl.len(), pl.col("held").sum(), pl.col("step").mean()).sort("held", descending=True)
+        rules = (
+            held.group_by("rule", "limit")
+            .agg(pl.len(), pl.col("held").sum(), pl.col("step").mean())
+            .sort("held", descending=True)
+        )
         rows = [
             [
                 html.escape(str(r["rule"])),
@@ -270,12 +290,32 @@ def _reasons(folder: Folder) -> list[str]:
             ]
             for r in rules.head(10).iter_rows(named=True)
         ]
-        content = table([term("rule"), term("limited by"), "share of time", "decisions", f"mean change of {term('target')}"], rows, text=[1])
-        by = held.filter(pl.col("by").is_not_null()).group_by("by").agg(pl.col("held").sum()).sort("held", descending=True)
+        content = table(
+            [
+                term("rule"),
+                term("limited by"),
+                "share of time",
+                "decisions",
+                f"mean change of {term('target')}",
+            ],
+            rows,
+            text=[1],
+        )
+        by = (
+            held.filter(pl.col("by").is_not_null())
+            .group_by("by")
+            .agg(pl.col("held").sum())
+            .sort("held", descending=True)
+        )
         if by.height and len(flow.get("receivers") or []) > 1:
-            who = ", ".join(f"{html.escape(str(r['by']))} {say.frac(r['held'] / total)}" for r in by.head(5).iter_rows(named=True))
+            who = ", ".join(
+                f"{html.escape(str(r['by']))} {say.frac(r['held'] / total)}"
+                for r in by.head(5).iter_rows(named=True)
+            )
             more = f" and {by.height - 5} others" if by.height > 5 else ""
-            content += f'<p class="small">Decided {term("by")} the reports of: {who}{more} (share of time).</p>'
+            content += (
+                f'<p class="small">Decided {term("by")} the reports of: {who}{more} (share of time).</p>'
+            )
         parts.append(section(f"{title(flow)}: its reasons", content))
     return parts
 
@@ -324,7 +364,9 @@ def _receivers(summary: Json) -> list[str]:
         if len(order) > _COLLAPSE_ABOVE:
             worst = table(head, rows[:3])
             content = f"{worst}<details><summary>all {len(order)} receivers, worst first</summary>{content}</details>"
-        parts.append(section(f"{title(flow)}: each receiver{', worst first' if len(order) > 1 else ''}", content))
+        parts.append(
+            section(f"{title(flow)}: each receiver{', worst first' if len(order) > 1 else ''}", content)
+        )
     return parts
 
 
@@ -332,7 +374,8 @@ def _links(summary: Json) -> str:
     links = summary.get("links") or []
     rows = [
         [
-            html.escape(link["name"]) + ("" if link.get("direction") == "forward" else f", {html.escape(str(link.get('direction')))}"),
+            html.escape(link["name"])
+            + ("" if link.get("direction") == "forward" else f", {html.escape(str(link.get('direction')))}"),
             say.frac(link.get("utilisation_frac")),
             say.count(link.get("dropped_packets")),
             say.frac(link.get("drop_frac")),
@@ -342,7 +385,15 @@ def _links(summary: Json) -> str:
     ]
     if not rows:
         return ""
-    head = ["link", term("utilisation"), term("drops"), "dropped", term("queue delay", "queue p50"), term("p95"), term("p99")]
+    head = [
+        "link",
+        term("utilisation"),
+        term("drops"),
+        "dropped",
+        term("queue delay", "queue p50"),
+        term("p95"),
+        term("p99"),
+    ]
     content = table(head, rows)
     if len(rows) > _COLLAPSE_ABOVE:
         content = f"{table(head, rows[:5])}<details><summary>all {len(rows)} links, busiest first</summary>{content}</details>"
@@ -365,7 +416,14 @@ def _notes(folder: Folder) -> str:
             ]
             for f in tcp
         ]
-        head = ["TCP", term("retransmitted"), "timeouts", term("RTT", "RTT p50"), term("p95"), term("window", "mean window")]
+        head = [
+            "TCP",
+            term("retransmitted"),
+            "timeouts",
+            term("RTT", "RTT p50"),
+            term("p95"),
+            term("window", "mean window"),
+        ]
         parts.append(section("TCP", table(head, rows)))
     feedback = [f for f in summary["flows"] if number(f.get("feedback_packets")) is not None]
     if feedback:
@@ -375,7 +433,11 @@ def _notes(folder: Folder) -> str:
                 say.count(f.get("sent_packets")),
                 say.count(f.get("feedback_packets")),
                 say.rate(f.get("feedback_bps")),
-                ", ".join(f"{html.escape(_threshold(k))} {say.seconds(v)}" for k, v in (f.get("ramp_s") or {}).items()) or say.NOTHING,
+                ", ".join(
+                    f"{html.escape(_threshold(k))} {say.seconds(v)}"
+                    for k, v in (f.get("ramp_s") or {}).items()
+                )
+                or say.NOTHING,
             ]
             for f in feedback
         ]
@@ -383,10 +445,21 @@ def _notes(folder: Folder) -> str:
         parts.append(section("Sessions", table(head, rows)))
     warnings = summary.get("warnings") or []
     if warnings:
-        parts.append(section("Warnings", "<ul>" + "".join(f"<li>{html.escape(str(w))}</li>" for w in warnings) + "</ul>"))
+        parts.append(
+            section(
+                "Warnings", "<ul>" + "".join(f"<li>{html.escape(str(w))}</li>" for w in warnings) + "</ul>"
+            )
+        )
     broken = [i for i in summary.get("invariants") or [] if number(i.get("broken"))]
     if broken:
-        rows = [[html.escape(i["id"]), say.count(i.get("checked")), f'<span class="bad">{say.count(i["broken"])}</span>'] for i in broken]
+        rows = [
+            [
+                html.escape(i["id"]),
+                say.count(i.get("checked")),
+                f'<span class="bad">{say.count(i["broken"])}</span>',
+            ]
+            for i in broken
+        ]
         parts.append(section("Broken invariants", table([term("invariant"), "checked", "broken"], rows)))
     if folder.scenario_text:
         parts.append(
@@ -401,22 +474,34 @@ def _notes(folder: Folder) -> str:
 
 
 def _threshold(name: str) -> str:
-    return {"share_80pct": "80 % of the fair share"}.get(name, name.replace("Mbps", " Mb/s").replace("kbps", " kb/s"))
+    return {"share_80pct": "80 % of the fair share"}.get(
+        name, name.replace("Mbps", " Mb/s").replace("kbps", " kb/s")
+    )
 
 
 def _provenance(folder: Folder) -> str:
     summary: Json = folder.summary
     rows = [
-        ["program", f"steadycast {html.escape(str(reach(summary, 'program', 'version')))} ({html.escape(str(reach(summary, 'program', 'commit')))})"],
+        [
+            "program",
+            f"steadycast {html.escape(str(reach(summary, 'program', 'version')))} ({html.escape(str(reach(summary, 'program', 'commit')))})",
+        ],
         ["scenario", f"<code>{html.escape(str(reach(summary, 'scenario', 'sha256')))}</code>"],
         ["record", f"<code>{html.escape(str(summary.get('record_sha256')))}</code>"],
     ]
-    rows += [[html.escape(_cost_word(k)), _cost(k, v)] for k, v in folder.cost.items() if number(v) is not None]
-    return section("How to get this again, and what it cost", f'<div class="wide"><table class="left">{_plain_rows(rows)}</table></div>')
+    rows += [
+        [html.escape(_cost_word(k)), _cost(k, v)] for k, v in folder.cost.items() if number(v) is not None
+    ]
+    return section(
+        "How to get this again, and what it cost",
+        f'<div class="wide"><table class="left">{_plain_rows(rows)}</table></div>',
+    )
 
 
 def _plain_rows(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f'<tr><td>{a}</td><td class="text" style="overflow-wrap:anywhere">{b}</td></tr>' for a, b in rows)
+    return "".join(
+        f'<tr><td>{a}</td><td class="text" style="overflow-wrap:anywhere">{b}</td></tr>' for a, b in rows
+    )
 
 
 def _cost_word(name: str) -> str:

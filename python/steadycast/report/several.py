@@ -35,6 +35,7 @@ def read(path: Path) -> Run:
 
     Raises:
         UserError: it is neither, or is damaged.
+
     """
     if not is_seeds(path):
         folder = Folder.open(path)
@@ -42,7 +43,10 @@ def read(path: Path) -> Run:
     summary = read_json(path / "seeds.json", "run the seeds again")
     if not isinstance(summary.get("flows"), list):
         raise UserError(str(path / "seeds.json"), "there are no flows in it", "run the seeds again")
-    seeds = sorted((p for p in path.glob("seed-*") if p.is_dir() and p.suffix != ".part"), key=lambda p: (len(p.name), p.name))
+    seeds = sorted(
+        (p for p in path.glob("seed-*") if p.is_dir() and p.suffix != ".part"),
+        key=lambda p: (len(p.name), p.name),
+    )
     return Run(path.resolve().name, path, summary, tuple(Folder.open(p) for p in seeds))
 
 
@@ -64,7 +68,15 @@ def series(run: Run, column: str) -> list[figures.Series]:
             ordered = [sorted(values[x]) for x in t]
             # The flow's own receivers are in each seed's median already: the band is the seeds'.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
-            result.append(figures.Series(plain, t, [v[len(v) // 2] for v in ordered], [v[0] for v in ordered], [v[-1] for v in ordered]))
+            result.append(
+                figures.Series(
+                    plain,
+                    t,
+                    [v[len(v) // 2] for v in ordered],
+                    [v[0] for v in ordered],
+                    [v[-1] for v in ordered],
+                )
+            )
     return result
 
 
@@ -122,11 +134,25 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
         def add(word: str, values: list[Any], how: Any, shown: str = "", name: str = name) -> None:
             if any(number(v) is not None for v in values):
-                rows.append(Row(f"{name}: {shown or word}", f"{html.escape(name)}: {term(word, shown or word)}", tuple(values), how))
+                rows.append(
+                    Row(
+                        f"{name}: {shown or word}",
+                        f"{html.escape(name)}: {term(word, shown or word)}",
+                        tuple(values),
+                        how,
+                    )
+                )
 
         steered = [f.get("controller") or f.get("congestion") for f in flows]
         if len(set(steered)) > 1:
-            rows.append(Row(f"{name}: controller", f"{html.escape(name)}: controller", tuple(steered), lambda v: str(v or say.NOTHING)))
+            rows.append(
+                Row(
+                    f"{name}: controller",
+                    f"{html.escape(name)}: controller",
+                    tuple(steered),
+                    lambda v: str(v or say.NOTHING),
+                )
+            )
         add("throughput", [f.get("throughput_bps") for f in flows], say.rate)
         add("share of fair", [f.get("share_of_fair") for f in flows], say.frac)
         add("loss", [_middle(f, "loss_frac") for f in flows], say.frac)
@@ -134,13 +160,25 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
         add("PSNR", [_middle(f, "psnr_db", "raw", "y") for f in flows], say.db)
         add("MOS", [_middle(f, "mos", "mean") for f in flows], say.score)
         add("rate CoV", [f.get("rate_cov") for f in flows], say.plain)
-        add("limited by", [reach(f, "limited_by_frac", "network") for f in flows], say.frac, "limited by network")
+        add(
+            "limited by",
+            [reach(f, "limited_by_frac", "network") for f in flows],
+            say.frac,
+            "limited by network",
+        )
     jain = [reach(run.summary, "fairness", "jain") for run in runs]
     if any(number(v) is not None for v in jain):
         rows.append(Row("Jain index", term("Jain index"), tuple(jain), say.plain))
     queue = [_busiest_queue(run.summary) for run in runs]
     if any(number(v) is not None for v in queue):
-        rows.append(Row("busiest link: queue p95", f"busiest link: {term('queue delay', 'queue p95')}", tuple(queue), say.ms))
+        rows.append(
+            Row(
+                "busiest link: queue p95",
+                f"busiest link: {term('queue delay', 'queue p95')}",
+                tuple(queue),
+                say.ms,
+            )
+        )
     return rows
 
 
@@ -149,10 +187,16 @@ def _middle(flow: Json, *path: str) -> Any:
     receivers = flow.get("receivers") or []
     if not receivers:
         return None
-    ordered = sorted((v for r in receivers if number(v := reach(r, *path)) is not None), key=lambda v: number(v) or 0.0)
+    ordered = sorted(
+        (v for r in receivers if number(v := reach(r, *path)) is not None), key=lambda v: number(v) or 0.0
+    )
     if not ordered:
         return None
-    return ordered[len(ordered) // 2] if len(ordered) % 2 else (ordered[len(ordered) // 2] if isinstance(ordered[0], dict) else middle(flow, *path))
+    return (
+        ordered[len(ordered) // 2]
+        if len(ordered) % 2
+        else (ordered[len(ordered) // 2] if isinstance(ordered[0], dict) else middle(flow, *path))
+    )
 
 
 def _busiest_queue(summary: Json) -> Any:
@@ -173,11 +217,19 @@ def sections(runs: Sequence[Run], command: str) -> str:
         if drawing:
             more = f" The first {_MOST_PANELS} runs." if len(runs) > _MOST_PANELS else ""
             several = any(len(run.folders) > 1 for run in runs)
-            note = "Line: median of the seeds; band: all of them." if several else "Band: from the lowest to the highest receiver."
+            note = (
+                "Line: median of the seeds; band: all of them."
+                if several
+                else "Band: from the lowest to the highest receiver."
+            )
             parts.append(page.section(heading, page.figure(drawing, note + more, command, name)))
     drawing = figures.in_style(lambda: draw_mos(runs), "mos")
     if drawing:
-        parts.append(page.section("What viewers saw", page.figure(drawing, "The median receiver of each run.", command, "mos")))
+        parts.append(
+            page.section(
+                "What viewers saw", page.figure(drawing, "The median receiver of each run.", command, "mos")
+            )
+        )
     return "\n".join(parts)
 
 
@@ -189,7 +241,11 @@ def write_seeds_report(path: Path) -> Path:
     links = ", ".join(f'<a href="{f.path.name}/report.html">{f.path.name}</a>' for f in run.folders)
     got = "; ".join(
         f"{title(f)} got {say.rate(f.get('throughput_bps'))}"
-        + (f", {say.frac(f.get('share_of_fair'))} of its fair share" if number(f.get("share_of_fair")) is not None else "")
+        + (
+            f", {say.frac(f.get('share_of_fair'))} of its fair share"
+            if number(f.get("share_of_fair")) is not None
+            else ""
+        )
         for f in run.summary["flows"]
         if f.get("kind") in ("video", "tcp")
     )
@@ -203,6 +259,7 @@ def write_seeds_report(path: Path) -> Path:
         + sections([run], f"steadycast report {path}")
     )
     target = path / "report.html"
-    write_text(target, page.wrap(f"{run.name} · Steadycast", content + page.section("Words", glossary(content))))
+    write_text(
+        target, page.wrap(f"{run.name} · Steadycast", content + page.section("Words", glossary(content)))
+    )
     return target
-

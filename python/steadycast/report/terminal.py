@@ -55,7 +55,9 @@ def expectations(summary: Mapping[str, Any]) -> Table | None:
     for entry in entries:
         how = say.by_unit(entry["that"])
         verdict = Text("holds", style="green") if entry.get("ok") else Text("fails", style="bold red")
-        table.add_row(str(entry["that"]), how(entry.get("min")), how(entry.get("max")), how(entry.get("value")), verdict)
+        table.add_row(
+            str(entry["that"]), how(entry.get("min")), how(entry.get("max")), how(entry.get("value")), verdict
+        )
     return table
 
 

@@ -69,6 +69,7 @@ def term(word: str, shown: str | None = None) -> str:
 
     Raises:
         KeyError: the glossary lacks it.
+
     """
     GLOSSARY[word]
     return f'<a class="w" href="#w-{_slug(word)}">{html.escape(shown or word)}</a>'
@@ -76,10 +77,16 @@ def term(word: str, shown: str | None = None) -> str:
 
 def glossary(used: str) -> str:
     """The entries that the page `used` links to, and those that these entries are about, as a list."""
-    entries = [(w, text) for w, text in sorted(GLOSSARY.items(), key=lambda e: e[0].lower()) if f'href="#w-{_slug(w)}"' in used]
+    entries = [
+        (w, text)
+        for w, text in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())
+        if f'href="#w-{_slug(w)}"' in used
+    ]
     return (
         "<dl>"
-        + "".join(f'<dt id="w-{_slug(w)}">{html.escape(w)}</dt><dd>{html.escape(text)}</dd>' for w, text in entries)
+        + "".join(
+            f'<dt id="w-{_slug(w)}">{html.escape(w)}</dt><dd>{html.escape(text)}</dd>' for w, text in entries
+        )
         + "</dl>"
     )
 
