@@ -1,4 +1,7 @@
-"""The command line. It reads arguments and prints results; the work is done elsewhere, and imported only when it is needed."""
+"""The command line.
+
+It reads arguments and prints results; the work is done elsewhere, and imported only when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ DONE, FAILED, MISUSED, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
 
 app = typer.Typer(
     name="steadycast",
-    help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every viewer will see.",
+    help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
+    "viewer will see.",
     epilog="Start with: steadycast run scenarios/home.toml",
     no_args_is_help=True,
     add_completion=False,
@@ -34,7 +38,7 @@ _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends i
 
 
 def main() -> None:
-    """The entry point: a user's mistake is one line on stderr, never a traceback."""
+    """Entry point: a user's mistake is one line on stderr, never a traceback."""
     try:
         app()
     except UserError as error:
@@ -264,7 +268,8 @@ def report(
     epilog=_examples(
         "steadycast compare home home-tfrc",
         "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
-        "steadycast compare new --baseline main --fail-if 'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
+        "steadycast compare new --baseline main --fail-if "
+        "'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
     )
 )
 def compare(
@@ -279,7 +284,8 @@ def compare(
         typer.Option(
             "--fail-if",
             metavar="CONDITION",
-            help="PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's own unit, -1. Repeatable.",
+            help="PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's "
+            "own unit, -1. Repeatable.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(

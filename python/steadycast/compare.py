@@ -1,4 +1,7 @@
-"""Runs side by side: who starves whom, how the delay looks, what the viewer sees; and whether a change made it worse."""
+"""Runs side by side: who starves whom, how the delay looks, what the viewer sees.
+
+And whether a change made it worse.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.errors import UserError
 from steadycast.folder import Json, find, number, write_text
-from steadycast.report import page, say
-from steadycast.report import several as runs_
+from steadycast.report import page, say, several
 from steadycast.report.answer import nothing_compared, title
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
@@ -34,7 +36,7 @@ class Condition:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Reads a condition.
+        """Read a condition.
 
         Raises:
             UserError: it is not one.
@@ -87,13 +89,13 @@ class Verdict:
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
-    """Reads runs; those whose folders have one name are called by their paths.
+    """Read runs; those whose folders have one name are called by their paths.
 
     Raises:
         UserError: one of them is no run folder.
 
     """
-    runs = [runs_.read(path) for path in paths]
+    runs = [several.read(path) for path in paths]
     names = [run.name for run in runs]
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
 
@@ -124,10 +126,15 @@ def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -
     from steadycast.report import terminal
 
     every = _with_base(runs, base)
-    table = terminal.plain("", *(run.name for run in every))
-    for row in quantities(every):
-        table.add_row(row.what, *_cells(row, base))
-    result = [table]
+    rows = [(row.what, _cells(row, base)) for row in quantities(every)]
+    result = []
+    for columns in _fitting(
+        [max([len(run.name), *(len(c[i]) for _, c in rows)]) for i, run in enumerate(every)], rows
+    ):
+        table = terminal.plain("", *(every[i].name for i in columns))
+        for what, cells in rows:
+            table.add_row(what, *(cells[i] for i in columns))
+        result.append(table)
     if verdicts:
         judged = terminal.plain("condition", "run", "baseline", "now", "change", "")
         for v in verdicts:
@@ -163,7 +170,7 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
 
 
 def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict], path: Path) -> Path:
-    """Writes the page that shows all of them to one scale.
+    """Write the page that shows all of them to one scale.
 
     Raises:
         UserError: it can't be written there.
@@ -206,6 +213,22 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     return path
 
 
+def _fitting(
+    widths: Sequence[int], rows: Sequence[tuple[str, Sequence[str]]], width: int = 80
+) -> list[list[int]]:
+    """Split columns into groups that each fit `width` beside the quantities' names."""
+    room = width - max([len(what) for what, _ in rows], default=0)
+    groups: list[list[int]] = []
+    used = width
+    for i, need in enumerate(widths):
+        if used + need + 2 > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(i)
+        used += need + 2
+    return groups
+
+
 def _with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
     return [
         *([base] if base is not None and base.path.resolve() not in [r.path.resolve() for r in runs] else []),
@@ -213,14 +236,20 @@ def _with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
     ]
 
 
-def _cells(row: runs_.Row, base: Run | None) -> list[str]:
+def _cells(row: several.Row, base: Run | None) -> list[str]:
     cells = [row.how(v) for v in row.values]
     was = number(row.values[0])
-    if base is not None and was:
-        for i, value in enumerate(row.values[1:], 1):
-            now = number(value)
-            if now is not None:
-                cells[i] += f" ({100 * (now - was) / abs(was):+.0f} %)"
+    if base is None or was is None:
+        return cells
+    for i, value in enumerate(row.values[1:], 1):
+        now = number(value)
+        if now is None:
+            continue
+        if row.how in (say.db, say.score):  # a share of a logarithm, or of a grade, means nothing
+            cells[i] += f" ({now - was:+.2f})"
+        elif was:
+            share = round(100 * (now - was) / abs(was))
+            cells[i] += f" ({share:+d} %)" if share else " (=)"
     return cells
 
 

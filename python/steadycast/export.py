@@ -15,14 +15,14 @@ _HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours c
 
 
 def csv(folder: Folder, out: Path) -> list[Path]:
-    """Writes control.csv (each step of each controller), packets.csv where packets were recorded, and every other table as it is.
+    """Write the tables as CSV.
 
-    Times are seconds from the start. packets.csv: t, dir, flow, seq, size, frame, ftype, q, ecn, owd; dir is s (sent) or r (received), and
-    the node stands beside the flow. control.csv: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
+    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv, where
+    packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or r (received).
+    The other tables are written as they are. Times are seconds from the start.
 
     Raises:
         UserError: nothing can be written there, or a table is damaged.
-
     """
     written = []
     _make(out)
@@ -41,7 +41,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
 
 
 def packets(table: pl.DataFrame) -> pl.DataFrame:
-    """The packet record under the names of the CSV log; `owd` in seconds."""
+    """Packet record under the names of the CSV log; `owd` in seconds."""
     import polars as pl
 
     return table.select(
@@ -55,12 +55,12 @@ def packets(table: pl.DataFrame) -> pl.DataFrame:
         "ftype",
         "q",
         "ecn",
-        (pl.col("owd_ms") / 1000).alias("owd"),
+        (pl.col("owd_ms") / 1000).round(9).alias("owd"),
     )
 
 
 def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
-    """The decisions under the names of the CSV log."""
+    """Decisions under the names of the CSV log."""
     import polars as pl
 
     names = {f["name"]: str(f.get("controller")) for f in folder.summary["flows"]}
@@ -70,21 +70,21 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
         "node",
         (pl.col("target_bps") / 8).alias("r"),
         pl.col("loss").alias("p"),
-        (pl.col("rtt_ms") / 1000).alias("rtt"),
+        (pl.col("rtt_ms") / 1000).round(9).alias("rtt"),
         pl.col("limit").alias("state"),
         pl.concat_str(pl.col("rule"), pl.col("by"), separator="; by ", ignore_nulls=True).alias("extra"),
     )
 
 
 def classic(folder: Folder, out: Path) -> list[Path]:
-    """Writes sd_be_N and rd_be_N of the first video flow (each further one in a folder of its name); N counts receivers from 0.
+    """Write sd_be_0 and rd_be_N of the first video flow; each further flow's go to a folder of its name.
 
-    A sender line is `time id packet udp payload quantizer type`, a receiver line `time id packet udp size`: the payload is the IP size
-    less 28 bytes, the packet's number joins the two, and frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
+    N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, a receiver line
+    `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two, and frame
+    types are 1 I, 2 P, 3 B, as in the multi-rate traces.
 
     Raises:
         UserError: packets were not recorded.
-
     """
     import polars as pl
 
@@ -103,9 +103,9 @@ def classic(folder: Folder, out: Path) -> list[Path]:
     for place, flow in enumerate(videos):
         target = out if place == 0 else out / str(flow["name"])
         _make(target)
-        mine = table.filter(pl.col("flow") == flow["name"])
+        mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
         number = pl.col("seq").cast(pl.String)
-        time = pl.col("t_s").round(6).cast(pl.String)
+        time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)
         payload = (pl.col("size_bytes") - _HEADERS_BYTES).cast(pl.String)
         sent = mine.filter(pl.col("dir") == "s").select(
             pl.concat_str(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
 _PATIENCE_S = 2.0
 
@@ -17,14 +18,14 @@ class Progress(Protocol):
     """Told how far something is. Called often: an implementation decides how often it draws."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """`what` is being done; `done` of `of` parts of it are finished."""
+        """Take note that of `what`, `done` of `of` parts are finished."""
 
 
 class Silent:
     """Tells nobody."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Takes no notice."""
+        """Take no notice."""
 
 
 class Terminal:
@@ -33,7 +34,7 @@ class Terminal:
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._bars: Bars | None = None
-        self._tasks: dict[str, int] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._shows = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
@@ -55,7 +56,7 @@ class Terminal:
         self._bars.update(self._tasks[what], completed=done, total=of)
 
     def close(self) -> None:
-        """Takes the bars away."""
+        """Take the bars away."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = None

@@ -1,4 +1,7 @@
-"""A made-up run folder: plausible numbers in the contract's shape, so that the face is tested without a simulation."""
+"""A made-up run folder.
+
+Plausible numbers in the contract's shape, so that the face is tested without a simulation.
+"""
 
 from __future__ import annotations
 

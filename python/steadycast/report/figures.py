@@ -1,4 +1,7 @@
-"""The figures of a report. Each takes a run folder and gives a drawing, or nothing where the run has no such thing to show."""
+"""The figures of a report.
+
+Each takes a run folder and gives a drawing, or nothing where the run has no such thing to show.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from steadycast import style
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.report import say
+from steadycast.report.rank import ranked_receivers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 8.4
-_RC = {
+_RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 10,
@@ -71,7 +75,7 @@ class Plot:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """A drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
+    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -96,12 +100,12 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def colours(svgs: str) -> list[str]:
-    """The line colours that drawings of `svg` use, as six hexadecimal digits."""
+    """Line colours that drawings of `svg` use, as six hexadecimal digits."""
     return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
-    """Saves one figure; the ending says how (.png, .svg, .pdf).
+    """Save one figure; the ending says how (.png, .svg, .pdf).
 
     Raises:
         UserError: no such figure, nothing to show, or an ending that is not known.
@@ -132,21 +136,21 @@ def _context() -> Iterator[None]:
 
 
 def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
-    """What `draw` draws, as inline SVG."""
+    """Return what `draw` draws, as inline SVG."""
     with _context():
         figure = draw()
         return None if figure is None else svg(figure, name)
 
 
 def drawn(plot: Plot, folder: Folder) -> str | None:
-    """A figure as inline SVG, or nothing."""
+    """Figure as inline SVG, or nothing."""
     return in_style(lambda: plot.draw(folder), plot.name)
 
 
 def canvas(
     rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """A drawing with panels one above the other that share their time axis, and room for the lines' labels on the right."""
+    """Make a drawing of panels on one time axis, with room for the lines' labels on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height))
@@ -171,7 +175,7 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Writes labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
+    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
     if not labels:
         return
     low, high = axes.get_ylim()
@@ -212,14 +216,29 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
         )
 
 
+def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
+    """Write right of the axes, at a share of their height and so many points from it."""
+    axes.annotate(
+        text,
+        xy=(1, y),
+        xycoords="axes fraction",
+        xytext=(5, shift),
+        textcoords="offset points",
+        va="center",
+        fontsize=7.5,
+        color=colour,
+        annotation_clip=False,
+    )
+
+
 def level(axes: Axes, y: float, text: str) -> Label:
-    """A thin marked line across (a fair share, a limit), and its label."""
+    """Thin marked line across (a fair share, a limit), and its label."""
     axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     return Label(y, text, style.MUTED)
 
 
 def fair_shares(summary: Json) -> dict[float, list[str]]:
-    """The fair shares, and whose they are."""
+    """Fair shares, and whose they are."""
     shares: dict[float, list[str]] = {}
     for flow in summary["flows"]:
         share = number(flow.get("fair_share_bps"))
@@ -229,7 +248,7 @@ def fair_shares(summary: Json) -> dict[float, list[str]]:
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """The events as thin lines, with their names where asked."""
+    """Events as thin lines, with their names where asked."""
     start, end = axes.get_xlim()
     latest = -1e9
     for t, text in events(folder):
@@ -255,7 +274,7 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
 
 @cache
 def events(folder: Folder) -> tuple[tuple[float, str], ...]:
-    """What happened when: the scenario's events and the flows' starts and stops; what happens at one moment is one entry."""
+    """Say what happened when: events, starts and stops. What happens at one moment is one entry."""
     found: dict[float, list[str]] = {}
     for flow in folder.scenario.get("flow", []):
         for key in ("start", "stop"):
@@ -280,19 +299,19 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
 
 
 def span(value: object) -> float | None:
-    """A length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
+    """Length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
     match = re.fullmatch(r"([0-9.]+)(us|ms|s|min)", value) if isinstance(value, str) else None
     return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[match[2]] if match else None
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """The run's whole length, in seconds."""
+    """Show the run's whole length, in seconds."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     axes.set_xlabel("time (s)", loc="right", labelpad=1)
 
 
 def scale_of(top: float) -> tuple[float, str]:
-    """What to divide a rate by, and the unit that it is then in."""
+    """Say what to divide a rate by, and the unit that it is then in."""
     for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
         if top >= step:
             return step, unit
@@ -319,7 +338,7 @@ class Series:
 
 
 def flow_label(flow: Json) -> str:
-    """A flow's name, and what steers it."""
+    """Flow's name, and what steers it."""
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     name = str(flow["name"])
     text = name if not how or str(how) == name else f"{name} ({how})"
@@ -330,7 +349,7 @@ def flow_label(flow: Json) -> str:
 
 
 def series(folder: Folder, column: str) -> list[Series]:
-    """A column of the rates table for what arrived, flow by flow."""
+    """Column of the rates table for what arrived, flow by flow."""
     import polars as pl
 
     rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
@@ -357,18 +376,18 @@ def series(folder: Folder, column: str) -> list[Series]:
 
 
 def interval(rates: pl.DataFrame) -> float:
-    """The recording interval in seconds."""
+    """Return the recording interval in seconds."""
     steps = rates["t_s"].unique().sort().diff().drop_nulls()
     return float(steps.min() or 1.0) if steps.len() else 1.0  # type: ignore[arg-type]
 
 
 def highest(lines: Sequence[Series]) -> float:
-    """The highest value of all."""
+    """Highest value of all."""
     return max((v for one in lines for v in one.high if v == v), default=1.0)
 
 
 def last(values: Sequence[float]) -> float:
-    """The last value that there is."""
+    """Last value that there is."""
     return next((v for v in reversed(values) if v == v), 0.0)
 
 
@@ -386,7 +405,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """The busiest link's capacity over time, from its throughput and utilisation (so events and traces are in it)."""
+    """Derive the busiest link's capacity over time from throughput and utilisation: events are in it."""
     import polars as pl
 
     if not folder.has("links") or not folder.summary.get("links"):
@@ -463,7 +482,7 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def draw_why(folder: Folder) -> Figure | None:
-    """The video's target, what was sent, and what held the rate."""
+    """Video's target, what was sent, and what held the rate."""
     import polars as pl
 
     if not folder.has("decisions"):
@@ -531,16 +550,13 @@ def draw_why(folder: Folder) -> Figure | None:
         strip.set_yticks([])
         strip.grid(visible=False)
         strip.spines["left"].set_visible(False)
-        strip.annotate(
-            "what held it", xy=(1, 0.5), xycoords="axes fraction", xytext=(5, 0), textcoords="offset points", va="center", fontsize=8,
-            color=style.MUTED, annotation_clip=False,
-        )  # fmt: skip
+        beside(strip, "what held it", 0.5, 0, style.MUTED)
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
 
 def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple[float, float, str]]:
-    """Runs of equal values as (from, to, value)."""
+    """Join equal values in a row, as (from, to, value)."""
     result: list[tuple[float, float, str]] = []
     for begin, value in zip(t, what, strict=True):
         if result and result[-1][2] == value:
@@ -607,25 +623,8 @@ def draw_queue(folder: Folder) -> Figure | None:
     return figure
 
 
-def ranked_receivers(flow: Json) -> list[Json]:
-    """A flow's receivers, worst first: by what is seen, then by loss, then by delay."""
-
-    def badness(receiver: Json) -> tuple[float, float, float, float]:
-        psnr = ((receiver.get("psnr_db") or {}).get("raw") or {}).get("y")
-        score = (receiver.get("mos") or {}).get("mean")
-        delay = (receiver.get("delay_ms") or {}).get("p95")
-        return (
-            score if score is not None else 9.0,
-            psnr if psnr is not None else 999.0,
-            -(receiver.get("loss_frac") or 0.0),
-            -(delay or 0.0),
-        )
-
-    return sorted(flow.get("receivers") or [], key=badness)
-
-
 def draw_quality(folder: Folder) -> Figure | None:
-    """PSNR frame by frame for the median and the worst receiver, the fate of the worst one's frames, and the quantizer."""
+    """Draw PSNR frame by frame (median and worst receiver), the worst one's missing frames, and the quantizer."""
     import polars as pl
 
     if not folder.has("frames"):
@@ -693,10 +692,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
-            axes.annotate(
-                f"{len(t)} {fate}", xy=(1, 1), xycoords="axes fraction", xytext=(5, -place), textcoords="offset points", fontsize=7.5,
-                color=colour, annotation_clip=False, va="center",
-            )  # fmt: skip
+            beside(axes, f"{len(t)} {fate}", 1.0, -place, colour)
             place += 9
         axes.set_title(f"Frames that {worst} did not see in time", fontsize=8.5)
         axes = next(free)
@@ -713,7 +709,7 @@ def draw_quality(folder: Folder) -> Figure | None:
 
 
 def draw_mos(folder: Folder) -> Figure | None:
-    """The share of frames in each class of the mean opinion score."""
+    """Share of frames in each class of the mean opinion score."""
     rows: list[tuple[str, Json]] = []
     for flow in folder.summary["flows"]:
         seen = [r for r in ranked_receivers(flow) if r.get("mos")]
@@ -728,7 +724,7 @@ def draw_mos(folder: Folder) -> Figure | None:
 
 
 def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
-    """A bar per row, from bad to excellent, with its mean score at the end."""
+    """Bar per row, from bad to excellent, with its mean score at the end."""
     height = 0.95 + 0.36 * len(rows)
     figure, (axes,) = canvas(height=height)
     figure.subplots_adjust(
@@ -745,7 +741,7 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
                     left + share / 2, y, f"{share:.0f} %", ha="center", va="center", fontsize=8, color=ink
                 )
             left += share
-        mean = say.score(mos.get("mean"))
+        mean = say.score(number(mos.get("mean")))
         axes.annotate(
             f"MOS {mean}",
             xy=(100, y),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, number, read_json, write_text
 from steadycast.report import figures, page, say
-from steadycast.report.answer import middle, nothing_compared, reach, title
+from steadycast.report.answer import nothing_compared, reach, title
 from steadycast.report.words import glossary, term
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """Reads a run folder, or a folder of several seeds.
+    """Read a run folder, or a folder of several seeds.
 
     Raises:
         UserError: it is neither, or is damaged.
@@ -51,7 +51,10 @@ def read(path: Path) -> Run:
 
 
 def series(run: Run, column: str) -> list[figures.Series]:
-    """A column of the rates over time, flow by flow; over several seeds their median, and between which two they lie."""
+    """Column of the rates over time, flow by flow.
+
+    Over several seeds their median, and between which two they lie.
+    """
     each = [figures.series(folder, column) for folder in run.folders if folder.has("rates")]
     if len(each) <= 1:
         return each[0] if each else []
@@ -62,16 +65,17 @@ def series(run: Run, column: str) -> list[figures.Series]:
             for one in lines:
                 if one.flow["name"] == flow["name"]:
                     for t, v in zip(one.t, one.mid, strict=True):
-                        values.setdefault(t, []).append(v)
+                        if v == v:
+                            values.setdefault(t, []).append(v)
         if values:
-            t = sorted(values)
-            ordered = [sorted(values[x]) for x in t]
+            times = sorted(values)
+            ordered = [sorted(values[t]) for t in times]
             # The flow's own receivers are in each seed's median already: the band is the seeds'.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             result.append(
                 figures.Series(
                     plain,
-                    t,
+                    times,
                     [v[len(v) // 2] for v in ordered],
                     [v[0] for v in ordered],
                     [v[-1] for v in ordered],
@@ -81,11 +85,11 @@ def series(run: Run, column: str) -> list[figures.Series]:
 
 
 def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
-    """A panel per run, to one scale."""
+    """Panel per run, to one scale."""
     shown = [(run, lines) for run in runs[:_MOST_PANELS] if (lines := series(run, column))]
     if not shown:
         return None
-    top = max(max(v for v in one.high if v is not None) for _, lines in shown for one in lines)
+    top = max(figures.highest(lines) for _, lines in shown)
     scale, unit = figures.scale_of(top) if column.endswith("_bps") else (1.0, "ms")
     end = max(float(number(run.summary.get("to_s")) or 1.0) for run, _ in shown)
     figure, panels = figures.canvas(len(shown), height=0.5 + 1.75 * len(shown))
@@ -104,7 +108,7 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """What the median viewer of each run saw."""
+    """Draw what the median viewer of each run saw."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -126,11 +130,11 @@ class Row:
 
 
 def quantities(runs: Sequence[Run]) -> list[Row]:
-    """What is worth comparing: flow by flow, then fairness and the busiest link."""
+    """Pick what is worth comparing: flow by flow, then fairness and the busiest link."""
     names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
     rows: list[Row] = []
     for name in names:
-        flows = [next((f for f in run.summary["flows"] if f["name"] == name), {}) for run in runs]
+        flows: list[Json] = [next((f for f in run.summary["flows"] if f["name"] == name), {}) for run in runs]
 
         def add(word: str, values: list[Any], how: Any, shown: str = "", name: str = name) -> None:
             if any(number(v) is not None for v in values):
@@ -183,20 +187,10 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
 
 def _middle(flow: Json, *path: str) -> Any:
-    """The median receiver's value, with its spread where there is one receiver."""
-    receivers = flow.get("receivers") or []
-    if not receivers:
-        return None
-    ordered = sorted(
-        (v for r in receivers if number(v := reach(r, *path)) is not None), key=lambda v: number(v) or 0.0
-    )
-    if not ordered:
-        return None
-    return (
-        ordered[len(ordered) // 2]
-        if len(ordered) % 2
-        else (ordered[len(ordered) // 2] if isinstance(ordered[0], dict) else middle(flow, *path))
-    )
+    """Pick the middle receiver's value, with its spread; of an even number the upper one of the two."""
+    values = [v for r in flow.get("receivers") or [] if number(v := reach(r, *path)) is not None]
+    values.sort(key=lambda v: number(v) or 0.0)
+    return values[len(values) // 2] if values else None
 
 
 def _busiest_queue(summary: Json) -> Any:
@@ -207,7 +201,7 @@ def _busiest_queue(summary: Json) -> Any:
 
 
 def sections(runs: Sequence[Run], command: str) -> str:
-    """The figures of a page that compares `runs`."""
+    """Figures of a page that compares `runs`."""
     parts = []
     for name, heading, column, title_ in (
         ("rates", "Who got what", "throughput_bps", "throughput"),
@@ -234,7 +228,10 @@ def sections(runs: Sequence[Run], command: str) -> str:
 
 
 def write_seeds_report(path: Path) -> Path:
-    """Writes report.html for a folder of several seeds: means with their spread, and a link to each seed's own report."""
+    """Write report.html for a folder of several seeds.
+
+    Means with their spread, and a link to each seed's own report.
+    """
     run = read(path)
     warned = [html.escape(note) for flow in run.summary["flows"] if (note := nothing_compared(flow))]
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
@@ -252,7 +249,8 @@ def write_seeds_report(path: Path) -> Path:
     content = (
         f"<h1>{html.escape(run.name)} · {len(run.folders)} {term('seed', 'seeds')}</h1>"
         + "".join(f'<p class="nothing">{note}</p>' for note in warned)
-        + f'<p class="answer">{html.escape(got)}.</p><p class="more">Mean ± half of the 95 % confidence interval of the mean.</p>'
+        + f'<p class="answer">{html.escape(got)}.</p>'
+        + '<p class="more">Mean ± half of the 95 % confidence interval of the mean.</p>'
         + page.expectations(run.summary)
         + page.table(["", "mean ± 95 %"], rows)
         + f"<p>Each seed: {links}</p>"

@@ -10,11 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from steadycast.report import say
-from steadycast.report.answer import middle, nothing_compared, ranked_receivers, reach, title
+from steadycast.report.answer import middle, nothing_compared, reach, title
+from steadycast.report.rank import ranked_receivers
 
 
 def flows(summary: Mapping[str, Any]) -> Table:
-    """A line per flow: what it got, and what its viewers saw; a second one for the worst of several receivers."""
+    """Line per flow: what it got, and what its viewers saw.
+
+    A second one for the worst of several receivers.
+    """
     table = plain("flow", "throughput", "of fair", "loss", "delay p95", "PSNR", "MOS")
     for flow in summary["flows"]:
         receivers = flow.get("receivers") or []
@@ -42,12 +46,12 @@ def flows(summary: Mapping[str, Any]) -> Table:
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What must be known before the numbers are used."""
+    """Say what must be known before the numbers are used."""
     return [note for flow in summary["flows"] if (note := nothing_compared(flow))]
 
 
 def expectations(summary: Mapping[str, Any]) -> Table | None:
-    """A line per expectation of the scenario; nothing where there is none."""
+    """Line per expectation of the scenario; nothing where there is none."""
     entries = summary.get("expect") or []
     if not entries:
         return None
@@ -67,7 +71,7 @@ def failed(summary: Mapping[str, Any]) -> bool:
 
 
 def plain(first: str, *others: str) -> Table:
-    """A table without a frame; its first column is text, the others are numbers."""
+    """Table without a frame; its first column is text, the others are numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(first, overflow="fold")
     for name in others:
@@ -82,7 +86,7 @@ def console() -> Console:
 
 
 def prose(rows: Sequence[Sequence[str]], *heads: str) -> Table:
-    """A table of texts; the last column is prose, and is wrapped."""
+    """Table of texts; the last column is prose, and is wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in heads[:-1]:
         table.add_column(head, overflow="fold")
