@@ -6,13 +6,12 @@ It reads arguments and prints results; the work is done elsewhere, and imported 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steadycast.errors import UserError
+from steadycast.errors import MissingError, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,9 +42,19 @@ def main() -> None:
         app()
     except UserError as error:
         print(f"steadycast: {error}", file=sys.stderr)
-        raise SystemExit(getattr(error, "exit_code", MISUSED)) from None
+        raise SystemExit(MISSING if isinstance(error, MissingError) else MISUSED) from None
     except BrokenPipeError:
         raise SystemExit(FAILED) from None
+
+
+def _module(name: str) -> Any:
+    # By its full name: the package exports functions that are called like their modules.
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingError(name, f"can't be loaded ({error})", "install steadycast again") from error
 
 
 def _examples(*lines: str) -> str:
@@ -119,18 +128,19 @@ def run(
     if place is not None:
         free_or_force(place, force=force)
 
-    from steadycast import run as runner
-
-    with Terminal() as progress:
-        if many is not None:
-            summary = runner.run_seeds(
-                file, seeds=many, sets=sets or (), out=place, force=force, progress=progress
-            )
-        else:
-            summary = runner.run(
-                file, seed=seed, sets=sets or (), out=place, force=force, progress=progress
-            ).summary
-        report = _write_report(place) if place is not None else None
+    runner = _module("steadycast.run")
+    common = {"sets": sets or (), "out": place, "force": force}
+    try:
+        with Terminal() as progress:
+            if many is not None:
+                summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
+            else:
+                summary = runner.run(file, seed=seed, progress=progress, **common).summary
+            report = _write_report(place) if place is not None else None
+    except KeyboardInterrupt:
+        left = f"; what there is stands in {place}.part" if place is not None else ""
+        print(f"steadycast: interrupted{left}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
 
 
@@ -352,28 +362,23 @@ def encode(
         print(out)
 
 
-@app.command(epilog=_examples("steadycast quality home"))
+@app.command(epilog=_examples("steadycast quality home", "steadycast quality home --json"))
 def quality(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Decode what each receiver got, and measure it again."""
+    """Decode again what each receiver got, and measure it. The folder stays as it is."""
+    from steadycast import quality as measuring
     from steadycast.folder import Folder
     from steadycast.progress import Terminal
-    from steadycast.report import write_report
+    from steadycast.report import terminal
 
-    media = _media_quality()
     with Terminal() as progress:
-        media(directory, progress)
-    folder = Folder.open(directory)
-    _finish(folder.summary, as_json=as_json, report=write_report(folder))
-
-
-def _media_quality() -> Callable[[Path, Any], None]:
-    from steadycast.media import quality as measure
-
-    found: Callable[[Path, Any], None] = measure.measure_folder
-    return found
+        rows = measuring.measure(Folder.open(directory), progress)
+    if as_json:
+        _print_json(rows)
+    else:
+        terminal.console().print(measuring.table(rows))
 
 
 @app.command(
@@ -504,6 +509,4 @@ def reproduce(
 
     "Not reproduced" is a result: the exit code is 0.
     """
-    from steadycast import reproduce as experiments
-
-    experiments.main(ids, seed_range(seeds), out)
+    _module("steadycast.reproduce").main(ids, seed_range(seeds), out)

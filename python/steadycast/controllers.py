@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 
-from steadycast.errors import UserError
+from steadycast.errors import MissingError, UserError
 
 
 class Core(Protocol):
@@ -28,13 +28,13 @@ def core() -> Core:
     """Compiled module.
 
     Raises:
-        UserError: it was not built for this Python.
+        MissingError: it was not built for this Python.
 
     """
     try:
         return cast(Core, importlib.import_module("steadycast._core"))
     except ImportError as error:
-        raise UserError(
+        raise MissingError(
             "steadycast._core",
             f"the compiled module can't be loaded ({error})",
             'install it again: "pip install --force-reinstall steadycast"; in a checkout "maturin develop"',

@@ -15,14 +15,15 @@ _HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours c
 
 
 def csv(folder: Folder, out: Path) -> list[Path]:
-    """Write the tables as CSV.
+    """Write the tables as CSV; times are seconds from the start.
 
-    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv, where
-    packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or r (received).
-    The other tables are written as they are. Times are seconds from the start.
+    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
+    packets.csv, where packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s);
+    dir is s (sent) or r (received). The other tables are written as they are.
 
     Raises:
         UserError: nothing can be written there, or a table is damaged.
+
     """
     written = []
     _make(out)
@@ -80,11 +81,12 @@ def classic(folder: Folder, out: Path) -> list[Path]:
     """Write sd_be_0 and rd_be_N of the first video flow; each further flow's go to a folder of its name.
 
     N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, a receiver line
-    `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two, and frame
-    types are 1 I, 2 P, 3 B, as in the multi-rate traces.
+    `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two,
+    and frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
 
     Raises:
         UserError: packets were not recorded.
+
     """
     import polars as pl
 

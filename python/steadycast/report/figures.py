@@ -114,17 +114,34 @@ def save(folder: Folder, name: str, path: Path) -> None:
     plots = {plot.name: plot for plot in PLOTS}
     if name not in plots:
         raise UserError(name, "no such figure", f"there are: {', '.join(plots)}")
+    if not save_drawing(lambda: plots[name].draw(folder), path):
+        raise UserError(
+            str(folder.path),
+            f'this run has nothing that the figure "{name}" could show',
+            f"there are: {', '.join(plots)}",
+        )
+
+
+def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
+    """Save what `draw` draws; the ending says how. Returns whether there was anything.
+
+    Raises:
+        UserError: an ending that is not known, or a place that can't be written to.
+
+    """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
     with _context():
-        figure = plots[name].draw(folder)
+        figure = draw()
         if figure is None:
+            return False
+        try:
+            figure.savefig(path, dpi=200)
+        except OSError as error:
             raise UserError(
-                str(folder.path),
-                f'this run has nothing that the figure "{name}" could show',
-                f"there are: {', '.join(plots)}",
-            )
-        figure.savefig(path, dpi=200)
+                str(path), f"can't be written ({error.strerror})", "give another -o FILE"
+            ) from error
+    return True
 
 
 @contextmanager
@@ -624,7 +641,7 @@ def draw_queue(folder: Folder) -> Figure | None:
 
 
 def draw_quality(folder: Folder) -> Figure | None:
-    """Draw PSNR frame by frame (median and worst receiver), the worst one's missing frames, and the quantizer."""
+    """Draw PSNR frame by frame (median and worst receiver), the worst one's missing frames, the quantizer."""
     import polars as pl
 
     if not folder.has("frames"):

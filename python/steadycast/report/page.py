@@ -28,8 +28,7 @@ _CSS, _SCRIPT = (
 
 
 def write_report(folder: Folder | Path | str, *, pictures: str = "") -> Path:
-    """Write DIR/report.html and returns its path. `pictures` is a section of pictures as HTML, from "
-    "`report.pictures`.
+    """Write DIR/report.html and return its path; `pictures` is a section of it, from `report.pictures`.
 
     Raises:
         UserError: the folder is not a run, or a table of it is damaged.
