@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 
-from steadycast.errors import UserError
+from steadycast.errors import MissingError, UserError
 
 
 class Core(Protocol):
@@ -18,25 +18,26 @@ class Core(Protocol):
         """All controllers, in the registry's order."""
 
     def schema(self) -> str:
-        """The scenario format's JSON Schema."""
+        """Scenario format's JSON Schema."""
 
     def check(self, path: str, sets: list[str]) -> list[dict[str, Any]]:
-        """What is wrong with a scenario file: file, line, key, what, remedy."""
+        """Say what is wrong with a scenario file: file, line, key, what, remedy."""
 
 
 def core() -> Core:
-    """The compiled module.
+    """Compiled module.
 
     Raises:
-        UserError: it was not built for this Python.
+        MissingError: it was not built for this Python.
+
     """
     try:
         return cast(Core, importlib.import_module("steadycast._core"))
     except ImportError as error:
-        raise UserError(
+        raise MissingError(
             "steadycast._core",
             f"the compiled module can't be loaded ({error})",
-            'install it again: "pip install --force-reinstall steadycast", or "maturin develop" in a checkout',
+            'install it again: "pip install --force-reinstall steadycast"; in a checkout "maturin develop"',
         ) from error
 
 
@@ -81,7 +82,7 @@ class Controller:
 
 
 def text(value: object) -> str:
-    """A parameter's value as one would write it in a scenario."""
+    """Parameter's value as one would write it in a scenario."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -93,7 +94,10 @@ def text(value: object) -> str:
 
 @cache
 def registry(*, quiet: bool = False) -> tuple[Controller, ...]:
-    """All controllers; `quiet` gives none instead of an error where the compiled module is absent (a report needs only looks)."""
+    """All controllers.
+
+    `quiet` gives none instead of an error where the compiled module is absent (a report needs only looks).
+    """
     try:
         entries = core().controllers()
     except UserError:
@@ -104,10 +108,11 @@ def registry(*, quiet: bool = False) -> tuple[Controller, ...]:
 
 
 def find(name: str) -> Controller:
-    """The controller called `name`.
+    """Find the controller called `name`.
 
     Raises:
         UserError: there is none; it names the nearest.
+
     """
     import difflib
 

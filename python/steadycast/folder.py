@@ -1,4 +1,7 @@
-"""Run folders: written so that nothing looks whole that is not, read back with an answer to what is wrong with them."""
+"""Run folders.
+
+Written so that nothing looks whole that is not, read back with an answer to what is wrong with them.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +40,26 @@ class Folder:
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Reads a run folder's summary.
+        """Read a run folder's summary.
 
         Raises:
             UserError: it is not a run folder, is damaged, or is from a newer program.
+
         """
         path = Path(path)
         if not path.is_dir():
             part = path.with_name(path.name + ".part")
             if part.is_dir():
-                raise UserError(str(path), "this run was interrupted", f"run it again, or read {part}, which is not complete")
+                raise UserError(
+                    str(path),
+                    "this run was interrupted",
+                    f"run it again, or read {part}, which is not complete",
+                )
             raise UserError(str(path), "no such folder", 'make one with "steadycast run FILE -o DIR"')
         if is_seeds(path) and not (path / "summary.json").exists():
-            raise UserError(str(path), "this folder holds several seeds", f"name one of them, for example {path}/seed-1")
+            raise UserError(
+                str(path), "this folder holds several seeds", f"name one of them, for example {path}/seed-1"
+            )
         summary = read_json(path / "summary.json", "run the scenario again")
         number = summary.get("format")
         if not isinstance(number, int) or number > FORMAT:
@@ -96,21 +106,30 @@ class Folder:
         return (self.path / f"{name}.parquet").exists()
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of the record.
+        """Table of the record.
 
         Raises:
             UserError: it is missing or damaged.
+
         """
         import polars as pl
 
         path = self.path / f"{name}.parquet"
         if not path.exists():
-            remedy = 'put `packets = "all"` into [record] and run again' if name == "packets" else "run the scenario again"
+            remedy = (
+                'put `packets = "all"` into [record] and run again'
+                if name == "packets"
+                else "run the scenario again"
+            )
             raise UserError(str(path), "no such table", remedy)
         try:
             return pl.read_parquet(path)
-        except Exception as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
-            raise UserError(str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again") from error
+        except (
+            Exception
+        ) as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
+            raise UserError(
+                str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again"
+            ) from error
 
 
 def is_seeds(path: Path | str) -> bool:
@@ -119,15 +138,18 @@ def is_seeds(path: Path | str) -> bool:
 
 
 def read_json(path: Path, remedy: str) -> Json:
-    """A JSON object from a file.
+    """JSON object from a file.
 
     Raises:
         UserError: it is missing, or not one.
+
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(str(path), "no such file: this is not a run folder", 'make one with "steadycast run FILE -o DIR"') from None
+        raise UserError(
+            str(path), "no such file: this is not a run folder", 'make one with "steadycast run FILE -o DIR"'
+        ) from None
     except OSError as error:
         raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
     except json.JSONDecodeError as error:
@@ -145,7 +167,8 @@ def read_json(path: Path, remedy: str) -> Json:
 class Draft:
     """A run folder in the making.
 
-    Lives in DIR.part, whose summary says `complete: false`, and becomes DIR by `finish`. `complete: true` is the very last thing
+    Lives in DIR.part, whose summary says `complete: false`, and becomes DIR by `finish`. `complete: true`
+    is the very last thing
     written, after the rename: at whatever moment the program dies, nothing looks whole that is not.
 
         with Draft(out, force=False) as draft:
@@ -171,25 +194,27 @@ class Draft:
             raise _unwritable(self.part, error) from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Leaves DIR.part behind when `finish` was not reached."""
 
     def text(self, name: str, content: str) -> None:
-        """Writes a text file."""
+        """Write a text file."""
         try:
             (self.part / name).write_text(content, encoding="utf-8")
         except OSError as error:
             raise _unwritable(self.part / name, error) from error
 
     def json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Writes a JSON file."""
+        """Write a JSON file."""
         try:
             write_json(self.part / name, value)
         except OSError as error:
             raise _unwritable(self.part / name, error) from error
 
     def table(self, name: str, frame: pl.DataFrame) -> None:
-        """Writes a table as NAME.parquet."""
+        """Write a table as NAME.parquet."""
         path = self.part / f"{name}.parquet"
         try:
             frame.write_parquet(path)
@@ -197,12 +222,15 @@ class Draft:
             raise _unwritable(path, error) from error
 
     def progress(self, summary: Mapping[str, Any]) -> None:
-        """Writes what is known so far; it stays `complete: false`."""
+        """Write what is known so far; it stays `complete: false`."""
         self._summary = {**summary, "complete": False}
         self.json("summary.json", self._summary)
 
     def finish(self, summary: Mapping[str, Any]) -> Path:
-        """Makes the folder whole, and returns where it now is. A summary that says `complete: false` stays in DIR.part."""
+        """Make the folder whole, and returns where it now is.
+
+        A summary that says `complete: false` stays in DIR.part.
+        """
         self.progress(summary)
         if not summary.get("complete", True):
             return self.part
@@ -218,7 +246,9 @@ def free_or_force(path: Path, *, force: bool) -> None:
     """Whether results may be written to `path`.
 
     Raises:
-        UserError: something is there, and either `force` was not given or it is not a folder that this program wrote.
+        UserError: something is there, and either `force` was not given or it is not a folder that this
+        program wrote.
+
     """
     if not path.exists():
         return
@@ -229,11 +259,15 @@ def free_or_force(path: Path, *, force: bool) -> None:
     if not force:
         raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
     if not any((path / mark).exists() for mark in ("summary.json", "seeds.json", "scenario.toml")):
-        raise UserError(str(path), "this folder holds no results of this program", "--force only replaces those; give another -o DIR")
+        raise UserError(
+            str(path),
+            "this folder holds no results of this program",
+            "--force only replaces those; give another -o DIR",
+        )
 
 
 def replace_folder(source: Path, target: Path) -> None:
-    """Renames `source` to `target`; an older `target` goes only after the new one is in place."""
+    """Rename `source` to `target`; an older `target` goes only after the new one is in place."""
     if target.exists():
         old = target.with_name(f"{target.name}.old-{os.getpid()}")
         target.rename(old)
@@ -244,21 +278,25 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file so that a reader sees the old one or the new one, never half of one."""
+    """Write a JSON file so that a reader sees the old one or the new one, never half of one."""
     # NaN is not JSON: a number that is not one is a bug upstream, and is told rather than written.
     content = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
     write_text(path, content + "\n")
 
 
 def write_text(path: Path, content: str) -> None:
-    """Writes a text file so that a reader sees the old one or the new one, never half of one."""
+    """Write a text file so that a reader sees the old one or the new one, never half of one."""
     new = path.with_name(path.name + ".new")
     new.write_text(content, encoding="utf-8")
     new.replace(path)
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(str(path), f"can't be written ({error.strerror or error})", "give a folder that you may write to, with room")
+    return UserError(
+        str(path),
+        f"can't be written ({error.strerror or error})",
+        "give a folder that you may write to, with room",
+    )
 
 
 def _first_line(error: BaseException) -> str:
@@ -273,7 +311,8 @@ _SEED_KEYS = ("seed", "record_sha256")
 def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
     """One summary of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
 
-    Lists whose elements have a name (or an id) are joined by it; other lists are their union. What is null in some seeds counts in the
+    Lists whose elements have a name (or an id) are joined by it; other lists are their union. What is null
+    in some seeds counts in the
     others, and `n` says in how many. An expectation is judged on its mean.
     """
     whole = _join([dict(s) for s in summaries])
@@ -285,7 +324,10 @@ def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
 
 
 def spread(values: Sequence[float]) -> Json:
-    """Mean, half-width of its 95 % confidence interval by Student's t, least, most, and how many. One value has no interval."""
+    """Mean, half-width of its 95 % confidence interval by Student's t, least, most, and how many.
+
+    One value has no interval.
+    """
     n = len(values)
     ci = student_t95(n - 1) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
     return {"mean": statistics.fmean(values), "ci95": ci, "min": min(values), "max": max(values), "n": n}
@@ -297,7 +339,7 @@ def is_spread(value: object) -> bool:
 
 
 def student_t95(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t: a two-sided 95 % interval."""
+    """97.5 % quantile of Student's t: a two-sided 95 % interval."""
     # fmt: off
     table = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
              2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)
@@ -356,7 +398,7 @@ def _plain(value: Any) -> float | None:
 
 
 def number(value: object) -> float | None:
-    """A number, or the mean of one over several seeds; None for what is neither."""
+    """Return a number, or the mean of one over several seeds; None for what is neither."""
     if is_spread(value):
         assert isinstance(value, dict)
         value = value["mean"]
@@ -372,13 +414,15 @@ def within(value: object, least: float | None, most: float | None) -> bool:
 
 
 def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
-    """The value at a path such as `flows.tcp.share_of_fair`.
+    """Value at a path such as `flows.tcp.share_of_fair`.
 
-    Lists go by name, and names may hold dots (`flows.video.receivers.video.dst1.mos.mean`). A link's forward direction is meant
+    Lists go by name, and names may hold dots (`flows.video.receivers.video.dst1.mos.mean`). A link's
+    forward direction is meant
     where none is named (`links.bottleneck.back.drop_frac`).
 
     Raises:
         UserError: there is nothing; it names what there would be.
+
     """
     found, value = _descend(summary, path.split("."))
     if found:
@@ -389,24 +433,33 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
         import difflib
 
         near = difflib.get_close_matches(rest.split(".")[0], options, n=1)
-        remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}"
+        remedy = (
+            f'did you mean "{near[0]}"?'
+            if near
+            else f"there are: {', '.join(options[:12])}{', …' if len(options) > 12 else ''}"
+        )
     else:
         remedy = f"{here} is a value: end the path there"
     raise UserError(f"{place}: {path}", what, remedy)
 
 
-def judge(summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario") -> list[Json]:
-    """A scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has.
+def judge(
+    summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario"
+) -> list[Json]:
+    """Scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has.
 
     Raises:
         UserError: a path leads nowhere.
+
     """
     results = []
     for expectation in expectations:
         that = str(expectation["that"])
         least, most = _plain(expectation.get("min")), _plain(expectation.get("max"))
         value = number(find(summary, that, place=place))
-        results.append({"that": that, "min": least, "max": most, "value": value, "ok": within(value, least, most)})
+        results.append(
+            {"that": that, "min": least, "max": most, "value": value, "ok": within(value, least, most)}
+        )
     return results
 
 

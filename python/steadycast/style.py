@@ -46,7 +46,7 @@ class Look:
 
 
 def look(flow: dict[str, Any]) -> Look:
-    """The look of a flow of summary.json."""
+    """Look of a flow of summary.json."""
     kind = flow.get("kind")
     if kind == "tcp":
         # TCP is what everything is measured against: ink, told apart by its congestion control's dashes.

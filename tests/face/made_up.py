@@ -1,4 +1,7 @@
-"""A made-up run folder: plausible numbers in the contract's shape, so that the face is tested without a simulation."""
+"""A made-up run folder.
+
+Plausible numbers in the contract's shape, so that the face is tested without a simulation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-
 from steadycast.folder import Draft, aggregate, judge, write_json
 
 SCENARIO = """\
@@ -116,7 +118,9 @@ def make(
                     "node": node,
                     "throughput_bps": video * (1 if sender else wobble[node] * (1 - lost)),
                     "loss_frac": None if sender else lost,
-                    "delay_ms": None if sender else 20 + queue + chance.uniform(0, 4) + (25 if node == bad else 0),
+                    "delay_ms": None
+                    if sender
+                    else 20 + queue + chance.uniform(0, 4) + (25 if node == bad else 0),
                     "target_bps": video * 1.03 if sender else None,
                     "pacing_bps": video * 1.1 if sender else None,
                 }
@@ -162,7 +166,11 @@ def make(
             rule = {
                 "start": "start: doubles per report",
                 "cap": "the encoder's best rung",
-                "network": ("equation: min over receivers", "unloaded: +0.9 P/R", "congested: one-way delay rises")[step % 3],
+                "network": (
+                    "equation: min over receivers",
+                    "unloaded: +0.9 P/R",
+                    "congested: one-way delay rises",
+                )[step % 3],
             }[limit]
             decisions.append(
                 {
@@ -180,14 +188,21 @@ def make(
             )
 
     frames, receiver_rows = _frames(names, bad, late_joiner, seconds, pixels, chance, rates)
-    summary = _summary(controller, seed, seconds, receivers, rates, links, tcp, receiver_rows, encoder_limited)
+    summary = _summary(
+        controller, seed, seconds, receivers, rates, links, tcp, receiver_rows, encoder_limited
+    )
     name = f"dumbbell-{controller}"
-    scenario = SCENARIO.format(name=name, seconds=seconds, seed=seed, controller=controller, receivers=receivers)
+    scenario = SCENARIO.format(
+        name=name, seconds=seconds, seed=seed, controller=controller, receivers=receivers
+    )
     summary["scenario"]["name"] = name
     summary["expect"] = judge(summary, [{"that": "flows.tcp.share_of_fair", "min": 0.8}])
     with Draft(path, force=force) as draft:
         draft.text("scenario.toml", scenario)
-        draft.json("cost.json", {"cpu_s": 1.21, "wall_s": 0.9, "peak_memory_bytes": 93_000_000, "packet_hops_count": 812_345})
+        draft.json(
+            "cost.json",
+            {"cpu_s": 1.21, "wall_s": 0.9, "peak_memory_bytes": 93_000_000, "packet_hops_count": 812_345},
+        )
         draft.table("rates", pl.DataFrame(rates, infer_schema_length=None))
         draft.table("links", pl.DataFrame(links))
         draft.table("tcp", pl.DataFrame(tcp, infer_schema_length=None))
@@ -264,7 +279,9 @@ def _frames(
     return rows, receivers
 
 
-def _receiver(name: str, frames: list[dict[str, Any]], rates: list[dict[str, Any]], pixels: bool) -> dict[str, Any]:
+def _receiver(
+    name: str, frames: list[dict[str, Any]], rates: list[dict[str, Any]], pixels: bool
+) -> dict[str, Any]:
     delays = [f["delay_ms"] for f in frames if f["delay_ms"] is not None]
     fates = [f["fate"] for f in frames]
     classes = [f["mos"] for f in frames]
@@ -289,12 +306,18 @@ def _receiver(name: str, frames: list[dict[str, Any]], rates: list[dict[str, Any
         "startup_ms": 150.0,
         "buffer_underflows": 0,
         "buffer_overflows": 0,
-        "psnr_db": {"raw": {"y": psnr, "u": psnr + 4, "v": psnr + 5}, "encoded": {"y": psnr + 9, "u": psnr + 11, "v": psnr + 11}}
+        "psnr_db": {
+            "raw": {"y": psnr, "u": psnr + 4, "v": psnr + 5},
+            "encoded": {"y": psnr + 9, "u": psnr + 11, "v": psnr + 11},
+        }
         if psnr is not None
         else None,
         "ssim": 0.95 if pixels else None,
         "vmaf": None,
-        "mos": {"mean": statistics.fmean(classes), "share": {str(c): classes.count(c) / len(classes) for c in range(1, 6)}}
+        "mos": {
+            "mean": statistics.fmean(classes),
+            "share": {str(c): classes.count(c) / len(classes) for c in range(1, 6)},
+        }
         if pixels
         else None,
     }
@@ -360,7 +383,9 @@ def _summary(
                 "retransmitted_packets": 41,
                 "timeouts": 0,
                 "srtt_ms": {"p50": 92.0, "p95": 118.0},
-                "cwnd_packets": {"mean": statistics.fmean(r["cwnd_packets"] for r in tcp if r["cwnd_packets"])},
+                "cwnd_packets": {
+                    "mean": statistics.fmean(r["cwnd_packets"] for r in tcp if r["cwnd_packets"])
+                },
                 "receivers": [{"name": "tcp.dst1", "throughput_bps": rival}],
             },
             {
@@ -370,14 +395,18 @@ def _summary(
                 "fair_share_bps": 0.4e6,
                 "share_of_fair": mean("noise.dst1") / 0.4e6,
                 "rate_cov": 0.9,
-                "receivers": [{"name": "noise.dst1", "throughput_bps": mean("noise.dst1"), "loss_frac": 0.002}],
+                "receivers": [
+                    {"name": "noise.dst1", "throughput_bps": mean("noise.dst1"), "loss_frac": 0.002}
+                ],
             },
         ],
         "links": [
             {
                 "name": "bottleneck",
                 "direction": "forward",
-                "utilisation_frac": statistics.fmean(r["utilisation_frac"] for r in links if r["link"] == "bottleneck"),
+                "utilisation_frac": statistics.fmean(
+                    r["utilisation_frac"] for r in links if r["link"] == "bottleneck"
+                ),
                 "dropped_packets": sum(r["dropped_packets"] for r in links),
                 "drop_frac": 0.002,
                 "queue_ms": {f"p{p}": percentile(queue, p / 100) for p in (50, 95, 99)},
@@ -401,7 +430,15 @@ def _packets(names: list[str], chance: random.Random) -> list[dict[str, Any]]:
     rows = []
     for seq in range(200):
         t, frame = seq * 0.005, seq // 8
-        common = {"flow": "video", "seq": seq, "size_bytes": 1018, "frame": frame, "ftype": "IPBB"[frame % 4], "q": 5, "ecn": 0}
+        common = {
+            "flow": "video",
+            "seq": seq,
+            "size_bytes": 1018,
+            "frame": frame,
+            "ftype": "IPBB"[frame % 4],
+            "q": 5,
+            "ecn": 0,
+        }
         rows.append({"t_s": t, "dir": "s", "node": "video.src", "owd_ms": None, **common})
         for name in names:
             if chance.random() > 0.02:

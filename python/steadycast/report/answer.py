@@ -7,7 +7,7 @@ from typing import Any
 
 from steadycast.folder import Json, number
 from steadycast.report import say
-from steadycast.report.figures import ranked_receivers
+from steadycast.report.rank import ranked_receivers
 
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
@@ -19,7 +19,11 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("complete") is False:
         sentences.append("This run was interrupted: what follows is its beginning, not its result.")
     sentences += [s for f in flows if (s := nothing_compared(f))]
-    got = [_got(f) for f in flows if number(f.get("throughput_bps")) is not None]
+    measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
+    # Background traffic takes what it is told to: it is in the table, and answers nothing.
+    got = [_got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [_got(f) for f in measured]
+    if len(got) > 4:
+        got = [*got[:3], f"and {len(got) - 3} more flows, in the table"]
     if got:
         sentences.append("; ".join(got) + ".")
     sentences += [s for f in flows if (s := _seen(f))]
@@ -31,7 +35,7 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
 
 
 def nothing_compared(flow: Mapping[str, Any]) -> str | None:
-    """A warning that something other than the network decided this flow's rate for most of the time."""
+    """Warn that something other than the network decided this flow's rate for most of the time."""
     if flow.get("kind") != "video":
         return None
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
@@ -39,17 +43,18 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     name = f"{flow['name']} ({flow.get('controller')})"
     if encoder > 0.5:
         return (
-            f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its encoder's best quality, not by the "
-            f"network. Take a slower link, or a clip that needs more."
+            f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "
+            f"encoder's best quality, not by the network. Take a slower link, or a clip that needs more."
         )
     if start > 0.5:
         return (
-            f"Such a run compares nothing: {name} was still in its start phase for {say.frac(start)} of the time. Run it for longer, or set "
-            f"a warmup."
+            f"Such a run compares nothing: {name} was still in its start phase for {say.frac(start)} of "
+            f"the time. Run it for longer, or set a warmup."
         )
     if encoder + start > 0.5:
         return (
-            f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its encoder and for {say.frac(start)} it "
+            f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "
+            f"encoder and for {say.frac(start)} it "
             f"was starting; the network decided only {say.frac(shares.get('network', 0.0))}."
         )
     if cap > 0.5:
@@ -58,18 +63,23 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
 
 
 def title(flow: Mapping[str, Any]) -> str:
-    """A flow's name with what steers it."""
+    """Name a flow with what steers it."""
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     return f"{flow['name']} ({how})" if how and how != flow["name"] else str(flow["name"])
 
 
 def grade(score: float) -> str:
-    """A mean score in a word."""
+    """Say a mean score in a word."""
     return next(word for least, word in _GRADES if score >= least)
 
 
+def a(word: str) -> str:
+    """Put an article before a word."""
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
 def middle(flow: Mapping[str, Any], *path: str) -> float | None:
-    """The median over a flow's receivers of the number at `path`."""
+    """Median over a flow's receivers of the number at `path`."""
     values = sorted(v for r in flow.get("receivers") or [] if (v := number(reach(r, *path))) is not None)
     if not values:
         return None
@@ -78,7 +88,7 @@ def middle(flow: Mapping[str, Any], *path: str) -> float | None:
 
 
 def reach(value: Any, *path: str) -> Any:
-    """The value at a path of keys; None where any is absent."""
+    """Value at a path of keys; None where any is absent."""
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -101,14 +111,15 @@ def _seen(flow: Json) -> str | None:
     score, psnr = middle(flow, "mos", "mean"), middle(flow, "psnr_db", "raw", "y")
     if score is not None:
         who = f"The median of {flow['name']}'s {n} viewers" if n > 1 else f"{flow['name']}'s viewer"
-        text = f"{who} saw a {grade(score)} picture (MOS {say.score(score)}"
+        text = f"{who} saw {a(grade(score))} picture (MOS {say.score(score)}"
         text += f", {say.db(psnr)})" if psnr is not None else ")"
         least = number(reach(worst, "mos", "mean"))
         if n > 1 and least is not None:
-            text += f", the worst, {worst['name']}, a {grade(least)} one (MOS {say.score(least)})"
+            text += f", the worst, {worst['name']}, {a(grade(least))} one (MOS {say.score(least)})"
         return text + "."
     ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
     if ok is None or not sent:
         return None
     which = f"the worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
-    return f"{which[0].upper()}{which[1:]} missed {say.frac(1 - ok / sent)} of the frames (no pixels in this run, so no picture quality)."
+    missed = f"missed {say.frac(1 - ok / sent)} of the frames"
+    return f"{which[0].upper()}{which[1:]} {missed} (this run has no pixels, so no picture quality)."

@@ -1,8 +1,12 @@
-"""The figures of a report. Each takes a run folder and gives a drawing, or nothing where the run has no such thing to show."""
+"""The figures of a report.
+
+Each takes a run folder and gives a drawing, or nothing where the run has no such thing to show.
+"""
 
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style
 from steadycast.errors import UserError
-from steadycast.folder import Folder, Json
+from steadycast.folder import Folder, Json, number
 from steadycast.report import say
+from steadycast.report.rank import ranked_receivers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 8.4
-_RC = {
+_RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 10,
@@ -70,7 +75,7 @@ class Plot:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """A drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
+    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -95,26 +100,48 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def colours(svgs: str) -> list[str]:
-    """The line colours that drawings of `svg` use, as six hexadecimal digits."""
+    """Line colours that drawings of `svg` use, as six hexadecimal digits."""
     return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
-    """Saves one figure; the ending says how (.png, .svg, .pdf).
+    """Save one figure; the ending says how (.png, .svg, .pdf).
 
     Raises:
         UserError: no such figure, nothing to show, or an ending that is not known.
+
     """
     plots = {plot.name: plot for plot in PLOTS}
     if name not in plots:
         raise UserError(name, "no such figure", f"there are: {', '.join(plots)}")
+    if not save_drawing(lambda: plots[name].draw(folder), path):
+        raise UserError(
+            str(folder.path),
+            f'this run has nothing that the figure "{name}" could show',
+            f"there are: {', '.join(plots)}",
+        )
+
+
+def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
+    """Save what `draw` draws; the ending says how. Returns whether there was anything.
+
+    Raises:
+        UserError: an ending that is not known, or a place that can't be written to.
+
+    """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
     with _context():
-        figure = plots[name].draw(folder)
+        figure = draw()
         if figure is None:
-            raise UserError(str(folder.path), f'this run has nothing that the figure "{name}" could show', f"there are: {', '.join(plots)}")
-        figure.savefig(path, dpi=200)
+            return False
+        try:
+            figure.savefig(path, dpi=200)
+        except OSError as error:
+            raise UserError(
+                str(path), f"can't be written ({error.strerror})", "give another -o FILE"
+            ) from error
+    return True
 
 
 @contextmanager
@@ -125,19 +152,28 @@ def _context() -> Iterator[None]:
         yield
 
 
-def drawn(plot: Plot, folder: Folder) -> str | None:
-    """A figure as inline SVG, or nothing."""
+def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
+    """Return what `draw` draws, as inline SVG."""
     with _context():
-        figure = plot.draw(folder)
-        return None if figure is None else svg(figure, plot.name)
+        figure = draw()
+        return None if figure is None else svg(figure, name)
 
 
-def canvas(rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
-    """A drawing with panels one above the other that share their time axis, and room for the lines' labels on the right."""
+def drawn(plot: Plot, folder: Folder) -> str | None:
+    """Figure as inline SVG, or nothing."""
+    return in_style(lambda: plot.draw(folder), plot.name)
+
+
+def canvas(
+    rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Make a drawing of panels on one time axis, with room for the lines' labels on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height))
-    axes = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios or [1] * rows})
+    axes = figure.subplots(
+        rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios or [1] * rows}
+    )
     left, bottom, top = 0.62 / WIDTH, 0.45 / height, 1 - 0.34 / height
     figure.subplots_adjust(left=left, right=1 - 1.75 / WIDTH, bottom=bottom, top=top, hspace=0.28)
     return figure, [row[0] for row in axes]
@@ -156,7 +192,7 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Writes labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
+    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
     if not labels:
         return
     low, high = axes.get_ylim()
@@ -197,30 +233,46 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
         )
 
 
-def mark_level(axes: Axes, y: float, text: str, *, colour: str = style.MUTED) -> None:
-    """A thin marked line across: a capacity, a fair share, a limit."""
-    axes.axhline(y, color=colour, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
+    """Write right of the axes, at a share of their height and so many points from it."""
     axes.annotate(
         text,
-        xy=(0, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, 2),
+        xy=(1, y),
+        xycoords="axes fraction",
+        xytext=(5, shift),
         textcoords="offset points",
-        color=colour,
+        va="center",
         fontsize=7.5,
-        va="bottom",
+        color=colour,
+        annotation_clip=False,
     )
 
 
+def level(axes: Axes, y: float, text: str) -> Label:
+    """Thin marked line across (a fair share, a limit), and its label."""
+    axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+    return Label(y, text, style.MUTED)
+
+
+def fair_shares(summary: Json) -> dict[float, list[str]]:
+    """Fair shares, and whose they are."""
+    shares: dict[float, list[str]] = {}
+    for flow in summary["flows"]:
+        share = number(flow.get("fair_share_bps"))
+        if share and flow.get("kind") in ("video", "tcp"):
+            shares.setdefault(round(share, -2), []).append(str(flow["name"]))
+    return shares
+
+
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """The events as thin lines, with their names where asked."""
+    """Events as thin lines, with their names where asked."""
     start, end = axes.get_xlim()
-    last = -1e9
+    latest = -1e9
     for t, text in events(folder):
         if not start < t < end:
             continue
         axes.axvline(t, color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
-        if labels and t - last > (end - start) / 60:
+        if labels and t - latest > (end - start) / 60:
             axes.annotate(
                 text,
                 xy=(t, 1),
@@ -232,13 +284,14 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
                 ha="left",
                 fontsize=7.5,
                 color=style.MUTED,
+                bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
             )
-            last = t
+            latest = t
 
 
 @cache
 def events(folder: Folder) -> tuple[tuple[float, str], ...]:
-    """What happened when: the scenario's events and the flows' starts and stops; what happens at one moment is one entry."""
+    """Say what happened when: events, starts and stops. What happens at one moment is one entry."""
     found: dict[float, list[str]] = {}
     for flow in folder.scenario.get("flow", []):
         for key in ("start", "stop"):
@@ -256,22 +309,26 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
             change = dict(event["set"])
             what = ", ".join(str(v) if isinstance(v, str) else k for k, v in change.items() if k != "link")
             found.setdefault(at, []).append(f"{change.get('link')}: {what}")
-    return tuple((t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})") for t, texts in sorted(found.items()))
+    return tuple(
+        (t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})")
+        for t, texts in sorted(found.items())
+    )
 
 
 def span(value: object) -> float | None:
-    """A length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
+    """Length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
     match = re.fullmatch(r"([0-9.]+)(us|ms|s|min)", value) if isinstance(value, str) else None
     return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[match[2]] if match else None
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """The run's whole length, in seconds."""
+    """Show the run's whole length, in seconds."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     axes.set_xlabel("time (s)", loc="right", labelpad=1)
 
 
-def _scale(top: float) -> tuple[float, str]:
+def scale_of(top: float) -> tuple[float, str]:
+    """Say what to divide a rate by, and the unit that it is then in."""
     for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
         if top >= step:
             return step, unit
@@ -298,16 +355,18 @@ class Series:
 
 
 def flow_label(flow: Json) -> str:
-    """A flow's name, and what steers it."""
+    """Flow's name, and what steers it."""
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     name = str(flow["name"])
     text = name if not how or str(how) == name else f"{name} ({how})"
+    if flow.get("seeds"):
+        return f"{text}\n{flow['seeds']} seeds"
     n = len(flow.get("receivers") or [])
     return f"{text}\nmedian of {n}" if n > 1 else text
 
 
 def series(folder: Folder, column: str) -> list[Series]:
-    """A column of the rates table for what arrived, flow by flow."""
+    """Column of the rates table for what arrived, flow by flow."""
     import polars as pl
 
     rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
@@ -322,15 +381,31 @@ def series(folder: Folder, column: str) -> list[Series]:
             .sort("t_s")
         )
         if mine.height:
+            # Where nothing arrived there is no line: a gap, not a bridge.
+            gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
+            nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
+            mine = pl.concat([mine, nothing]).sort("t_s")
             t = (mine["t_s"] + step / 2).to_list()
-            result.append(Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list()))
+            result.append(
+                Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())
+            )
     return result
 
 
 def interval(rates: pl.DataFrame) -> float:
-    """The recording interval in seconds."""
+    """Return the recording interval in seconds."""
     steps = rates["t_s"].unique().sort().diff().drop_nulls()
     return float(steps.min() or 1.0) if steps.len() else 1.0  # type: ignore[arg-type]
+
+
+def highest(lines: Sequence[Series]) -> float:
+    """Highest value of all."""
+    return max((v for one in lines for v in one.high if v == v), default=1.0)
+
+
+def last(values: Sequence[float]) -> float:
+    """Last value that there is."""
+    return next((v for v in reversed(values) if v == v), 0.0)
 
 
 def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
@@ -342,12 +417,12 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
             low, high = [v / scale for v in one.low], [v / scale for v in one.high]
             axes.fill_between(one.t, low, high, color=look.colour, alpha=0.18, linewidth=0)
         axes.plot(one.t, [v / scale for v in one.mid], zorder=3, **look.line)
-        labels.append(Label(one.mid[-1] / scale, one.label, look.colour))
+        labels.append(Label(last(one.mid) / scale, one.label, look.colour))
     return labels
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """The busiest link's capacity over time, from its throughput and utilisation (so events and traces are in it)."""
+    """Derive the busiest link's capacity over time from throughput and utilisation: events are in it."""
     import polars as pl
 
     if not folder.has("links") or not folder.summary.get("links"):
@@ -374,8 +449,8 @@ def draw_rates(folder: Folder) -> Figure | None:
     if not lines:
         return None
     limit = capacity(folder)
-    top = max([max(one.high) for one in lines] + (limit[2] if limit else []))
-    scale, unit = _scale(top)
+    top = max([highest(lines)] + (limit[2] if limit else []))
+    scale, unit = scale_of(top)
     figure, (axes,) = canvas(height=3.6)
     labels = draw_series(axes, lines, scale)
     time_axis(axes, folder)
@@ -383,22 +458,17 @@ def draw_rates(folder: Folder) -> Figure | None:
     if limit:
         name, t, values = limit
         end = float(folder.summary["to_s"])
-        axes.step([0.0, *t[1:], end], [v / scale for v in [*values, values[-1]]], where="post", color=style.MUTED, linewidth=0.9)
-        axes.annotate(
-            f"capacity of {name}: {say.rate(values[0])}",
-            xy=(0, values[0] / scale),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 2),
-            textcoords="offset points",
-            fontsize=7.5,
+        axes.step(
+            [0.0, *t[1:], end],
+            [v / scale for v in [*values, values[-1]]],
+            where="post",
             color=style.MUTED,
+            linewidth=0.9,
         )
-    shares: dict[float, list[str]] = {}
-    for flow in folder.summary["flows"]:
-        if flow.get("fair_share_bps"):
-            shares.setdefault(round(flow["fair_share_bps"], -2), []).append(flow["name"])
-    for share, names in shares.items():
-        mark_level(axes, share / scale, f"fair share of {say.listed(names)}: {say.rate(share)}")
+        labels.append(Label(values[-1] / scale, f"capacity of {name}\n{say.rate(values[-1])}", style.MUTED))
+    for share, names in fair_shares(folder.summary).items():
+        whose = say.listed(names) if len(names) <= 2 else f"{len(names)} flows"
+        labels.append(level(axes, share / scale, f"fair share, {whose}\n{say.rate(share)}"))
     mark_events(axes, folder, labels=True)
     axes.set_title(f"Throughput ({unit})")
     label_ends(axes, labels)
@@ -413,13 +483,13 @@ def draw_delay(folder: Folder) -> Figure | None:
     figure, (axes,) = canvas()
     labels = draw_series(axes, lines)
     time_axis(axes, folder)
-    top = max(max(one.high) for one in lines)
+    top = highest(lines)
     for flow in folder.scenario.get("flow", []):
         limit = span(flow.get("playout"))
         if limit is not None:
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
-                mark_level(axes, limit * 1000, f"play-out limit of {flow.get('name')}: {say.ms(limit * 1000)}")
+                labels.append(level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
             break
     axes.set_ylim(0, top * 1.12)
     mark_events(axes, folder, labels=False)
@@ -429,13 +499,17 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def draw_why(folder: Folder) -> Figure | None:
-    """The video's target, what was sent, and what held the rate."""
+    """Video's target, what was sent, and what held the rate."""
     import polars as pl
 
     if not folder.has("decisions"):
         return None
     decisions = folder.table("decisions").sort("t_s")
-    flows = [f for f in folder.summary["flows"] if f.get("kind") == "video" and (decisions["flow"] == f["name"]).any()]
+    flows = [
+        f
+        for f in folder.summary["flows"]
+        if f.get("kind") == "video" and (decisions["flow"] == f["name"]).any()
+    ]
     if not flows:
         return None
     flows = flows[:4]
@@ -448,14 +522,21 @@ def draw_why(folder: Folder) -> Figure | None:
         t = mine["t_s"].to_list()
         shown = mine.select("target_bps", "pacing_bps").drop_nulls()
         top = float(shown["target_bps"].max() or 1.0)  # type: ignore[arg-type]
-        scale, unit = _scale(top)
+        scale, unit = scale_of(top)
         axes.step(t, (mine["target_bps"] / scale).to_list(), where="post", zorder=3, **look.line)
         labels = [Label(float(mine["target_bps"].drop_nulls()[-1]) / scale, "target", look.colour)]
         if rates is not None:
-            sent = rates.filter((pl.col("flow") == flow["name"]) & pl.col("target_bps").is_not_null()).sort("t_s")
+            sent = rates.filter((pl.col("flow") == flow["name"]) & pl.col("target_bps").is_not_null()).sort(
+                "t_s"
+            )
             if sent.height:
                 step = interval(rates)
-                axes.plot((sent["t_s"] + step / 2).to_list(), (sent["throughput_bps"] / scale).to_list(), color=style.INK, linewidth=0.9)
+                axes.plot(
+                    (sent["t_s"] + step / 2).to_list(),
+                    (sent["throughput_bps"] / scale).to_list(),
+                    color=style.INK,
+                    linewidth=0.9,
+                )
                 labels.append(Label(float(sent["throughput_bps"][-1]) / scale, "sent", style.INK))
                 top = max(top, float(sent["throughput_bps"].max() or 0.0))  # type: ignore[arg-type]
         time_axis(axes, folder)
@@ -486,16 +567,13 @@ def draw_why(folder: Folder) -> Figure | None:
         strip.set_yticks([])
         strip.grid(visible=False)
         strip.spines["left"].set_visible(False)
-        strip.annotate(
-            "what held it", xy=(1, 0.5), xycoords="axes fraction", xytext=(5, 0), textcoords="offset points", va="center", fontsize=8,
-            color=style.MUTED, annotation_clip=False,
-        )  # fmt: skip
+        beside(strip, "what held it", 0.5, 0, style.MUTED)
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
 
 def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple[float, float, str]]:
-    """Runs of equal values as (from, to, value)."""
+    """Join equal values in a row, as (from, to, value)."""
     result: list[tuple[float, float, str]] = []
     for begin, value in zip(t, what, strict=True):
         if result and result[-1][2] == value:
@@ -523,7 +601,9 @@ def draw_queue(folder: Folder) -> Figure | None:
     if not ranked.height:
         return None
     dropping = ranked.filter(pl.col("drops") > 0).height > 0
-    figure, panels = canvas(2 if dropping else 1, height=3.8 if dropping else 2.8, ratios=[2, 1] if dropping else None)
+    figure, panels = canvas(
+        2 if dropping else 1, height=3.8 if dropping else 2.8, ratios=[2, 1] if dropping else None
+    )
     step = interval(links)
     queue_labels, drop_labels = [], []
     base: dict[float, float] = {}
@@ -536,7 +616,13 @@ def draw_queue(folder: Folder) -> Figure | None:
         queue_labels.append(Label(float(mine["queue_ms"].drop_nulls()[-1]), name, shade))
         if dropping and mine["dropped_packets"].sum():
             counts = [float(v or 0) for v in mine["dropped_packets"].to_list()]
-            panels[1].bar([x + step / 2 for x in t], counts, width=step * 0.9, bottom=[base.get(x, 0.0) for x in t], color=shade)
+            panels[1].bar(
+                [x + step / 2 for x in t],
+                counts,
+                width=step * 0.9,
+                bottom=[base.get(x, 0.0) for x in t],
+                color=shade,
+            )
             for x, n in zip(t, counts, strict=True):
                 base[x] = base.get(x, 0.0) + n
             drop_labels.append(Label(0.0, f"{name}: {say.count(sum(counts))}", shade))
@@ -554,31 +640,16 @@ def draw_queue(folder: Folder) -> Figure | None:
     return figure
 
 
-def ranked_receivers(flow: Json) -> list[Json]:
-    """A flow's receivers, worst first: by what is seen, then by loss, then by delay."""
-
-    def badness(receiver: Json) -> tuple[float, float, float, float]:
-        psnr = ((receiver.get("psnr_db") or {}).get("raw") or {}).get("y")
-        score = (receiver.get("mos") or {}).get("mean")
-        delay = (receiver.get("delay_ms") or {}).get("p95")
-        return (
-            score if score is not None else 9.0,
-            psnr if psnr is not None else 999.0,
-            -(receiver.get("loss_frac") or 0.0),
-            -(delay or 0.0),
-        )
-
-    return sorted(flow.get("receivers") or [], key=badness)
-
-
 def draw_quality(folder: Folder) -> Figure | None:
-    """PSNR frame by frame for the median and the worst receiver, the fate of the worst one's frames, and the quantizer."""
+    """Draw PSNR frame by frame (median and worst receiver), the worst one's missing frames, the quantizer."""
     import polars as pl
 
     if not folder.has("frames"):
         return None
     frames = folder.table("frames").sort("pts_s")
-    flows = [f for f in folder.summary["flows"] if f.get("kind") == "video" and (frames["flow"] == f["name"]).any()][:3]
+    flows = [
+        f for f in folder.summary["flows"] if f.get("kind") == "video" and (frames["flow"] == f["name"]).any()
+    ][:3]
     if not flows:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]
@@ -595,7 +666,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         bad = mine.filter(pl.col("node") == worst)
         if flow in pixels:
             axes = next(free)
-            shown: list[tuple[str, Any, str, float]] = [(worst, bad, "#b2182b", 0.7)]
+            shown: list[tuple[str, Any, str, float]] = [(worst, bad, style.INK, 0.6)]
             if middle != worst:
                 shown.append((middle, mine.filter(pl.col("node") == middle), look.colour, 1.0))
             else:
@@ -614,11 +685,18 @@ def draw_quality(folder: Folder) -> Figure | None:
             time_axis(axes, folder)
             axes.set_xlabel("")
             axes.set_ylim(low - 1, high + 2)
-            for edge, words in ((37, "excellent above 37"), (31, "good above 31"), (25, "fair above 25"), (20, "poor above 20")):
+            for edge, words in (
+                (37, "excellent above 37"),
+                (31, "good above 31"),
+                (25, "fair above 25"),
+                (20, "poor above 20"),
+            ):
                 if low - 1 < edge < high + 1:
-                    mark_level(axes, edge, words)
+                    labels.append(level(axes, edge, words))
             mark_events(axes, folder, labels=False)
-            axes.set_title(f"{flow['name']} ({flow.get('controller')}): PSNR of each frame against the original (dB)")
+            axes.set_title(
+                f"{flow['name']} ({flow.get('controller')}): PSNR of each frame against the original (dB)"
+            )
             label_ends(axes, labels)
         axes = next(free)
         time_axis(axes, folder)
@@ -631,16 +709,15 @@ def draw_quality(folder: Folder) -> Figure | None:
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
-            axes.annotate(
-                f"{len(t)} {fate}", xy=(1, 1), xycoords="axes fraction", xytext=(5, -place), textcoords="offset points", fontsize=7.5,
-                color=colour, annotation_clip=False, va="center",
-            )  # fmt: skip
+            beside(axes, f"{len(t)} {fate}", 1.0, -place, colour)
             place += 9
         axes.set_title(f"Frames that {worst} did not see in time", fontsize=8.5)
         axes = next(free)
         steps = mine.filter(pl.col("node") == middle)
         if steps["q"].is_not_null().any():
-            axes.step(steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1)
+            axes.step(
+                steps["pts_s"].to_list(), steps["q"].to_list(), where="post", color=look.colour, linewidth=1.1
+            )
         time_axis(axes, folder)
         axes.set_xlabel("")
         axes.set_title("Quantizer (smaller is finer)", fontsize=8.5)
@@ -649,7 +726,7 @@ def draw_quality(folder: Folder) -> Figure | None:
 
 
 def draw_mos(folder: Folder) -> Figure | None:
-    """The share of frames in each class of the mean opinion score."""
+    """Share of frames in each class of the mean opinion score."""
     rows: list[tuple[str, Json]] = []
     for flow in folder.summary["flows"]:
         seen = [r for r in ranked_receivers(flow) if r.get("mos")]
@@ -660,33 +737,64 @@ def draw_mos(folder: Folder) -> Figure | None:
         else:
             chosen = (("worst", seen[0]), ("median", seen[len(seen) // 2]), ("best", seen[-1]))
             rows += [(f"{which}: {r['name']} ({flow.get('controller')})", r["mos"]) for which, r in chosen]
-    if not rows:
-        return None
-    figure, (axes,) = canvas(height=0.95 + 0.36 * len(rows))
-    figure.subplots_adjust(left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / (0.95 + 0.36 * len(rows)))
+    return mos_bars(rows, "Share of frames in each class") if rows else None
+
+
+def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
+    """Bar per row, from bad to excellent, with its mean score at the end."""
+    height = 0.95 + 0.36 * len(rows)
+    figure, (axes,) = canvas(height=height)
+    figure.subplots_adjust(
+        left=2.1 / WIDTH, right=1 - 0.9 / WIDTH, top=1 - 0.55 / height, bottom=0.42 / height
+    )
     for y, (name, mos) in enumerate(rows):
         left = 0.0
         for grade, (_, colour) in style.MOS.items():
-            share = 100 * float((mos.get("share") or {}).get(str(grade)) or 0.0)
+            share = 100 * (number((mos.get("share") or {}).get(str(grade))) or 0.0)
             axes.barh(y, share, left=left, color=colour, height=0.72, edgecolor=style.PAPER, linewidth=0.6)
             if share >= 5:
                 ink = "#ffffff" if grade in (1, 5) else "#111111"
-                axes.text(left + share / 2, y, f"{share:.0f} %", ha="center", va="center", fontsize=8, color=ink)
+                axes.text(
+                    left + share / 2, y, f"{share:.0f} %", ha="center", va="center", fontsize=8, color=ink
+                )
             left += share
-        mean = say.score(mos.get("mean"))
-        axes.annotate(f"MOS {mean}", xy=(100, y), xytext=(5, 0), textcoords="offset points", va="center", annotation_clip=False)
-        axes.annotate(name, xy=(0, y), xytext=(-6, 0), textcoords="offset points", va="center", ha="right", annotation_clip=False)
+        mean = say.score(number(mos.get("mean")))
+        axes.annotate(
+            f"MOS {mean}",
+            xy=(100, y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            annotation_clip=False,
+        )
+        axes.annotate(
+            name,
+            xy=(0, y),
+            xytext=(-6, 0),
+            textcoords="offset points",
+            va="center",
+            ha="right",
+            annotation_clip=False,
+        )
     axes.set_yticks([])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 100)
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("share of frames (%)", loc="right", labelpad=1)
-    axes.set_title("What viewers see: share of frames by class", pad=20, x=-0.29 if False else 0)
+    axes.set_title(heading, pad=20)
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=f"{grade} {word}") for grade, (word, colour) in style.MOS.items()]
-    axes.legend(handles=handles, ncols=5, loc="lower left", bbox_to_anchor=(-0.01, 1.0), borderaxespad=0.1, handlelength=1, columnspacing=1.2)
+    axes.legend(
+        handles=handles,
+        ncols=5,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        borderaxespad=0.1,
+        handlelength=1,
+        columnspacing=1.2,
+    )
     return figure
 
 
@@ -697,7 +805,9 @@ def draw_tcp(folder: Folder) -> Figure | None:
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
-    flows = [f for f in folder.summary["flows"] if f.get("kind") == "tcp" and (table["flow"] == f["name"]).any()]
+    flows = [
+        f for f in folder.summary["flows"] if f.get("kind") == "tcp" and (table["flow"] == f["name"]).any()
+    ]
     if not flows:
         return None
     figure, panels = canvas(2, height=3.8)
@@ -727,8 +837,18 @@ PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates),
     Plot("delay", "How long it took", "Band: from the lowest to the highest receiver.", draw_delay),
     Plot("mos", "What viewers saw", "Receivers ranked by their mean score.", draw_mos),
-    Plot("quality", "Frame by frame", "The dotted levels are the classes of the mean opinion score.", draw_quality),
+    Plot(
+        "quality",
+        "Frame by frame",
+        "The dotted levels are the classes of the mean opinion score.",
+        draw_quality,
+    ),
     Plot("why", "Why the rate was what it was", "Tinted by what held the rate.", draw_why),
-    Plot("queue", "Queues and drops", "Only links whose queue ever held more than 1 ms, or that dropped.", draw_queue),
+    Plot(
+        "queue",
+        "Queues and drops",
+        "Only links whose queue ever held more than 1 ms, or that dropped.",
+        draw_queue,
+    ),
     Plot("tcp", "Inside TCP", "As recorded.", draw_tcp),
 )

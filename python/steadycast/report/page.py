@@ -1,75 +1,38 @@
-"""report.html: the answer, a table per flow, figures, a table per receiver, and everything that was behind it."""
+"""report.html.
+
+The answer, a table per flow, figures, a table per receiver, and everything that was behind it.
+"""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from steadycast.folder import Folder, Json, number, write_text
 from steadycast.report import figures, say
-from steadycast.report.answer import answer, middle, nothing_compared, ranked_receivers, reach, title
+from steadycast.report.answer import answer, middle, nothing_compared, reach, title
 from steadycast.report.figures import PLOTS
+from steadycast.report.rank import ranked_receivers
 from steadycast.report.words import glossary, term
 from steadycast.style import look
 
 _COLLAPSE_ABOVE = 20
 
-_CSS = """
-:root{color-scheme:light dark;--ink:#1b1f24;--muted:#667080;--grid:#e4e7eb;--paper:#fff;--soft:#f5f6f8;--accent:#0b62a8;--warn:#b2182b;--warnbg:#fdf0ee;LIGHT}
-@media screen and (prefers-color-scheme:dark){:root{--ink:#e8eaed;--muted:#9aa4b1;--grid:#31363d;--paper:#16191d;--soft:#1f2328;--accent:#78b7f0;--warn:#ff8a80;--warnbg:#3a1f1d;DARK}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:62rem;margin:0 auto;padding:1.2rem 1rem 4rem}
-h1{font-size:1.05rem;font-weight:600;color:var(--muted);margin:0 0 .6rem}
-h2{font-size:1.15rem;margin:2.4rem 0 .3rem}
-.answer{font-size:1.3rem;line-height:1.4;margin:.2rem 0 .5rem;text-wrap:pretty}
-.more{margin:.2rem 0}
-.nothing{border-left:4px solid var(--warn);background:var(--warnbg);padding:.7rem .9rem;font-size:1.15rem;font-weight:600;margin:.4rem 0 .8rem}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums;margin:.6rem 0;width:100%}
-th,td{padding:.28rem .55rem;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap;vertical-align:top}
-th{color:var(--muted);font-weight:500;vertical-align:bottom}
-td:first-child,th:first-child,.text{text-align:left}
-td.text{white-space:normal}
-.key{display:inline-block;width:1.5em;height:0;border-top:3px solid;vertical-align:middle;margin-right:.45em}
-.ok{color:#1a7f37}.bad{color:var(--warn);font-weight:600}
-a{color:var(--accent)}a.w{color:inherit;text-decoration:underline dotted var(--muted);text-underline-offset:3px}
-figure{margin:.3rem 0 0}figure .wide>svg{width:100%;height:auto;min-width:36rem;display:block}
-figure svg text{font-family:"DejaVu Sans",Verdana,system-ui,sans-serif}
-figcaption{color:var(--muted);font-size:.8rem;display:flex;flex-wrap:wrap;gap:.2rem .8rem;align-items:baseline}
-code,pre{font:.86em/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-figcaption code{background:var(--soft);padding:.05rem .35rem;border-radius:3px;overflow-wrap:anywhere}
-pre{background:var(--soft);padding:.8rem;overflow-x:auto;border-radius:4px}
-button{font:inherit;color:var(--accent);background:none;border:0;padding:0;cursor:pointer;text-decoration:underline}
-details>summary{cursor:pointer;color:var(--accent);margin:.4rem 0}
-dl{columns:2 20rem;column-gap:2rem;font-size:.86rem}dt{font-weight:600;break-after:avoid}dd{margin:0 0 .5rem;break-inside:avoid}
-:target{background:color-mix(in srgb,var(--accent) 20%,transparent)}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(16rem,1fr));gap:.6rem}.pair img{width:100%;height:auto}
-.small{color:var(--muted);font-size:.84rem}
-@media print{main{max-width:none;padding:0}button{display:none}figure,tr,.nothing{break-inside:avoid}h2{break-after:avoid}body{font-size:11px}
-figure .wide>svg{min-width:0}.wide{overflow:visible}dl{columns:2}}
-"""
-
-# Saves a figure as it stands on a white page, so that it can be pasted where the page can't.
-_SCRIPT = """
-function png(button){const svg=button.closest('figure').querySelector('svg'),box=svg.viewBox.baseVal,k=2.5;
-const light={ink:'#1b1f24',muted:'#667080',grid:'#e4e7eb',paper:'#ffffff'};
-let text=new XMLSerializer().serializeToString(svg).replace(/var\\(--c-([0-9a-f]{6})[^)]*\\)/g,'#$1')
-.replace(/var\\(--(\\w+)\\)/g,(m,n)=>light[n]||m).replace('<svg ','<svg font-family="DejaVu Sans,Verdana,sans-serif" ');
-const image=new Image();image.onload=()=>{const c=document.createElement('canvas');c.width=box.width*k;c.height=box.height*k;
-const g=c.getContext('2d');g.fillStyle='#fff';g.fillRect(0,0,c.width,c.height);g.drawImage(image,0,0,c.width,c.height);
-const a=document.createElement('a');a.download=button.dataset.name+'.png';a.href=c.toDataURL('image/png');a.click()};
-image.src='data:image/svg+xml;charset=utf-8,'+encodeURIComponent(text)}
-"""
+_CSS, _SCRIPT = (
+    resources.files("steadycast.report").joinpath(name).read_text(encoding="utf-8")
+    for name in ("page.css", "page.js")
+)
 
 
 def write_report(folder: Folder | Path | str, *, pictures: str = "") -> Path:
-    """Writes DIR/report.html and returns its path. `pictures` is a section of pictures as HTML, from `report.pictures`.
+    """Write DIR/report.html and return its path; `pictures` is a section of it, from `report.pictures`.
 
     Raises:
         UserError: the folder is not a run, or a table of it is damaged.
+
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
@@ -78,12 +41,12 @@ def write_report(folder: Folder | Path | str, *, pictures: str = "") -> Path:
 
 
 def page(folder: Folder, *, pictures: str = "") -> str:
-    """The report as HTML."""
+    """Report as HTML."""
     summary = folder.summary
     name = str(reach(summary, "scenario", "name") or folder.name)
     body = [
         _head(summary, name),
-        _expectations(summary),
+        expectations(summary),
         _flows(summary),
         *_figures(folder),
         pictures,
@@ -97,7 +60,7 @@ def page(folder: Folder, *, pictures: str = "") -> str:
 
 
 def wrap(heading: str, content: str) -> str:
-    """A whole page around its content."""
+    """Whole page around its content."""
     used = figures.colours(content)
     light = "".join(f"--c-{c}:#{c};" for c in used)
     dark = "".join(f"--c-{c}:color-mix(in srgb,#{c} 72%,white);" for c in used)
@@ -111,12 +74,12 @@ def wrap(heading: str, content: str) -> str:
 
 
 def section(heading: str, content: str) -> str:
-    """A heading and what stands under it."""
+    """Heading and what stands under it."""
     return f"<h2>{html.escape(heading)}</h2>\n{content}" if content else ""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = ()) -> str:
-    """A table of cells that are HTML already; columns in `text` are prose."""
+    """Table of cells that are HTML already; columns in `text` are prose."""
 
     def cell(tag: str, i: int, value: str) -> str:
         return f'<{tag} class="text">{value}</{tag}>' if i in text else f"<{tag}>{value}</{tag}>"
@@ -127,17 +90,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[
 
 
 def figure(drawing: str, caption: str, command: str, name: str) -> str:
-    """A drawing with its caption and the command that makes it."""
-    return (
-        f'<figure><div class="wide">{drawing}</div><figcaption><span>{caption}</span><code>{html.escape(command)}</code>'
-        f'<button type="button" data-name="{name}" onclick="png(this)">save as PNG</button></figcaption></figure>'
-    )
+    """Drawing with its caption and the command that makes it."""
+    words = f"<span>{caption}</span><code>{html.escape(command)}</code>"
+    button = f'<button type="button" data-name="{name}" onclick="png(this)">save as PNG</button>'
+    return f'<figure><div class="wide">{drawing}</div><figcaption>{words}{button}</figcaption></figure>'
 
 
 def key(flow: Json) -> str:
-    """A flow's line, as a legend's key."""
+    """Show a flow's line, as a legend does."""
     shape = look(flow)
-    return f'<span class="key" style="border-color:{_css(shape.colour)};border-style:{"dashed" if shape.dashes else "solid"}"></span>'
+    line = "dashed" if shape.dashes else "solid"
+    return f'<span class="key" style="border-color:{_css(shape.colour)};border-style:{line}"></span>'
 
 
 def _css(colour: str) -> str:
@@ -149,7 +112,9 @@ def _css(colour: str) -> str:
 def _head(summary: Json, name: str) -> str:
     first, *rest = answer(summary) or ["There is nothing to tell: no flow received anything."]
     warned = any(nothing_compared(f) == first for f in summary["flows"]) or summary.get("complete") is False
-    parts = [f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"]
+    parts = [
+        f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"
+    ]
     if warned:
         parts.append(f'<p class="nothing">{html.escape(first)}</p>')
         first, *rest = rest or [""]
@@ -161,10 +126,11 @@ def _head(summary: Json, name: str) -> str:
 def _when(summary: Json) -> str:
     start, end = summary.get("from_s") or 0.0, summary.get("to_s")
     seed = reach(summary, "scenario", "seed")
-    return f"{say.figures(start)} to {say.seconds(end)} · seed {seed}"
+    return f"{start:g} to {float(end or 0.0):g} s · seed {seed}"
 
 
-def _expectations(summary: Json) -> str:
+def expectations(summary: Json) -> str:
+    """Scenario's expectations as a table; nothing where there are none."""
     entries = summary.get("expect") or []
     if not entries:
         return ""
@@ -187,7 +153,9 @@ def _flows(summary: Json) -> str:
         receivers = f.get("receivers") or []
         limits = f.get("limited_by_frac") or {}
         held = ", ".join(
-            f"{k} {say.frac(v)}" for k, v in sorted(limits.items(), key=lambda e: -(number(e[1]) or 0.0)) if (number(v) or 0.0) >= 0.005
+            f"{k} {say.frac(v)}"
+            for k, v in sorted(limits.items(), key=lambda e: -(number(e[1]) or 0.0))
+            if (number(v) or 0.0) >= 0.005
         )
         delay = middle(f, "delay_ms", "p95")
         rows.append(
@@ -217,7 +185,11 @@ def _flows(summary: Json) -> str:
         term("limited by"),
     ]
     several = any(len(f.get("receivers") or []) > 1 for f in summary["flows"])
-    note = f'<p class="small">Loss, delay and quality of a flow with several receivers are their {term("median")}.</p>' if several else ""
+    note = (
+        f'<p class="small">Loss, delay and quality of several receivers are their {term("median")}.</p>'
+        if several
+        else ""
+    )
     fairness = summary.get("fairness") or {}
     jain = (
         f'<p class="small">{term("Jain index")} {say.plain(fairness.get("jain"))} over the run, '
@@ -236,7 +208,11 @@ def _figures(folder: Folder) -> list[str]:
         drawing = figures.drawn(plot, folder)
         if drawing is not None:
             command = f"steadycast report {folder.path} --figure {plot.name}"
-            parts.append(section(plot.title, figure(drawing, html.escape(plot.note), command, f"{folder.name}-{plot.name}")))
+            parts.append(
+                section(
+                    plot.title, figure(drawing, html.escape(plot.note), command, f"{folder.name}-{plot.name}")
+                )
+            )
     return parts
 
 
@@ -256,9 +232,16 @@ def _reasons(folder: Folder) -> list[str]:
         mine = decisions.filter(pl.col("flow") == flow["name"])
         if not mine.height:
             continue
-        held = mine.with_columns(held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0), step=pl.col("target_bps").diff())
+        held = mine.with_columns(
+            held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0),
+            step=pl.col("target_bps").diff(),
+        )
         total = float(held["held"].sum()) or 1.0
-        rules = held.group_by("rule", "limit").agg(pl.len(), pl.col("held").sum(), pl.col("step").mean()).sort("held", descending=True)
+        rules = (
+            held.group_by("rule", "limit")
+            .agg(pl.len(), pl.col("held").sum(), pl.col("step").mean())
+            .sort("held", descending=True)
+        )
         rows = [
             [
                 html.escape(str(r["rule"])),
@@ -269,12 +252,32 @@ def _reasons(folder: Folder) -> list[str]:
             ]
             for r in rules.head(10).iter_rows(named=True)
         ]
-        content = table([term("rule"), term("limited by"), "share of time", "decisions", f"mean change of {term('target')}"], rows, text=[1])
-        by = held.filter(pl.col("by").is_not_null()).group_by("by").agg(pl.col("held").sum()).sort("held", descending=True)
+        content = table(
+            [
+                term("rule"),
+                term("limited by"),
+                "share of time",
+                "decisions",
+                f"mean change of {term('target')}",
+            ],
+            rows,
+            text=[1],
+        )
+        by = (
+            held.filter(pl.col("by").is_not_null())
+            .group_by("by")
+            .agg(pl.col("held").sum())
+            .sort("held", descending=True)
+        )
         if by.height and len(flow.get("receivers") or []) > 1:
-            who = ", ".join(f"{html.escape(str(r['by']))} {say.frac(r['held'] / total)}" for r in by.head(5).iter_rows(named=True))
+            who = ", ".join(
+                f"{html.escape(str(r['by']))} {say.frac(r['held'] / total)}"
+                for r in by.head(5).iter_rows(named=True)
+            )
             more = f" and {by.height - 5} others" if by.height > 5 else ""
-            content += f'<p class="small">Decided {term("by")} the reports of: {who}{more} (share of time).</p>'
+            content += (
+                f'<p class="small">Decided {term("by")} the reports of: {who}{more} (share of time).</p>'
+            )
         parts.append(section(f"{title(flow)}: its reasons", content))
     return parts
 
@@ -322,8 +325,11 @@ def _receivers(summary: Json) -> list[str]:
         content = table(head, rows)
         if len(order) > _COLLAPSE_ABOVE:
             worst = table(head, rows[:3])
-            content = f"{worst}<details><summary>all {len(order)} receivers, worst first</summary>{content}</details>"
-        parts.append(section(f"{title(flow)}: each receiver{', worst first' if len(order) > 1 else ''}", content))
+            content = f"{worst}<details><summary>all {len(order)} receivers, worst "
+            f"first</summary>{content}</details>"
+        parts.append(
+            section(f"{title(flow)}: each receiver{', worst first' if len(order) > 1 else ''}", content)
+        )
     return parts
 
 
@@ -331,7 +337,8 @@ def _links(summary: Json) -> str:
     links = summary.get("links") or []
     rows = [
         [
-            html.escape(link["name"]) + ("" if link.get("direction") == "forward" else f", {html.escape(str(link.get('direction')))}"),
+            html.escape(link["name"])
+            + ("" if link.get("direction") == "forward" else f", {html.escape(str(link.get('direction')))}"),
             say.frac(link.get("utilisation_frac")),
             say.count(link.get("dropped_packets")),
             say.frac(link.get("drop_frac")),
@@ -341,10 +348,19 @@ def _links(summary: Json) -> str:
     ]
     if not rows:
         return ""
-    head = ["link", term("utilisation"), term("drops"), "dropped", term("queue delay", "queue p50"), term("p95"), term("p99")]
+    head = [
+        "link",
+        term("utilisation"),
+        term("drops"),
+        "dropped",
+        term("queue delay", "queue p50"),
+        term("p95"),
+        term("p99"),
+    ]
     content = table(head, rows)
     if len(rows) > _COLLAPSE_ABOVE:
-        content = f"{table(head, rows[:5])}<details><summary>all {len(rows)} links, busiest first</summary>{content}</details>"
+        content = f"{table(head, rows[:5])}<details><summary>all {len(rows)} links, busiest "
+        f"first</summary>{content}</details>"
     return section("Links", content)
 
 
@@ -364,7 +380,14 @@ def _notes(folder: Folder) -> str:
             ]
             for f in tcp
         ]
-        head = ["TCP", term("retransmitted"), "timeouts", term("RTT", "RTT p50"), term("p95"), term("window", "mean window")]
+        head = [
+            "TCP",
+            term("retransmitted"),
+            "timeouts",
+            term("RTT", "RTT p50"),
+            term("p95"),
+            term("window", "mean window"),
+        ]
         parts.append(section("TCP", table(head, rows)))
     feedback = [f for f in summary["flows"] if number(f.get("feedback_packets")) is not None]
     if feedback:
@@ -374,7 +397,11 @@ def _notes(folder: Folder) -> str:
                 say.count(f.get("sent_packets")),
                 say.count(f.get("feedback_packets")),
                 say.rate(f.get("feedback_bps")),
-                ", ".join(f"{html.escape(_threshold(k))} {say.seconds(v)}" for k, v in (f.get("ramp_s") or {}).items()) or say.NOTHING,
+                ", ".join(
+                    f"{html.escape(_threshold(k))} {say.seconds(v)}"
+                    for k, v in (f.get("ramp_s") or {}).items()
+                )
+                or say.NOTHING,
             ]
             for f in feedback
         ]
@@ -382,10 +409,21 @@ def _notes(folder: Folder) -> str:
         parts.append(section("Sessions", table(head, rows)))
     warnings = summary.get("warnings") or []
     if warnings:
-        parts.append(section("Warnings", "<ul>" + "".join(f"<li>{html.escape(str(w))}</li>" for w in warnings) + "</ul>"))
+        parts.append(
+            section(
+                "Warnings", "<ul>" + "".join(f"<li>{html.escape(str(w))}</li>" for w in warnings) + "</ul>"
+            )
+        )
     broken = [i for i in summary.get("invariants") or [] if number(i.get("broken"))]
     if broken:
-        rows = [[html.escape(i["id"]), say.count(i.get("checked")), f'<span class="bad">{say.count(i["broken"])}</span>'] for i in broken]
+        rows = [
+            [
+                html.escape(i["id"]),
+                say.count(i.get("checked")),
+                f'<span class="bad">{say.count(i["broken"])}</span>',
+            ]
+            for i in broken
+        ]
         parts.append(section("Broken invariants", table([term("invariant"), "checked", "broken"], rows)))
     if folder.scenario_text:
         parts.append(
@@ -400,22 +438,35 @@ def _notes(folder: Folder) -> str:
 
 
 def _threshold(name: str) -> str:
-    return {"share_80pct": "80 % of the fair share"}.get(name, name.replace("Mbps", " Mb/s").replace("kbps", " kb/s"))
+    return {"share_80pct": "80 % of the fair share"}.get(
+        name, name.replace("Mbps", " Mb/s").replace("kbps", " kb/s")
+    )
 
 
 def _provenance(folder: Folder) -> str:
     summary: Json = folder.summary
     rows = [
-        ["program", f"steadycast {html.escape(str(reach(summary, 'program', 'version')))} ({html.escape(str(reach(summary, 'program', 'commit')))})"],
+        [
+            "program",
+            f"steadycast {html.escape(str(reach(summary, 'program', 'version')))} "
+            f"({html.escape(str(reach(summary, 'program', 'commit')))})",
+        ],
         ["scenario", f"<code>{html.escape(str(reach(summary, 'scenario', 'sha256')))}</code>"],
         ["record", f"<code>{html.escape(str(summary.get('record_sha256')))}</code>"],
     ]
-    rows += [[html.escape(_cost_word(k)), _cost(k, v)] for k, v in folder.cost.items() if number(v) is not None]
-    return section("How to get this again, and what it cost", f'<div class="wide"><table class="left">{_plain_rows(rows)}</table></div>')
+    rows += [
+        [html.escape(_cost_word(k)), _cost(k, v)] for k, v in folder.cost.items() if number(v) is not None
+    ]
+    return section(
+        "How to get this again, and what it cost",
+        f'<div class="wide"><table class="left">{_plain_rows(rows)}</table></div>',
+    )
 
 
 def _plain_rows(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f'<tr><td>{a}</td><td class="text" style="overflow-wrap:anywhere">{b}</td></tr>' for a, b in rows)
+    return "".join(
+        f'<tr><td>{a}</td><td class="text" style="overflow-wrap:anywhere">{b}</td></tr>' for a, b in rows
+    )
 
 
 def _cost_word(name: str) -> str:

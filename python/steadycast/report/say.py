@@ -1,4 +1,7 @@
-"""How a number is said: with its unit, in three figures, and with its spread where there are several seeds."""
+"""How a number is said.
+
+With its unit, in three figures, and with its spread where there are several seeds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def rate(value: object) -> str:
 
 
 def frac(value: object) -> str:
-    """A share of one, in per cent."""
+    """Share of one, in per cent."""
     return _said(value, _frac)
 
 
@@ -31,17 +34,17 @@ def db(value: object) -> str:
 
 
 def score(value: object) -> str:
-    """A mean opinion score."""
+    """Mean opinion score."""
     return _said(value, lambda x: f"{x:.2f}")
 
 
 def plain(value: object) -> str:
-    """A number without a unit."""
+    """Say a number without a unit."""
     return _said(value, figures)
 
 
 def count(value: object) -> str:
-    """A whole number."""
+    """Whole number."""
     return _said(value, lambda x: f"{x:,.0f}".replace(",", " ") if x == round(x) else figures(x))
 
 
@@ -77,7 +80,7 @@ def by_unit(path: str) -> Callable[[object], str]:
 
 
 def listed(items: list[str]) -> str:
-    """`a, b and c`."""
+    """Join items as `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
@@ -96,13 +99,11 @@ def _said(value: object, how: Callable[[float], str]) -> str:
 
 
 def _spread(how: Callable[[float], str], half: float, unit: str) -> str:
-    said = how(half)
-    figure, _, other = said.partition(" ")
-    if other == unit:
-        return said
-    # A spread is said in its mean's unit: "1.61 ± 0.04 Mb/s", not "± 40 kb/s".
-    steps = {"b/s": 1.0, "kb/s": 1e3, "Mb/s": 1e6, "Gb/s": 1e9, "ms": 1.0, "s": 1e3}
-    return f"{half / steps[unit]:.2g} {unit}" if unit in steps else figure
+    """Say half an interval in two figures, in its mean's unit: "1.61 ± 0.04 Mb/s", not "± 40 kb/s"."""
+    steps = {"Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3, "%": 0.01, "s": 1e3 if how is _ms else 1.0}
+    x = half / steps.get(unit, 1.0)
+    said = f"{x:.2g}" if 0.001 <= x < 99.5 else "0" if x == 0 else figures(x)
+    return f"{said} {unit}".rstrip()
 
 
 def _rate(x: float) -> str:

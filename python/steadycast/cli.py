@@ -1,0 +1,512 @@
+"""The command line.
+
+It reads arguments and prints results; the work is done elsewhere, and imported only when it is needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steadycast.errors import MissingError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DONE, FAILED, MISUSED, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    name="steadycast",
+    help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
+    "viewer will see.",
+    epilog="Start with: steadycast run scenarios/home.toml",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")
+_FORCE = typer.Option("--force", help="Replace results that are there already.")
+_JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
+_SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line on stderr, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        print(f"steadycast: {error}", file=sys.stderr)
+        raise SystemExit(MISSING if isinstance(error, MissingError) else MISUSED) from None
+    except BrokenPipeError:
+        raise SystemExit(FAILED) from None
+
+
+def _module(name: str) -> Any:
+    # By its full name: the package exports functions that are called like their modules.
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingError(name, f"can't be loaded ({error})", "install steadycast again") from error
+
+
+def _examples(*lines: str) -> str:
+    # A backspace character keeps the lines as they are.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as installed
+
+        try:
+            print(f"steadycast {installed('steadycast')}")
+        except PackageNotFoundError:
+            print("steadycast (not installed)")
+        raise typer.Exit(DONE)
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast run home.toml -o home",
+        "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
+        "steadycast run ci.toml --json",
+        "steadycast run home.toml --seeds 1-5 -o home-5",
+    )
+)
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    out: Annotated[Path | None, _OUT] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
+    ] = None,
+    seeds: Annotated[str | None, _SEEDS] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Run a scenario, and show who got what and what the viewers saw.
+
+    Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+
+    if seed is not None and seeds is not None:
+        raise UserError("--seeds", "--seed is given as well", "give one of the two")
+    for change in sets or []:
+        if "=" not in change.strip("="):
+            raise UserError(
+                f"--set {change}",
+                "this is not PATH=VALUE",
+                "write for example --set flow.video.controller=tfrc",
+            )
+    many = seed_range(seeds) if seeds is not None else None
+    if not file.is_file():
+        raise UserError(
+            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
+        )
+    place = out or (None if as_json else _free(Path("runs") / file.stem))
+    if place is not None:
+        free_or_force(place, force=force)
+
+    runner = _module("steadycast.run")
+    common = {"sets": sets or (), "out": place, "force": force}
+    try:
+        with Terminal() as progress:
+            if many is not None:
+                summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
+            else:
+                summary = runner.run(file, seed=seed, progress=progress, **common).summary
+            report = _write_report(place) if place is not None else None
+    except KeyboardInterrupt:
+        left = f"; what there is stands in {place}.part" if place is not None else ""
+        print(f"steadycast: interrupted{left}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    _finish(summary, as_json=as_json, report=report)
+
+
+def _free(path: Path) -> Path:
+    """`path`, or the first of path-2, path-3 … that is free: results without a name never replace others."""
+    tried, n = path, 1
+    while tried.exists():
+        n += 1
+        tried = path.with_name(f"{path.name}-{n}")
+    return tried
+
+
+def seed_range(text: str) -> range:
+    """`1-5` as 1, 2, 3, 4, 5; `3` as 3.
+
+    Raises:
+        UserError: it is neither, or runs backwards.
+
+    """
+    first, dash, last = text.partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash):
+        seeds = range(int(first), int(last or first) + 1)
+        if seeds:
+            return seeds
+    raise UserError(f"--seeds {text}", "this is not a range", "write for example --seeds 1-5")
+
+
+def _write_report(place: Path) -> Path:
+    from steadycast.folder import is_seeds
+    from steadycast.report import write_report, write_seeds_report
+
+    if not is_seeds(place):
+        return write_report(place)
+    for each in sorted(place.glob("seed-*")):
+        if each.suffix != ".part":
+            write_report(each)
+    return write_seeds_report(place)
+
+
+def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
+    from steadycast.report import terminal
+
+    if as_json:
+        _print_json(summary)
+    else:
+        console = terminal.console()
+        for note in terminal.notes(summary):
+            console.print(note, style="bold red")
+        console.print(terminal.flows(summary))
+        for warning in summary.get("warnings") or []:
+            print(f"warning: {warning}", file=sys.stderr)
+        _print_expectations(console, summary)
+        if report is not None:
+            # Not through the console: a path must not be wrapped.
+            print(f"\nreport: {report}")
+    if terminal.failed(summary):
+        raise typer.Exit(FAILED)
+
+
+def _print_expectations(console: Console, summary: dict[str, Any]) -> None:
+    from steadycast.report import terminal
+
+    table = terminal.expectations(summary)
+    if table is not None:
+        console.print()
+        console.print(table)
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast report home",
+        "steadycast report home --pictures 250",
+        "steadycast report home --figure rates -o rates.png",
+    )
+)
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
+    pictures: Annotated[
+        int | None,
+        typer.Option(
+            "--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."
+        ),
+    ] = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            "--figure", metavar="NAME", help="Save one figure: rates, delay, mos, quality, why, queue or tcp."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Where the figure goes: .png, .svg or .pdf."),
+    ] = None,
+) -> None:
+    """Write report.html again, or save one of its figures."""
+    from steadycast.folder import Folder, is_seeds
+    from steadycast.report import figures, write_report
+
+    if figure is not None:
+        target = out or Path(f"{directory.resolve().name}-{figure}.png")
+        figures.save(Folder.open(directory), figure, target)
+        print(target)
+        return
+    if out is not None:
+        raise UserError(
+            "-o",
+            "only a figure can go elsewhere; a report stands in its folder",
+            "add --figure NAME, or leave -o away",
+        )
+    if is_seeds(directory):
+        if pictures is not None:
+            raise UserError(
+                str(directory),
+                "this folder holds several seeds",
+                f"name one of them, for example {directory}/seed-1",
+            )
+        print(_write_report(directory))
+        return
+    folder = Folder.open(directory)
+    shown = ""
+    if pictures is not None:
+        from steadycast.report.pictures import side_by_side
+
+        shown = side_by_side(folder, pictures)
+    print(write_report(folder, pictures=shown))
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast compare home home-tfrc",
+        "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
+        "steadycast compare new --baseline main --fail-if "
+        "'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
+    )
+)
+def compare(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Run folders, of one seed or of several.")
+    ],
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="DIR", help="What the others are measured against.")
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's "
+            "own unit, -1. Repeatable.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(
+        "compare.html"
+    ),
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Set runs side by side: one table, and one page with shared scales."""
+    from steadycast import compare as comparison
+
+    if fail_if and baseline is None:
+        raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
+    conditions = [comparison.Condition.read(text) for text in fail_if or []]
+    runs = comparison.read(directories)
+    base = comparison.read([baseline])[0] if baseline is not None else None
+    verdicts = comparison.judge(runs, base, conditions) if base is not None else []
+    if as_json:
+        _print_json(comparison.as_json(runs, base, verdicts))
+    else:
+        from steadycast.report import terminal
+
+        console = terminal.console()
+        for table in comparison.tables(runs, base, verdicts):
+            console.print(table)
+            console.print()
+        print(f"page: {comparison.write_page(runs, base, verdicts, out)}")
+    if any(verdict.fails for verdict in verdicts):
+        raise typer.Exit(FAILED)
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast encode film.mkv",
+        "steadycast encode a.mkv b.mkv --size cif --codec h264",
+    )
+)
+def encode(
+    clips: Annotated[
+        list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
+    ],
+    codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
+    size: Annotated[str, typer.Option("--size", help='"cif", "clip" or "640x480".')] = "clip",
+    fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
+    gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
+    bframes: Annotated[
+        int | None, typer.Option("--bframes", min=0, help="B frames between two others.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Save the figure: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
+    """Encode clips at every quantizer, and show quantizer, rate and quality."""
+    from steadycast import encode as encoding
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    with Terminal() as progress:
+        steps = encoding.steps(
+            clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, progress=progress
+        )
+    terminal.console().print(encoding.table(steps))
+    if out is not None:
+        encoding.draw(steps, out)
+        print(out)
+
+
+@app.command(epilog=_examples("steadycast quality home", "steadycast quality home --json"))
+def quality(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Decode again what each receiver got, and measure it. The folder stays as it is."""
+    from steadycast import quality as measuring
+    from steadycast.folder import Folder
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    with Terminal() as progress:
+        rows = measuring.measure(Folder.open(directory), progress)
+    if as_json:
+        _print_json(rows)
+    else:
+        terminal.console().print(measuring.table(rows))
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast export home --csv",
+        "steadycast export home --classic -o traces",
+    )
+)
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
+    csv: Annotated[bool, typer.Option("--csv", help="All tables, packets.csv and control.csv.")] = False,
+    classic: Annotated[
+        bool, typer.Option("--classic", help="Multi-Evalvid-RA's sd_be_0 and rd_be_N.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="The folder for them; otherwise in the run's."),
+    ] = None,
+) -> None:
+    """Write a run's tables for other programs."""
+    from steadycast import export as writing
+    from steadycast.folder import Folder
+
+    if not csv and not classic:
+        raise UserError("export", "no format is named", "add --csv, --classic or both")
+    folder = Folder.open(directory)
+    written: list[Path] = []
+    if csv:
+        written += writing.csv(folder, out or folder.path / "csv")
+    if classic:
+        written += writing.classic(folder, out or folder.path / "classic")
+    for path in written:
+        print(path)
+
+
+@app.command(epilog=_examples("steadycast controllers", "steadycast controllers asmp"))
+def controllers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One controller, with its parameters.")
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """List the rate controllers, or show one with its parameters."""
+    from steadycast import controllers as known
+
+    chosen = [known.find(name)] if name is not None else list(known.registry())
+    if as_json:
+        from dataclasses import asdict
+
+        _print_json([asdict(c) for c in chosen])
+        return
+    from steadycast.report import terminal
+
+    console = terminal.console()
+    if name is None:
+        rows = [(c.name, c.cast, c.feedback, c.about) for c in chosen]
+        console.print(terminal.prose(rows, "name", "cast", "feedback", "what it is"))
+        console.print("\nParameters of one: steadycast controllers NAME")
+        return
+    one = chosen[0]
+    console.print(f"{one.name}: {one.about}\n{one.source}; {one.cast}, feedback {one.feedback}\n")
+    if not one.params:
+        console.print("It has no parameters.")
+        return
+    rows = [
+        (
+            p.name,
+            known.text(p.default) + (f" (paper: {known.text(p.paper)})" if p.paper != p.default else ""),
+            p.range,
+            f"{p.about} [{p.source}]",
+        )
+        for p in one.params
+    ]
+    console.print(terminal.prose(rows, "parameter", "default", "range", "what it does"))
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast check home.toml", "steadycast check home.toml --set flow.video.controller=tfrc"
+    )
+)
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
+    ] = None,
+) -> None:
+    """Look for mistakes in a scenario, without running it."""
+    from steadycast.controllers import core
+
+    if not file.is_file():
+        raise UserError(
+            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
+        )
+    problems = core().check(str(file), list(sets or []))
+    for p in problems:
+        line = f":{p['line']}" if p.get("line") else ""
+        key = f" {p['key']}:" if p.get("key") else ""
+        print(f"{p['file']}{line}:{key} {p['what']}; {p['remedy']}", file=sys.stderr)
+    if problems:
+        raise typer.Exit(MISUSED)
+    print(f"{file}: no mistakes found")
+
+
+@app.command(epilog=_examples("steadycast schema > scenario.schema.json"))
+def schema() -> None:
+    """Print the scenario format as a JSON Schema, for editors."""
+    from steadycast.controllers import core
+
+    print(core().schema())
+
+
+@app.command(
+    epilog=_examples(
+        "steadycast reproduce K-A",
+        "steadycast reproduce K --seeds 1-5 -o reproduced",
+        "steadycast reproduce all",
+    )
+)
+def reproduce(
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help='Experiments ("K-A"), families ("K"), or "all".')
+    ],
+    seeds: Annotated[str, _SEEDS] = "1-5",
+    out: Annotated[Path | None, _OUT] = None,
+) -> None:
+    """Run a paper's experiments: published beside measured, with a verdict for each statement.
+
+    "Not reproduced" is a result: the exit code is 0.
+    """
+    _module("steadycast.reproduce").main(ids, seed_range(seeds), out)

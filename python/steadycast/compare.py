@@ -1,0 +1,299 @@
+"""Runs side by side: who starves whom, how the delay looks, what the viewer sees.
+
+And whether a change made it worse.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import UserError
+from steadycast.folder import Json, find, number, write_text
+from steadycast.report import page, say, several
+from steadycast.report.answer import nothing_compared, title
+from steadycast.report.several import Run, quantities, sections
+from steadycast.report.words import glossary, term
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`flows.tcp.share_of_fair<-10%`: fails where the change against the baseline is below -10 %."""
+
+    text: str
+    path: str
+    below: bool
+    change: float
+    relative: bool
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read a condition.
+
+        Raises:
+            UserError: it is not one.
+
+        """
+        match = re.fullmatch(r"\s*([^<>\s]+)\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%?)\s*", text)
+        if match is None:
+            raise UserError(
+                f"--fail-if {text}",
+                "this is not PATH<CHANGE or PATH>CHANGE",
+                "write for example 'flows.tcp.share_of_fair<-10%' in quotes",
+            )
+        relative = match[4] == "%"
+        return cls(text, match[1], match[2] == "<", float(match[3]) / (100 if relative else 1), relative)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A condition on one run. A value that is absent on either side fails: it can't be known to be well."""
+
+    run: str
+    condition: Condition
+    was: float | None
+    now: float | None
+
+    @property
+    def change(self) -> float | None:
+        """By how much it changed: a share of the baseline, or in its own unit."""
+        if self.was is None or self.now is None:
+            return None
+        step = self.now - self.was
+        if not self.condition.relative:
+            return step
+        if self.was == 0:
+            return math.copysign(math.inf, step) if step else 0.0
+        return step / abs(self.was)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the change is beyond what the condition allows."""
+        if self.change is None:
+            return True
+        # Sums of decimal fractions: what is at the limit does not fail for its last bit.
+        slack = 1e-12 * max(1.0, abs(self.condition.change))
+        return (
+            self.change < self.condition.change - slack
+            if self.condition.below
+            else self.change > self.condition.change + slack
+        )
+
+
+def read(paths: Sequence[Path]) -> list[Run]:
+    """Read runs; those whose folders have one name are called by their paths.
+
+    Raises:
+        UserError: one of them is no run folder.
+
+    """
+    runs = [several.read(path) for path in paths]
+    names = [run.name for run in runs]
+    return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
+
+
+def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> list[Verdict]:
+    """Each condition on each run.
+
+    Raises:
+        UserError: a path leads nowhere.
+
+    """
+    return [
+        Verdict(
+            run.name,
+            c,
+            number(find(base.summary, c.path, place=str(base.path))),
+            number(find(run.summary, c.path, place=str(run.path))),
+        )
+        for c in conditions
+        for run in runs
+    ]
+
+
+def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Table]:
+    """For a terminal: the quantities, and the verdicts if there are conditions."""
+    from rich.text import Text
+
+    from steadycast.report import terminal
+
+    every = _with_base(runs, base)
+    rows = [(row.what, _cells(row, base)) for row in quantities(every)]
+    result = []
+    for columns in _fitting(
+        [max([len(run.name), *(len(c[i]) for _, c in rows)]) for i, run in enumerate(every)], rows
+    ):
+        table = terminal.plain("", *(every[i].name for i in columns))
+        for what, cells in rows:
+            table.add_row(what, *(cells[i] for i in columns))
+        result.append(table)
+    if verdicts:
+        judged = terminal.plain("condition", "run", "baseline", "now", "change", "")
+        for v in verdicts:
+            how = say.by_unit(v.condition.path)
+            word = Text("fails", style="bold red") if v.fails else Text("holds", style="green")
+            judged.add_row(v.condition.text, v.run, how(v.was), how(v.now), _change(v), word)
+        result.append(judged)
+    return result
+
+
+def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:
+    """For a pipeline: the quantities of each run, and the verdicts."""
+    every = _with_base(runs, base)
+    rows = quantities(every)
+    return {
+        "runs": [
+            {"name": run.name, "path": str(run.path), **{row.what: _json(row.values[i]) for row in rows}}
+            for i, run in enumerate(every)
+        ],
+        "baseline": base.name if base is not None else None,
+        "conditions": [
+            {
+                "run": v.run,
+                "fail_if": v.condition.text,
+                "was": v.was,
+                "now": v.now,
+                "change": _finite(v.change),
+                "ok": not v.fails,
+            }
+            for v in verdicts
+        ],
+    }
+
+
+def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict], path: Path) -> Path:
+    """Write the page that shows all of them to one scale.
+
+    Raises:
+        UserError: it can't be written there.
+
+    """
+    every = _with_base(runs, base)
+    command = (
+        "steadycast compare "
+        + " ".join(str(r.path) for r in runs)
+        + (f" --baseline {base.path}" if base else "")
+    )
+    notes = [
+        f"{run.name}: {note}"
+        for run in every
+        for flow in run.summary["flows"]
+        if (note := nothing_compared(flow))
+    ]
+    rows = [[row.head, *(html.escape(c) for c in _cells(row, base))] for row in quantities(every)]
+    content = (
+        f"<h1>{html.escape(' · '.join(run.name for run in every))}</h1>"
+        + "".join(f'<p class="nothing">{html.escape(note)}</p>' for note in notes)
+        + f'<p class="answer">{html.escape(_answer(every))}</p>'
+        + _verdict_table(verdicts)
+        + page.table(["", *(html.escape(run.name) for run in every)], rows)
+        + f'<p class="small">Loss, delay and quality are the {term("median")} receiver\'s.'
+        + (
+            " ± is half of the 95 % confidence interval of the mean."
+            if any(len(r.folders) > 1 for r in every)
+            else ""
+        )
+        + "</p>"
+        + sections(every, command)
+    )
+    try:
+        write_text(
+            path, page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))
+        )
+    except OSError as error:
+        raise UserError(str(path), f"can't be written ({error.strerror})", "give another -o FILE") from error
+    return path
+
+
+def _fitting(
+    widths: Sequence[int], rows: Sequence[tuple[str, Sequence[str]]], width: int = 80
+) -> list[list[int]]:
+    """Split columns into groups that each fit `width` beside the quantities' names."""
+    room = width - max([len(what) for what, _ in rows], default=0)
+    groups: list[list[int]] = []
+    used = width
+    for i, need in enumerate(widths):
+        if used + need + 2 > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(i)
+        used += need + 2
+    return groups
+
+
+def _with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
+    return [
+        *([base] if base is not None and base.path.resolve() not in [r.path.resolve() for r in runs] else []),
+        *runs,
+    ]
+
+
+def _cells(row: several.Row, base: Run | None) -> list[str]:
+    cells = [row.how(v) for v in row.values]
+    was = number(row.values[0])
+    if base is None or was is None:
+        return cells
+    for i, value in enumerate(row.values[1:], 1):
+        now = number(value)
+        if now is None:
+            continue
+        if row.how in (say.db, say.score):  # a share of a logarithm, or of a grade, means nothing
+            cells[i] += f" ({now - was:+.2f})"
+        elif was:
+            share = round(100 * (now - was) / abs(was))
+            cells[i] += f" ({share:+d} %)" if share else " (=)"
+    return cells
+
+
+def _answer(runs: Sequence[Run]) -> str:
+    def one(run: Run) -> str:
+        got = [
+            f"{title(f)} {say.frac(f['share_of_fair'])}"
+            for f in run.summary["flows"]
+            if f.get("kind") in ("video", "tcp") and number(f.get("share_of_fair")) is not None
+        ]
+        return f"{run.name}: {', '.join(got[:4])}"
+
+    return f"Of the fair share, {'; '.join(one(run) for run in runs)}." if runs else ""
+
+
+def _verdict_table(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return ""
+    rows = [
+        [
+            f"<code>{html.escape(v.condition.text)}</code>",
+            html.escape(v.run),
+            say.by_unit(v.condition.path)(v.was),
+            say.by_unit(v.condition.path)(v.now),
+            _change(v),
+            '<span class="bad">✗ fails</span>' if v.fails else '<span class="ok">✓ holds</span>',
+        ]
+        for v in verdicts
+    ]
+    return page.table(["fails if", "run", "baseline", "now", "change", ""], rows)
+
+
+def _change(verdict: Verdict) -> str:
+    change = verdict.change
+    if change is None:
+        return "no value"
+    if math.isinf(change):
+        return "from nothing"
+    return f"{100 * change:+.1f} %" if verdict.condition.relative else f"{change:+.3g}"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _json(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float | dict) else str(value)

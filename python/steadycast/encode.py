@@ -1,0 +1,112 @@
+"""Quantizer → rate → quality of a clip: what an encoder can offer to a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steadycast import style
+from steadycast.report import figures, say
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from steadycast.progress import Progress
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A ladder: for each quantizer its mean rate (bits of access units per second) and its picture."""
+
+    label: str
+    frames: int
+    codec: str
+    q: tuple[int, ...]
+    rate_bps: tuple[float, ...]
+    psnr_y_db: tuple[float | None, ...]
+    ssim: tuple[float | None, ...]
+    warnings: tuple[str, ...]
+
+
+def steps(
+    clips: Sequence[Path],
+    *,
+    codec: str = "mpeg4",
+    size: str = "clip",
+    fps: str = "clip",
+    gop: int = 12,
+    bframes: int | None = None,
+    progress: Progress | None = None,
+) -> Steps:
+    """Encode clips at every quantizer, and measure each.
+
+    Raises:
+        UserError: a clip can't be read, or a setting can't be met.
+
+    """
+    from steadycast.media.clip import Clip
+    from steadycast.media.ladder import encode_ladder
+    from steadycast.media.quality import evaluate
+    from steadycast.media.splice import Fates
+
+    source = Clip.of(list(clips))
+    ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
+    table = ladder.table
+    whole = Fates(np.ones(table.frames, dtype=np.bool_))
+    psnr, ssim = [], []
+    for i, q in enumerate(table.qs):
+        if progress is not None:
+            progress("measuring", i, len(table.qs))
+        seen = evaluate(ladder, [q] * table.gops, whole)
+        psnr.append(seen.mean_psnr_raw()[0] if seen is not None else None)
+        ssim.append(seen.mean_ssim() if seen is not None else None)
+    rates = tuple(float(r) for r in table.mean_rates_bps())
+    return Steps(
+        source.label, table.frames, codec, tuple(table.qs), rates, tuple(psnr), tuple(ssim), ladder.warnings
+    )
+
+
+def table(ladder: Steps) -> Table:
+    """Show a ladder in a terminal."""
+    from steadycast.report import terminal
+
+    result = terminal.plain("quantizer", "rate", "PSNR", "SSIM")
+    for q, rate, psnr, ssim in zip(ladder.q, ladder.rate_bps, ladder.psnr_y_db, ladder.ssim, strict=True):
+        result.add_row(str(q), say.rate(rate), say.db(psnr), say.plain(ssim))
+    return result
+
+
+def draw(ladder: Steps, path: Path) -> None:
+    """Draw rate and quality over the quantizer, and save it.
+
+    Raises:
+        UserError: the file's ending is not known.
+
+    """
+    figures.save_drawing(lambda: _draw(ladder), path)
+
+
+def _draw(ladder: Steps) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(figures.WIDTH, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axes in (left, right):
+        axes.grid(visible=True, which="major")
+    scale, unit = figures.scale_of(max(ladder.rate_bps))
+    rates = [rate / scale for rate in ladder.rate_bps]
+    left.plot(ladder.q, rates, color=style.INK, marker="o", markersize=3)
+    left.set_yscale("log")
+    left.set_xlabel("quantizer", loc="right")
+    left.set_title(f"{ladder.label}: rate ({unit})")
+    points = [(r, p) for r, p in zip(rates, ladder.psnr_y_db, strict=True) if p is not None]
+    right.plot([r for r, _ in points], [p for _, p in points], color=style.INK, marker="o", markersize=3)
+    right.set_xscale("log")
+    right.set_xlabel(f"rate ({unit})", loc="right")
+    right.set_title("PSNR (dB) by rate")
+    return figure

@@ -1,0 +1,143 @@
+"""A run's record for other programs: CSV, and the classic traces of Multi-Evalvid-RA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steadycast.errors import UserError
+from steadycast.folder import TABLES, Folder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours count IP packets
+
+
+def csv(folder: Folder, out: Path) -> list[Path]:
+    """Write the tables as CSV; times are seconds from the start.
+
+    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
+    packets.csv, where packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s);
+    dir is s (sent) or r (received). The other tables are written as they are.
+
+    Raises:
+        UserError: nothing can be written there, or a table is damaged.
+
+    """
+    written = []
+    _make(out)
+    for name in TABLES:
+        if not folder.has(name):
+            continue
+        table = folder.table(name)
+        if name == "packets":
+            table = packets(table)
+        elif name == "decisions":
+            name, table = "control", control(folder, table)
+        path = out / f"{name}.csv"
+        table.write_csv(path)
+        written.append(path)
+    return written
+
+
+def packets(table: pl.DataFrame) -> pl.DataFrame:
+    """Packet record under the names of the CSV log; `owd` in seconds."""
+    import polars as pl
+
+    return table.select(
+        pl.col("t_s").alias("t"),
+        "dir",
+        "flow",
+        "node",
+        "seq",
+        pl.col("size_bytes").alias("size"),
+        "frame",
+        "ftype",
+        "q",
+        "ecn",
+        (pl.col("owd_ms") / 1000).round(9).alias("owd"),
+    )
+
+
+def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
+    """Decisions under the names of the CSV log."""
+    import polars as pl
+
+    names = {f["name"]: str(f.get("controller")) for f in folder.summary["flows"]}
+    return table.select(
+        pl.col("t_s").alias("t"),
+        pl.col("flow").replace_strict(names, default="", return_dtype=pl.String).alias("ctrl"),
+        "node",
+        (pl.col("target_bps") / 8).alias("r"),
+        pl.col("loss").alias("p"),
+        (pl.col("rtt_ms") / 1000).round(9).alias("rtt"),
+        pl.col("limit").alias("state"),
+        pl.concat_str(pl.col("rule"), pl.col("by"), separator="; by ", ignore_nulls=True).alias("extra"),
+    )
+
+
+def classic(folder: Folder, out: Path) -> list[Path]:
+    """Write sd_be_0 and rd_be_N of the first video flow; each further flow's go to a folder of its name.
+
+    N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, a receiver line
+    `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two,
+    and frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
+
+    Raises:
+        UserError: packets were not recorded.
+
+    """
+    import polars as pl
+
+    table = folder.table("packets")
+    videos = [
+        f for f in folder.summary["flows"] if f.get("kind") == "video" and (table["flow"] == f["name"]).any()
+    ]
+    if not videos:
+        raise UserError(
+            str(folder.path / "packets.parquet"),
+            "no packets of a video were recorded",
+            'put `packets = "all"` into [record] and run again',
+        )
+    types = {"H": 0, "I": 1, "P": 2, "B": 3}
+    written = []
+    for place, flow in enumerate(videos):
+        target = out if place == 0 else out / str(flow["name"])
+        _make(target)
+        mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
+        number = pl.col("seq").cast(pl.String)
+        time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)
+        payload = (pl.col("size_bytes") - _HEADERS_BYTES).cast(pl.String)
+        sent = mine.filter(pl.col("dir") == "s").select(
+            pl.concat_str(
+                time,
+                pl.lit("id"),
+                number,
+                pl.lit("udp"),
+                payload,
+                pl.col("q").cast(pl.String),
+                pl.col("ftype").replace_strict(types, default=0, return_dtype=pl.Int64).cast(pl.String),
+                separator=" ",
+            )
+        )
+        written.append(_lines(target / "sd_be_0", sent))
+        for n, receiver in enumerate(flow.get("receivers") or []):
+            got = mine.filter((pl.col("dir") == "r") & (pl.col("node") == receiver["name"])).select(
+                pl.concat_str(time, pl.lit("id"), number, pl.lit("udp"), payload, separator=" ")
+            )
+            written.append(_lines(target / f"rd_be_{n}", got))
+    return written
+
+
+def _lines(path: Path, frame: pl.DataFrame) -> Path:
+    lines = frame.to_series().to_list()
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+    return path
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(str(path), f"can't be written ({error.strerror})", "give another -o DIR") from error

@@ -1,0 +1,80 @@
+"""Progress on stderr: only for what takes longer than two seconds, and only where somebody looks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+_PATIENCE_S = 2.0
+
+
+class Progress(Protocol):
+    """Told how far something is. Called often: an implementation decides how often it draws."""
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        """Take note that of `what`, `done` of `of` parts are finished."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        """Take no notice."""
+
+
+class Terminal:
+    """Bars on stderr, one for each thing that is being done, drawn after two seconds."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._bars: Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._shows = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        """Draws, if it is time to."""
+        if not self._shows or time.monotonic() - self._began < _PATIENCE_S:
+            return
+        if self._bars is None:
+            self._bars = self._start()
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=of)
+        self._bars.update(self._tasks[what], completed=done, total=of)
+
+    def close(self) -> None:
+        """Take the bars away."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+            self._tasks.clear()
+
+    @staticmethod
+    def _start() -> Bars:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        bars.start()
+        return bars

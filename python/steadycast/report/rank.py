@@ -1,0 +1,22 @@
+"""Which receiver is the worst, and which one stands in the middle."""
+
+from __future__ import annotations
+
+from steadycast.folder import Json, number
+
+
+def ranked_receivers(flow: Json) -> list[Json]:
+    """Sort a flow's receivers, worst first: by what is seen, then by loss, then by delay."""
+
+    def badness(receiver: Json) -> tuple[float, float, float, float]:
+        psnr = number(((receiver.get("psnr_db") or {}).get("raw") or {}).get("y"))
+        score = number((receiver.get("mos") or {}).get("mean"))
+        delay = number((receiver.get("delay_ms") or {}).get("p95"))
+        return (
+            score if score is not None else 9.0,
+            psnr if psnr is not None else 999.0,
+            -(number(receiver.get("loss_frac")) or 0.0),
+            -(delay or 0.0),
+        )
+
+    return sorted(flow.get("receivers") or [], key=badness)

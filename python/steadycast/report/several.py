@@ -1,0 +1,263 @@
+"""Runs side by side, each of one seed or of several: what they have in common is drawn to one scale."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast.errors import UserError
+from steadycast.folder import Folder, Json, is_seeds, number, read_json, write_text
+from steadycast.report import figures, page, say
+from steadycast.report.answer import nothing_compared, reach, title
+from steadycast.report.words import glossary, term
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_PANELS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run of one seed, or of several whose numbers carry their spread."""
+
+    name: str
+    path: Path
+    summary: Json
+    folders: tuple[Folder, ...]
+
+
+def read(path: Path) -> Run:
+    """Read a run folder, or a folder of several seeds.
+
+    Raises:
+        UserError: it is neither, or is damaged.
+
+    """
+    if not is_seeds(path):
+        folder = Folder.open(path)
+        return Run(folder.name, path, folder.summary, (folder,))
+    summary = read_json(path / "seeds.json", "run the seeds again")
+    if not isinstance(summary.get("flows"), list):
+        raise UserError(str(path / "seeds.json"), "there are no flows in it", "run the seeds again")
+    seeds = sorted(
+        (p for p in path.glob("seed-*") if p.is_dir() and p.suffix != ".part"),
+        key=lambda p: (len(p.name), p.name),
+    )
+    return Run(path.resolve().name, path, summary, tuple(Folder.open(p) for p in seeds))
+
+
+def series(run: Run, column: str) -> list[figures.Series]:
+    """Column of the rates over time, flow by flow.
+
+    Over several seeds their median, and between which two they lie.
+    """
+    each = [figures.series(folder, column) for folder in run.folders if folder.has("rates")]
+    if len(each) <= 1:
+        return each[0] if each else []
+    result = []
+    for flow in run.summary["flows"]:
+        values: dict[float, list[float]] = {}
+        for lines in each:
+            for one in lines:
+                if one.flow["name"] == flow["name"]:
+                    for t, v in zip(one.t, one.mid, strict=True):
+                        if v == v:
+                            values.setdefault(t, []).append(v)
+        if values:
+            times = sorted(values)
+            ordered = [sorted(values[t]) for t in times]
+            # The flow's own receivers are in each seed's median already: the band is the seeds'.
+            plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
+            result.append(
+                figures.Series(
+                    plain,
+                    times,
+                    [v[len(v) // 2] for v in ordered],
+                    [v[0] for v in ordered],
+                    [v[-1] for v in ordered],
+                )
+            )
+    return result
+
+
+def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
+    """Panel per run, to one scale."""
+    shown = [(run, lines) for run in runs[:_MOST_PANELS] if (lines := series(run, column))]
+    if not shown:
+        return None
+    top = max(figures.highest(lines) for _, lines in shown)
+    scale, unit = figures.scale_of(top) if column.endswith("_bps") else (1.0, "ms")
+    end = max(float(number(run.summary.get("to_s")) or 1.0) for run, _ in shown)
+    figure, panels = figures.canvas(len(shown), height=0.5 + 1.75 * len(shown))
+    for (run, lines), axes in zip(shown, panels, strict=True):
+        labels = figures.draw_series(axes, lines, scale)
+        axes.set_xlim(0, end)
+        axes.set_ylim(0, top / scale * 1.05)
+        if column == "throughput_bps":
+            for share, names in figures.fair_shares(run.summary).items():
+                labels.append(figures.level(axes, share / scale, f"fair share\nof {say.listed(names)}"))
+        figures.mark_events(axes, run.folders[0], labels=False)
+        axes.set_title(f"{run.name}: {heading} ({unit})" if len(runs) > 1 else f"{heading} ({unit})")
+        figures.label_ends(axes, labels)
+    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
+    return figure
+
+
+def draw_mos(runs: Sequence[Run]) -> Figure | None:
+    """Draw what the median viewer of each run saw."""
+    rows = []
+    for run in runs:
+        for flow in run.summary["flows"]:
+            seen = [r for r in flow.get("receivers") or [] if number(reach(r, "mos", "mean")) is not None]
+            if seen:
+                seen.sort(key=lambda r: number(r["mos"]["mean"]) or 0.0)
+                rows.append((f"{run.name}: {title(flow)}", seen[len(seen) // 2]["mos"]))
+    return figures.mos_bars(rows, "What the median viewer saw: share of frames by class") if rows else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity of one flow, over all runs."""
+
+    what: str
+    head: str
+    values: tuple[Any, ...]
+    how: Any
+
+
+def quantities(runs: Sequence[Run]) -> list[Row]:
+    """Pick what is worth comparing: flow by flow, then fairness and the busiest link."""
+    names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
+    rows: list[Row] = []
+    for name in names:
+        flows: list[Json] = [next((f for f in run.summary["flows"] if f["name"] == name), {}) for run in runs]
+
+        def add(word: str, values: list[Any], how: Any, shown: str = "", name: str = name) -> None:
+            if any(number(v) is not None for v in values):
+                rows.append(
+                    Row(
+                        f"{name}: {shown or word}",
+                        f"{html.escape(name)}: {term(word, shown or word)}",
+                        tuple(values),
+                        how,
+                    )
+                )
+
+        steered = [f.get("controller") or f.get("congestion") for f in flows]
+        if len(set(steered)) > 1:
+            rows.append(
+                Row(
+                    f"{name}: controller",
+                    f"{html.escape(name)}: controller",
+                    tuple(steered),
+                    lambda v: str(v or say.NOTHING),
+                )
+            )
+        add("throughput", [f.get("throughput_bps") for f in flows], say.rate)
+        add("share of fair", [f.get("share_of_fair") for f in flows], say.frac)
+        add("loss", [_middle(f, "loss_frac") for f in flows], say.frac)
+        add("p95", [_middle(f, "delay_ms", "p95") for f in flows], say.ms, "delay p95")
+        add("PSNR", [_middle(f, "psnr_db", "raw", "y") for f in flows], say.db)
+        add("MOS", [_middle(f, "mos", "mean") for f in flows], say.score)
+        add("rate CoV", [f.get("rate_cov") for f in flows], say.plain)
+        add(
+            "limited by",
+            [reach(f, "limited_by_frac", "network") for f in flows],
+            say.frac,
+            "limited by network",
+        )
+    jain = [reach(run.summary, "fairness", "jain") for run in runs]
+    if any(number(v) is not None for v in jain):
+        rows.append(Row("Jain index", term("Jain index"), tuple(jain), say.plain))
+    queue = [_busiest_queue(run.summary) for run in runs]
+    if any(number(v) is not None for v in queue):
+        rows.append(
+            Row(
+                "busiest link: queue p95",
+                f"busiest link: {term('queue delay', 'queue p95')}",
+                tuple(queue),
+                say.ms,
+            )
+        )
+    return rows
+
+
+def _middle(flow: Json, *path: str) -> Any:
+    """Pick the middle receiver's value, with its spread; of an even number the upper one of the two."""
+    values = [v for r in flow.get("receivers") or [] if number(v := reach(r, *path)) is not None]
+    values.sort(key=lambda v: number(v) or 0.0)
+    return values[len(values) // 2] if values else None
+
+
+def _busiest_queue(summary: Json) -> Any:
+    links = summary.get("links") or []
+    if not links:
+        return None
+    return reach(max(links, key=lambda link: number(link.get("utilisation_frac")) or 0.0), "queue_ms", "p95")
+
+
+def sections(runs: Sequence[Run], command: str) -> str:
+    """Figures of a page that compares `runs`."""
+    parts = []
+    for name, heading, column, title_ in (
+        ("rates", "Who got what", "throughput_bps", "throughput"),
+        ("delay", "How long it took", "delay_ms", "one-way delay"),
+    ):
+        drawing = figures.in_style(lambda c=column, t=title_: draw(runs, c, t), name)  # type: ignore[misc]
+        if drawing:
+            more = f" The first {_MOST_PANELS} runs." if len(runs) > _MOST_PANELS else ""
+            several = any(len(run.folders) > 1 for run in runs)
+            note = (
+                "Line: median of the seeds; band: all of them."
+                if several
+                else "Band: from the lowest to the highest receiver."
+            )
+            parts.append(page.section(heading, page.figure(drawing, note + more, command, name)))
+    drawing = figures.in_style(lambda: draw_mos(runs), "mos")
+    if drawing:
+        parts.append(
+            page.section(
+                "What viewers saw", page.figure(drawing, "The median receiver of each run.", command, "mos")
+            )
+        )
+    return "\n".join(parts)
+
+
+def write_seeds_report(path: Path) -> Path:
+    """Write report.html for a folder of several seeds.
+
+    Means with their spread, and a link to each seed's own report.
+    """
+    run = read(path)
+    warned = [html.escape(note) for flow in run.summary["flows"] if (note := nothing_compared(flow))]
+    rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
+    links = ", ".join(f'<a href="{f.path.name}/report.html">{f.path.name}</a>' for f in run.folders)
+    got = "; ".join(
+        f"{title(f)} got {say.rate(f.get('throughput_bps'))}"
+        + (
+            f", {say.frac(f.get('share_of_fair'))} of its fair share"
+            if number(f.get("share_of_fair")) is not None
+            else ""
+        )
+        for f in run.summary["flows"]
+        if f.get("kind") in ("video", "tcp")
+    )
+    content = (
+        f"<h1>{html.escape(run.name)} · {len(run.folders)} {term('seed', 'seeds')}</h1>"
+        + "".join(f'<p class="nothing">{note}</p>' for note in warned)
+        + f'<p class="answer">{html.escape(got)}.</p>'
+        + '<p class="more">Mean ± half of the 95 % confidence interval of the mean.</p>'
+        + page.expectations(run.summary)
+        + page.table(["", "mean ± 95 %"], rows)
+        + f"<p>Each seed: {links}</p>"
+        + sections([run], f"steadycast report {path}")
+    )
+    target = path / "report.html"
+    write_text(
+        target, page.wrap(f"{run.name} · Steadycast", content + page.section("Words", glossary(content)))
+    )
+    return target

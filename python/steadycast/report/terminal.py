@@ -1,0 +1,96 @@
+"""Results in a terminal: tables that fit 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steadycast.report import say
+from steadycast.report.answer import middle, nothing_compared, reach, title
+from steadycast.report.rank import ranked_receivers
+
+
+def flows(summary: Mapping[str, Any]) -> Table:
+    """Line per flow: what it got, and what its viewers saw.
+
+    A second one for the worst of several receivers.
+    """
+    table = plain("flow", "throughput", "of fair", "loss", "delay p95", "PSNR", "MOS")
+    for flow in summary["flows"]:
+        receivers = flow.get("receivers") or []
+        table.add_row(
+            title(flow) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
+            say.rate(flow.get("throughput_bps")),
+            say.frac(flow.get("share_of_fair")),
+            say.frac(middle(flow, "loss_frac")),
+            say.ms(middle(flow, "delay_ms", "p95")),
+            say.db(middle(flow, "psnr_db", "raw", "y")),
+            say.score(middle(flow, "mos", "mean")),
+        )
+        if len(receivers) > 1:
+            worst = ranked_receivers(flow)[0]
+            table.add_row(
+                Text(f"  worst: {worst['name']}", style="dim"),
+                say.rate(worst.get("throughput_bps")),
+                "",
+                say.frac(worst.get("loss_frac")),
+                say.ms(reach(worst, "delay_ms", "p95")),
+                say.db(reach(worst, "psnr_db", "raw", "y")),
+                say.score(reach(worst, "mos", "mean")),
+            )
+    return table
+
+
+def notes(summary: Mapping[str, Any]) -> list[str]:
+    """Say what must be known before the numbers are used."""
+    return [note for flow in summary["flows"] if (note := nothing_compared(flow))]
+
+
+def expectations(summary: Mapping[str, Any]) -> Table | None:
+    """Line per expectation of the scenario; nothing where there is none."""
+    entries = summary.get("expect") or []
+    if not entries:
+        return None
+    table = plain("expectation", "at least", "at most", "measured", "")
+    for entry in entries:
+        how = say.by_unit(entry["that"])
+        verdict = Text("holds", style="green") if entry.get("ok") else Text("fails", style="bold red")
+        table.add_row(
+            str(entry["that"]), how(entry.get("min")), how(entry.get("max")), how(entry.get("value")), verdict
+        )
+    return table
+
+
+def failed(summary: Mapping[str, Any]) -> bool:
+    """Whether an expectation failed."""
+    return any(not entry.get("ok") for entry in summary.get("expect") or [])
+
+
+def plain(first: str, *others: str) -> Table:
+    """Table without a frame; its first column is text, the others are numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def console() -> Console:
+    """Where results go: stdout, at its width, or 80 columns where it is no terminal."""
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=80)
+
+
+def prose(rows: Sequence[Sequence[str]], *heads: str) -> Table:
+    """Table of texts; the last column is prose, and is wrapped."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for head in heads[:-1]:
+        table.add_column(head, overflow="fold")
+    table.add_column(heads[-1], overflow="fold", ratio=1)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
