@@ -20,6 +20,7 @@
 
 mod asmp;
 pub mod equation;
+mod echo;
 mod fixed;
 mod half;
 pub mod loss;
@@ -27,6 +28,7 @@ mod message;
 pub mod registry;
 mod tfrc;
 
+pub use echo::{Echo, EchoReceiver};
 pub use half::{
     Announcement, Arrival, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Overheard, ReceiverHalf, Reception,
     Reply, Report, SenderHalf, Sent, Slot, View, Wake, Why, Window,

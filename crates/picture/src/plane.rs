@@ -59,12 +59,7 @@ impl<'a> Plane<'a> {
     ///
     /// # Errors
     /// When the picture is empty, when `stride` is below `width`, or when the memory is too short.
-    pub fn new(
-        samples: &'a [u8],
-        stride: usize,
-        width: usize,
-        height: usize,
-    ) -> Result<Self, PictureError> {
+    pub fn new(samples: &'a [u8], stride: usize, width: usize, height: usize) -> Result<Self, PictureError> {
         if width == 0 || height == 0 {
             return Err(PictureError::Empty { width, height });
         }
@@ -73,17 +68,9 @@ impl<'a> Plane<'a> {
         }
         let need = stride.saturating_mul(height - 1).saturating_add(width);
         if samples.len() < need {
-            return Err(PictureError::Short {
-                need,
-                got: samples.len(),
-            });
+            return Err(PictureError::Short { need, got: samples.len() });
         }
-        Ok(Self {
-            samples,
-            stride,
-            width,
-            height,
-        })
+        Ok(Self { samples, stride, width, height })
     }
 
     /// Samples per row.
@@ -105,10 +92,6 @@ impl<'a> Plane<'a> {
 
     pub(crate) fn same_size(&self, other: &Self) -> Result<(), PictureError> {
         let (first, second) = ((self.width, self.height), (other.width, other.height));
-        if first == second {
-            Ok(())
-        } else {
-            Err(PictureError::Sizes { first, second })
-        }
+        if first == second { Ok(()) } else { Err(PictureError::Sizes { first, second }) }
     }
 }

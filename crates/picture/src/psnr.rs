@@ -31,11 +31,7 @@ pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureEr
 /// When the sizes differ.
 pub fn psnr_db(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mse = mean_squared_error(a, b)?;
-    Ok(if mse == 0.0 {
-        f64::INFINITY
-    } else {
-        10.0 * libm::log10(255.0 * 255.0 / mse)
-    })
+    Ok(if mse == 0.0 { f64::INFINITY } else { 10.0 * libm::log10(255.0 * 255.0 / mse) })
 }
 
 fn squared_differences(a: &[u8], b: &[u8]) -> u32 {

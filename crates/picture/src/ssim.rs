@@ -26,10 +26,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
     let (across, down) = (a.width() / BLOCK, a.height() / BLOCK);
     if across < 2 || down < 2 {
-        return Err(PictureError::TooSmall {
-            width: a.width(),
-            height: a.height(),
-        });
+        return Err(PictureError::TooSmall { width: a.width(), height: a.height() });
     }
     let mut columns = vec![Sums::default(); across * BLOCK];
     let mut above = vec![Sums::default(); across];
@@ -39,11 +36,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
         std::mem::swap(&mut above, &mut here);
         sum_blocks(a, b, row * BLOCK, &mut columns, &mut here);
         if row > 0 {
-            total += above
-                .windows(2)
-                .zip(here.windows(2))
-                .map(|(up, low)| similarity(up, low))
-                .sum::<f64>();
+            total += above.windows(2).zip(here.windows(2)).map(|(up, low)| similarity(up, low)).sum::<f64>();
         }
     }
     Ok(total / ((across - 1) * (down - 1)) as f64)
@@ -90,11 +83,7 @@ fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
     // Everything is multiplied by N (means) or N·(N−1) (variances), so that the sums stay whole numbers.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
-    let sums = up
-        .iter()
-        .chain(low)
-        .copied()
-        .fold(Sums::default(), Sums::plus);
+    let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);
     let (a, b) = (f64::from(sums.a), f64::from(sums.b));
     let (squares, products) = (f64::from(sums.squares), f64::from(sums.products));
     let variances = N * squares - a * a - b * b;

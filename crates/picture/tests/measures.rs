@@ -1,9 +1,6 @@
 //! Claims about PSNR, SSIM and the opinion classes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test may panic, and so may its helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a test may panic, and so may its helpers")]
 
 use proptest::prelude::*;
 use steadycast_picture::{PictureError, Plane, mean_squared_error, opinion_class, psnr_db, ssim};
@@ -16,9 +13,7 @@ fn pair() -> (Vec<u8>, Vec<u8>) {
     let sample = |x: usize, y: usize| (3 * x + 5 * y + (x * y) % 23) % 200;
     let coarse = |x: usize, y: usize| sample(x, y) / 9 * 9 + (x * 7 + y * 11) % 5;
     let draw = |f: &dyn Fn(usize, usize) -> usize| {
-        (0..WIDTH * HEIGHT)
-            .map(|i| u8::try_from(f(i % WIDTH, i / WIDTH)).unwrap())
-            .collect()
+        (0..WIDTH * HEIGHT).map(|i| u8::try_from(f(i % WIDTH, i / WIDTH)).unwrap()).collect()
     };
     (draw(&sample), draw(&coarse))
 }
@@ -28,10 +23,7 @@ fn plane(samples: &[u8]) -> Plane<'_> {
 }
 
 fn assert_near(value: f64, expected: f64, tolerance: f64) {
-    assert!(
-        (value - expected).abs() <= tolerance,
-        "{value} is not within {tolerance} of {expected}"
-    );
+    assert!((value - expected).abs() <= tolerance, "{value} is not within {tolerance} of {expected}");
 }
 
 #[test]
@@ -58,11 +50,7 @@ fn identical_planes_are_infinitely_good_and_perfectly_similar() {
 fn a_textured_pair_scores_as_in_the_filters_of_ffmpeg() {
     // PSNR and SSIM of these two planes by FFmpeg's `psnr` and `ssim` (libavfilter 11.14).
     let (a, b) = pair();
-    assert_near(
-        psnr_db(&plane(&a), &plane(&b)).unwrap(),
-        37.151_680,
-        0.000_01,
-    );
+    assert_near(psnr_db(&plane(&a), &plane(&b)).unwrap(), 37.151_680, 0.000_01);
     assert_near(ssim(&plane(&a), &plane(&b)).unwrap(), 0.988_147, 0.000_01);
 }
 
@@ -77,10 +65,7 @@ fn a_negative_is_dissimilar_below_zero() {
 #[test]
 fn bytes_between_the_rows_are_not_looked_at() {
     let (a, b) = pair();
-    let padded: Vec<u8> = b
-        .chunks(WIDTH)
-        .flat_map(|row| row.iter().copied().chain([0xAA; 13]))
-        .collect();
+    let padded: Vec<u8> = b.chunks(WIDTH).flat_map(|row| row.iter().copied().chain([0xAA; 13])).collect();
     let wide = Plane::new(&padded[..padded.len() - 13], WIDTH + 13, WIDTH, HEIGHT).unwrap();
     assert_eq!(ssim(&plane(&a), &wide), ssim(&plane(&a), &plane(&b)));
     assert_eq!(psnr_db(&plane(&a), &wide), psnr_db(&plane(&a), &plane(&b)));
@@ -89,77 +74,27 @@ fn bytes_between_the_rows_are_not_looked_at() {
 #[test]
 fn a_mean_over_a_very_wide_plane_does_not_overflow() {
     let (black, white) = (vec![0; 200_000], vec![255; 200_000]);
-    let (black, white) = (
-        Plane::new(&black, 200_000, 200_000, 1),
-        Plane::new(&white, 200_000, 200_000, 1),
-    );
-    assert_near(
-        mean_squared_error(&black.unwrap(), &white.unwrap()).unwrap(),
-        65_025.0,
-        1e-9,
-    );
+    let (black, white) = (Plane::new(&black, 200_000, 200_000, 1), Plane::new(&white, 200_000, 200_000, 1));
+    assert_near(mean_squared_error(&black.unwrap(), &white.unwrap()).unwrap(), 65_025.0, 1e-9);
 }
 
 #[test]
 fn planes_that_cannot_be_compared_are_errors() {
     let samples = [0; 64];
-    assert_eq!(
-        Plane::new(&samples, 8, 8, 9).unwrap_err(),
-        PictureError::Short { need: 72, got: 64 }
-    );
-    assert_eq!(
-        Plane::new(&samples, 7, 8, 8).unwrap_err(),
-        PictureError::Stride {
-            width: 8,
-            stride: 7
-        }
-    );
-    assert_eq!(
-        Plane::new(&samples, 8, 0, 8).unwrap_err(),
-        PictureError::Empty {
-            width: 0,
-            height: 8
-        }
-    );
-    assert!(matches!(
-        Plane::new(&samples, usize::MAX, 8, 8),
-        Err(PictureError::Short { .. })
-    ));
-    let (small, flat) = (
-        Plane::new(&samples, 8, 8, 8).unwrap(),
-        Plane::new(&samples, 16, 16, 4).unwrap(),
-    );
-    assert_eq!(
-        psnr_db(&small, &flat),
-        Err(PictureError::Sizes {
-            first: (8, 8),
-            second: (16, 4)
-        })
-    );
-    assert_eq!(
-        ssim(&flat, &flat),
-        Err(PictureError::TooSmall {
-            width: 16,
-            height: 4
-        })
-    );
+    assert_eq!(Plane::new(&samples, 8, 8, 9).unwrap_err(), PictureError::Short { need: 72, got: 64 });
+    assert_eq!(Plane::new(&samples, 7, 8, 8).unwrap_err(), PictureError::Stride { width: 8, stride: 7 });
+    assert_eq!(Plane::new(&samples, 8, 0, 8).unwrap_err(), PictureError::Empty { width: 0, height: 8 });
+    assert!(matches!(Plane::new(&samples, usize::MAX, 8, 8), Err(PictureError::Short { .. })));
+    let (small, flat) = (Plane::new(&samples, 8, 8, 8).unwrap(), Plane::new(&samples, 16, 16, 4).unwrap());
+    assert_eq!(psnr_db(&small, &flat), Err(PictureError::Sizes { first: (8, 8), second: (16, 4) }));
+    assert_eq!(ssim(&flat, &flat), Err(PictureError::TooSmall { width: 16, height: 4 }));
     assert_near(ssim(&small, &small).unwrap(), 1.0, 1e-12);
 }
 
 #[test]
 fn opinion_classes_close_the_gaps_of_the_paper() {
-    let oracles = [
-        (19.99, 1),
-        (20.0, 2),
-        (24.5, 2),
-        (25.0, 2),
-        (25.1, 3),
-        (30.5, 3),
-        (31.0, 3),
-        (31.1, 4),
-        (37.0, 4),
-        (37.1, 5),
-    ];
+    let oracles =
+        [(19.99, 1), (20.0, 2), (24.5, 2), (25.0, 2), (25.1, 3), (30.5, 3), (31.0, 3), (31.1, 4), (37.0, 4), (37.1, 5)];
     for (psnr, class) in oracles {
         assert_eq!(opinion_class(psnr), class, "at {psnr} dB");
     }

@@ -29,6 +29,9 @@ pub struct RtcpSettings {
     pub group: bool,
 }
 
+/// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
+const MEMBERS: usize = 256;
+
 /// RTCP bytes over the last half minute.
 const SHARE_WINDOW: Span = Span::secs(30);
 
@@ -53,7 +56,7 @@ impl Participant {
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
         Self {
-            members: Members::new(identity.ssrc),
+            members: Members::sampled(identity.ssrc, MEMBERS),
             identity,
             timer: Timer::with_config(config, chance, now),
             settings,

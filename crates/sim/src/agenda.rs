@@ -81,7 +81,6 @@ impl Agenda {
     pub(crate) fn replace(&mut self, at: Time, turn: Turn, due: Due) {
         if let Some(mut top) = self.heap.peek_mut() {
             *top = Reverse(Key::new(at, turn, due));
-
         }
     }
 }

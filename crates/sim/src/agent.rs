@@ -6,8 +6,8 @@ mod video;
 
 pub(crate) use plain::{Beat, PlainSink, PlainSource};
 pub(crate) use tcp::{TcpSink, TcpSource};
+pub(crate) use video::SourcePoint;
 pub(crate) use video::{VideoSink, VideoSource};
-pub use video::{DecisionRow, LimitShares};
 
 use crate::packet::{Body, Packet, To};
 use std::collections::VecDeque;
@@ -41,7 +41,9 @@ impl Agent {
             (Self::TcpSink(sink), Body::Tcp(segment)) => sink.on_segment(now, packet, segment, ecn, out),
             (Self::TcpSource(source), Body::TcpAck(ack)) => source.on_ack(now, ack, out),
             (Self::VideoSink(sink), Body::Rtp(media)) => sink.on_media(now, packet, media, ecn, out),
-            (Self::VideoSink(sink), Body::Rtcp { bytes, parsed }) => sink.on_rtcp(now, packet.from, parsed, bytes.len(), out),
+            (Self::VideoSink(sink), Body::Rtcp { bytes, parsed }) => {
+                sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
+            }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
             // A group's source hears nothing of its own, and members no media of each other.
             _ => {}

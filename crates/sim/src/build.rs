@@ -1,7 +1,7 @@
 //! From a scenario to a world that is ready to run.
 
-use crate::agent::{Agent, Beat, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource};
 use crate::agenda::{Agenda, Due};
+use crate::agent::{Agent, Beat, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource};
 use crate::intake::Intake;
 use crate::net::{Group, Hop, Net, Node};
 use crate::packet::{AgentIx, Pool, To};
@@ -138,7 +138,8 @@ impl<'a> Builder<'a> {
             routes: BTreeMap::new(),
             plan: Vec::new(),
         };
-        let flows = scenario.flows.iter().enumerate().map(|(n, f)| builder.flow(n as u32, f)).collect::<Result<Vec<_>, _>>()?;
+        let flows =
+            scenario.flows.iter().enumerate().map(|(n, f)| builder.flow(n as u32, f)).collect::<Result<Vec<_>, _>>()?;
         builder.events(&flows);
         let Builder { mut net, agents, ports, plan, .. } = builder;
         for (n, entry) in plan.iter().enumerate() {
@@ -350,7 +351,8 @@ impl<'a> Builder<'a> {
         };
         let seed = self.seed;
         // The name alone decides: adding a receiver changes no other's SSRC.
-        let who = move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
+        let who =
+            move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
         let from = ends.means_from;
         let many = flow.to.len() > 1_000;
@@ -386,7 +388,14 @@ impl<'a> Builder<'a> {
                 let setup = setup(this, &name, settings.identity.ssrc);
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
-                Agent::VideoSource(Box::new(VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance)))
+                Agent::VideoSource(Box::new(VideoSource::new(
+                    settings,
+                    factory.clone(),
+                    setup,
+                    encoder,
+                    by_ladder,
+                    chance,
+                )))
             },
             |this, n, session| {
                 let name = format!("{session}.dst{}", n + 1);
@@ -472,7 +481,8 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
     config.delayed_ack = spec.delayed_ack;
     config.timestamps = spec.timestamps;
     config.ecn = spec.ecn;
-    config.hystart = if spec.hystart && congestion == tcp::Congestion::Cubic { tcp::Hystart::Classic } else { tcp::Hystart::Off };
+    config.hystart =
+        if spec.hystart && congestion == tcp::Congestion::Cubic { tcp::Hystart::Classic } else { tcp::Hystart::Off };
     config.bytes = match spec.source {
         sc::TcpSource::File(bytes) | sc::TcpSource::Transfers { bytes, .. } => Some(bytes),
         sc::TcpSource::Bulk | sc::TcpSource::OnOff { .. } => None,
@@ -548,10 +558,9 @@ fn link_config(direction: &sc::Direction, scenario: &sc::Scenario, n: u32, back:
     }
     link::Config {
         service: match (&direction.rate, rates) {
-            (sc::RateSpec::Trace(trace), _) => link::Service::Trace(link::Opportunities {
-                at: Arc::clone(&trace.opportunities),
-                looped: trace.looped,
-            }),
+            (sc::RateSpec::Trace(trace), _) => {
+                link::Service::Trace(link::Opportunities { at: Arc::clone(&trace.opportunities), looped: trace.looped })
+            }
             (_, Some(steps)) => link::Service::Rate(steps),
             (_, None) => link::Service::Unlimited,
         },

@@ -27,15 +27,15 @@ struct Sample {
 
 /// One step of a series.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Point {
+pub(crate) struct Point {
     /// IP bytes in the step.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Packets in the step.
-    pub packets: u32,
+    pub(crate) packets: u32,
     /// Packets that were expected in the step.
-    pub expected: u32,
+    pub(crate) expected: u32,
     /// Mean one-way delay in the step.
-    pub delay: Option<Span>,
+    pub(crate) delay: Option<Span>,
 }
 
 impl Intake {

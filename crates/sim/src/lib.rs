@@ -11,9 +11,10 @@ mod net;
 mod packet;
 mod share;
 mod summary;
+mod tables;
 mod tree;
 mod world;
 
-pub use agent::{DecisionRow, LimitShares};
 pub use build::{BuildError, Inputs};
+pub use tables::{Column, Table};
 pub use world::Simulation;

@@ -100,7 +100,16 @@ impl Net {
     }
 
     #[allow(clippy::too_many_arguments, reason = "the innermost call: a struct would be built and taken apart per hop")]
-    fn forward(&mut self, now: Time, node: u32, via: Option<u32>, to: To, packet: PacketIx, ecn: Ecn, out: &mut Vec<Delivery>) {
+    fn forward(
+        &mut self,
+        now: Time,
+        node: u32,
+        via: Option<u32>,
+        to: To,
+        packet: PacketIx,
+        ecn: Ecn,
+        out: &mut Vec<Delivery>,
+    ) {
         match to {
             To::One { agent, route } => match self.routes[route as usize][node as usize] {
                 Some(link) => self.offer(now, link, packet, ecn),

@@ -29,7 +29,10 @@ pub(crate) enum Body {
     /// RTP: the header as the session made it. Its encoded size is the packet's.
     Rtp(Media),
     /// RTCP, in its bytes. A group's members share the work of parsing them.
-    Rtcp { bytes: Arc<[u8]>, parsed: Arc<Compound> },
+    Rtcp {
+        bytes: Arc<[u8]>,
+        parsed: Arc<Compound>,
+    },
 }
 
 #[derive(Clone, Debug)]

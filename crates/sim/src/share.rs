@@ -26,7 +26,8 @@ pub(crate) fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> 
             (users > 0).then(|| (rest / users as f64, *l))
         });
         let full = full.min_by(|a, b| a.0.total_cmp(&b.0));
-        let least = open.iter().filter_map(|n| Some((claims[*n].demand?.as_bps_f64(), *n))).min_by(|a, b| a.0.total_cmp(&b.0));
+        let least =
+            open.iter().filter_map(|n| Some((claims[*n].demand?.as_bps_f64(), *n))).min_by(|a, b| a.0.total_cmp(&b.0));
         match (full, least) {
             (Some((level, _)), Some((demand, n))) if demand <= level => shares[n] = Some(demand),
             (None, Some((demand, n))) => shares[n] = Some(demand),

@@ -94,10 +94,6 @@ impl Simulation {
         Value::Object(flow)
     }
 
-    fn span_of(&self, ends: &FlowEnds) -> Span {
-        ends.stop.min(self.now).since(ends.means_from)
-    }
-
     fn intake(&self, sink: crate::packet::AgentIx) -> Option<&Intake> {
         match &self.agents[sink.0 as usize] {
             Agent::PlainSink(sink) => Some(&sink.intake),
@@ -394,12 +390,7 @@ fn tcp_source(source: &TcpSource) -> Map<String, Value> {
     map
 }
 
-fn video_sink(
-    sink: &VideoSink,
-    sent: Option<&SentFrames>,
-    playout: Option<Span>,
-    period: Span,
-) -> Map<String, Value> {
+fn video_sink(sink: &VideoSink, sent: Option<&SentFrames>, playout: Option<Span>, period: Span) -> Map<String, Value> {
     let mut map = Map::new();
     let view = sink.session().map(|s| s.view()).unwrap_or_default();
     map.insert("loss_event_rate".into(), number(view.loss));

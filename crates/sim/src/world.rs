@@ -12,10 +12,21 @@ use steadycast_units::{Bytes, Span, Time};
 
 /// Something that was known from the start, or follows from it.
 pub(crate) enum Plan {
-    Start { at: Time, agent: AgentIx },
-    Stop { at: Time, agent: AgentIx },
+    Start {
+        at: Time,
+        agent: AgentIx,
+    },
+    Stop {
+        at: Time,
+        agent: AgentIx,
+    },
     /// A join or leave reaches this node.
-    Tree { at: Time, group: u32, node: u32, join: bool },
+    Tree {
+        at: Time,
+        group: u32,
+        node: u32,
+        join: bool,
+    },
 }
 
 impl Plan {
@@ -47,6 +58,31 @@ pub(crate) struct LinkPoint {
     pub(crate) wait: Span,
 }
 
+/// One recorded packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketRow {
+    pub(crate) at: Time,
+    pub(crate) seq: u64,
+    pub(crate) size: u32,
+    pub(crate) frame: Option<u32>,
+    pub(crate) ce: bool,
+    /// Of one that arrived.
+    pub(crate) delay: Option<Span>,
+}
+
+impl PacketRow {
+    /// `None` for packets that are not recorded: feedback.
+    fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
+        let (seq, frame) = match body {
+            Body::Plain(n) => (*n, None),
+            Body::Tcp(segment) => (u64::from(segment.seq), None),
+            Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
+            Body::TcpAck(_) | Body::Rtcp { .. } => return None,
+        };
+        Some(Self { at, seq, size: size.get() as u32, frame, ce: ecn == Ecn::Ce, delay })
+    }
+}
+
 /// A run of a scenario.
 pub struct Simulation {
     pub(crate) scenario: Scenario,
@@ -61,6 +97,8 @@ pub struct Simulation {
     pub(crate) step: Span,
     pub(crate) links: Vec<Vec<LinkPoint>>,
     link_last: Vec<(u64, u64)>,
+    /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet.
+    pub(crate) logs: Vec<Option<Vec<PacketRow>>>,
     deliveries: Vec<Delivery>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
@@ -87,8 +125,15 @@ impl Simulation {
     ) -> Self {
         let step = common_step(scenario.record.interval);
         let kept = if net.links.len() <= LINK_SERIES { net.links.len() } else { 0 };
+        let mut logs: Vec<Option<Vec<PacketRow>>> = vec![None; agents.len()];
+        for flow in &scenario.record.packets {
+            for agent in flows[flow.0 as usize].sources.iter().chain(&flows[flow.0 as usize].sinks) {
+                logs[agent.0 as usize] = Some(Vec::new());
+            }
+        }
         Self {
             scenario,
+            logs,
             armed: vec![Time::NEVER; agents.len()],
             net,
             agents,
@@ -167,6 +212,10 @@ impl Simulation {
     fn deliver(&mut self) {
         while let Some(delivery) = self.deliveries.pop() {
             let packet = self.net.pool.get(delivery.packet);
+            if let Some(log) = &mut self.logs[delivery.agent.0 as usize] {
+                let delay = Some(self.now.since(packet.sent));
+                log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
+            }
             let agent = &mut self.agents[delivery.agent.0 as usize];
             agent.on_packet(self.now, packet, delivery.ecn, &mut Out { packets: &mut self.outgoing });
             self.net.pool.release(delivery.packet);
@@ -223,6 +272,9 @@ impl Simulation {
             let from = AgentIx(ix);
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
+                if let Some(log) = &mut self.logs[ix as usize] {
+                    log.extend(PacketRow::of(self.now, size, &body, ecn, None));
+                }
                 let port = &mut self.ports[ix as usize];
                 let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
                 if port.jitters() {

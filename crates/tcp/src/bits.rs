@@ -81,9 +81,7 @@ impl Bits {
         if low >= high {
             return 0;
         }
-        (low >> 6..=(high - 1) >> 6)
-            .map(|w| (self.words[self.at(w)] & mask(w, low, high)).count_ones())
-            .sum()
+        (low >> 6..=(high - 1) >> 6).map(|w| (self.words[self.at(w)] & mask(w, low, high)).count_ones()).sum()
     }
 
     /// The first clear one of `low..high`.

@@ -191,11 +191,7 @@ impl Config {
         };
         match preset {
             Preset::Ns2 => ns2,
-            Preset::Ns2Old => Self {
-                tick: Span::millis(100),
-                min_rto: Span::secs(1),
-                ..ns2
-            },
+            Preset::Ns2Old => Self { tick: Span::millis(100), min_rto: Span::secs(1), ..ns2 },
             Preset::Linux => Self {
                 sack: true,
                 packet: Bytes::new(1500),
@@ -215,11 +211,7 @@ impl Config {
                 impatient: false,
                 recovery_burst: 0,
                 hold_ssthresh: true,
-                hystart: if congestion == Congestion::Cubic {
-                    Hystart::Classic
-                } else {
-                    Hystart::Off
-                },
+                hystart: if congestion == Congestion::Cubic { Hystart::Classic } else { Hystart::Off },
                 ..ns2
             },
         }
@@ -232,28 +224,15 @@ impl Config {
     /// The first that doesn't.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.packet <= self.header {
-            return Err(ConfigError::NoPayload {
-                packet: self.packet,
-                header: self.header,
-            });
+            return Err(ConfigError::NoPayload { packet: self.packet, header: self.header });
         }
-        for (what, got) in [
-            ("window", self.window),
-            ("initial_window", self.initial_window),
-        ] {
+        for (what, got) in [("window", self.window), ("initial_window", self.initial_window)] {
             if got == 0 || got > MAX_WINDOW {
-                return Err(ConfigError::Window {
-                    what,
-                    got,
-                    max: MAX_WINDOW,
-                });
+                return Err(ConfigError::Window { what, got, max: MAX_WINDOW });
             }
         }
         if self.min_rto > self.max_rto {
-            return Err(ConfigError::Timeouts {
-                min: self.min_rto,
-                max: self.max_rto,
-            });
+            return Err(ConfigError::Timeouts { min: self.min_rto, max: self.max_rto });
         }
         match self.bytes {
             Some(bytes) if bytes.get().div_ceil(self.payload()) > u64::from(MAX_SEGMENTS) => {

@@ -28,24 +28,13 @@ pub(crate) struct Cubic {
 
 impl Cubic {
     pub(crate) fn new(fast_convergence: bool) -> Self {
-        Self {
-            fast_convergence,
-            w_max: 0.0,
-            k: 0.0,
-            epoch: None,
-            friendly: 0.0,
-            prior: 0.0,
-        }
+        Self { fast_convergence, w_max: 0.0, k: 0.0, epoch: None, friendly: 0.0, prior: 0.0 }
     }
 
     /// The network is congested; the new threshold, before its lower bound.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
         let released = self.fast_convergence && cwnd < self.w_max;
-        self.w_max = if released {
-            cwnd * (1.0 + BETA) / 2.0
-        } else {
-            cwnd
-        };
+        self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.prior = cwnd;
         self.epoch = None;
         cwnd * BETA
@@ -73,11 +62,7 @@ impl Cubic {
         };
         let t = now.since(epoch).as_secs_f64();
         let window_at = |t: f64| C * (t - self.k) * (t - self.k) * (t - self.k) + self.w_max;
-        let alpha = if self.friendly < self.prior {
-            ALPHA
-        } else {
-            1.0
-        };
+        let alpha = if self.friendly < self.prior { ALPHA } else { 1.0 };
         self.friendly += alpha * acked / cwnd;
         if window_at(t) < self.friendly {
             return cwnd.max(self.friendly);

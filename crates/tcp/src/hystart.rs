@@ -76,11 +76,7 @@ impl Hystarter {
         self.least = self.least.min(rtt);
         self.least_ever = self.least_ever.min(rtt);
         self.samples += 1;
-        if self.kind == Hystart::Classic {
-            self.classic(now, cwnd)
-        } else {
-            self.plus_plus()
-        }
+        if self.kind == Hystart::Classic { self.classic(now, cwnd) } else { self.plus_plus() }
     }
 
     /// As Linux's tcp_cubic: the delay judged once per round by its first eight samples, and the length of the train.
@@ -96,11 +92,7 @@ impl Hystarter {
             }
         }
         let limit = self.least_ever + (self.least_ever / 8).clamp(THRESHOLDS.0, THRESHOLDS.1);
-        if self.samples == SAMPLES && self.least > limit {
-            Advice::Leave
-        } else {
-            Advice::Grow(1.0)
-        }
+        if self.samples == SAMPLES && self.least > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
     /// RFC 9406, section 4.2.

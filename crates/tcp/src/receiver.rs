@@ -152,28 +152,13 @@ impl Receiver {
             return;
         }
         // The block around the newcomer: a block reported lately usually ends or starts there.
-        let at_left = self
-            .blocks
-            .iter()
-            .find(|b| !b.is_empty() && b.end == seq)
-            .map(|b| b.start);
-        let at_right = self
-            .blocks
-            .iter()
-            .find(|b| !b.is_empty() && b.start == seq + 1)
-            .map(|b| b.end);
-        let start = at_left.unwrap_or_else(|| {
-            self.beyond
-                .last_clear(self.next, seq)
-                .map_or(self.next, |clear| clear + 1)
-        });
-        let end =
-            at_right.unwrap_or_else(|| self.beyond.first_clear(seq, self.top).unwrap_or(self.top));
+        let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
+        let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);
+        let start =
+            at_left.unwrap_or_else(|| self.beyond.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
+        let end = at_right.unwrap_or_else(|| self.beyond.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
-        let others = self
-            .blocks
-            .iter()
-            .filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
+        let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
             *slot = *other;
         }
@@ -189,10 +174,7 @@ impl Receiver {
         self.next = end;
         self.top = self.top.max(end);
         let mut kept = [Block::default(); 3];
-        let still = self
-            .blocks
-            .iter()
-            .filter(|b| !b.is_empty() && b.start > end);
+        let still = self.blocks.iter().filter(|b| !b.is_empty() && b.start > end);
         for (slot, block) in kept.iter_mut().zip(still) {
             *slot = *block;
         }
@@ -203,11 +185,6 @@ impl Receiver {
         self.waiting = 0;
         self.due = None;
         self.acked = self.next;
-        Ack {
-            next: self.next,
-            sacks: self.blocks,
-            echo: self.echo,
-            ece: self.ece,
-        }
+        Ack { next: self.next, sacks: self.blocks, echo: self.echo, ece: self.ece }
     }
 }

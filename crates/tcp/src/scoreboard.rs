@@ -67,10 +67,7 @@ impl Scoreboard {
             self.sacked_to = self.sacked_to.max(end);
         }
         if fresh_count > 0 && self.sacked_count >= DUP_THRESH {
-            if let Some(limit) = self
-                .sacked
-                .nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
-            {
+            if let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH) {
                 self.lose_to(limit);
             }
         }
@@ -112,11 +109,7 @@ impl Scoreboard {
         if from >= limit {
             return None;
         }
-        if self.sacked_count == 0 {
-            Some(from)
-        } else {
-            self.sacked.first_clear(from, limit)
-        }
+        if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
     /// `seq`, which was told by [`Self::next_lost`] or [`Self::next_suspect`] or is the first unacknowledged, is sent again.
@@ -170,11 +163,7 @@ mod tests {
 
     impl Plain {
         fn lost(&self, n: u32) -> bool {
-            n < self.declared
-                || (n + 1..self.max)
-                    .filter(|m| self.sacked[*m as usize])
-                    .count()
-                    >= 3
+            n < self.declared || (n + 1..self.max).filter(|m| self.sacked[*m as usize]).count() >= 3
         }
         fn pipe(&self) -> u32 {
             (self.una..self.max)

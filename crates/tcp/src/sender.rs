@@ -135,28 +135,12 @@ impl Sender {
             repair_first: false,
             burst_left: u32::MAX,
             board: Scoreboard::default(),
-            cwnd: if config.handshake {
-                1.0
-            } else {
-                initial_window.min(f64::from(window))
-            },
-            ssthresh: f64::from(
-                config
-                    .initial_ssthresh
-                    .unwrap_or(window)
-                    .clamp(2, MAX_WINDOW),
-            ),
+            cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
+            ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
             hystart: Hystarter::new(config.hystart),
             cwr: false,
-            rtt: Estimator::new(
-                c.tick,
-                c.tick_phase,
-                c.initial_rto,
-                c.min_rto,
-                c.max_rto,
-                c.rto_floor,
-            ),
+            rtt: Estimator::new(c.tick, c.tick_phase, c.initial_rto, c.min_rto, c.max_rto, c.rto_floor),
             timed: None,
             timer: None,
             timed_out: None,
@@ -175,17 +159,10 @@ impl Sender {
         if self.una >= self.end {
             return Poll::Done;
         }
-        let seq = if self.config.uses_sack() {
-            self.choose_by_board()
-        } else {
-            self.choose_by_window()
-        };
+        let seq = if self.config.uses_sack() { self.choose_by_board() } else { self.choose_by_window() };
         match seq {
             Ok(seq) => Poll::Send(self.emit(seq, now)),
-            Err(why) => Poll::Wait {
-                until: self.timer,
-                why,
-            },
+            Err(why) => Poll::Wait { until: self.timer, why },
         }
     }
 
@@ -276,11 +253,7 @@ impl Sender {
     }
     /// Segments believed to be under way: the pipe with SACK; otherwise all that was sent since the last time-out.
     pub fn in_flight(&self) -> u32 {
-        if self.config.uses_sack() {
-            self.board.pipe()
-        } else {
-            self.next.saturating_sub(self.una)
-        }
+        if self.config.uses_sack() { self.board.pipe() } else { self.next.saturating_sub(self.una) }
     }
     /// All segments below this are acknowledged.
     pub fn acknowledged(&self) -> u32 {
@@ -337,14 +310,7 @@ impl Sender {
         // RFC 3168, section 6.1.5: retransmissions are not ECN-capable; nor is a SYN.
         let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
         let ecn = if capable { Ecn::Ect } else { Ecn::NotEct };
-        Segment {
-            seq,
-            len,
-            sent: now,
-            retransmission,
-            cwr,
-            ecn,
-        }
+        Segment { seq, len, sent: now, retransmission, cwr, ecn }
     }
 
     // ---- what goes next
@@ -389,11 +355,7 @@ impl Sender {
         let outstanding = self.max - self.una;
         let repairing = self.state != State::Open;
         // Limited transmit: what has left the network makes room.
-        let under_way = if repairing || self.config.limited_transmit {
-            self.board.pipe()
-        } else {
-            outstanding
-        };
+        let under_way = if repairing || self.config.limited_transmit { self.board.pipe() } else { outstanding };
         let room = under_way < cwnd;
         if repairing && room {
             if let Some(seq) = self.board.next_lost() {
@@ -430,10 +392,7 @@ impl Sender {
             }
             return;
         }
-        if self.state == State::Recovery
-            && ack.next < self.recover
-            && self.config.congestion != Congestion::Reno
-        {
+        if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;
         }
@@ -615,25 +574,16 @@ impl Sender {
             self.cwnd = most;
             return;
         }
-        let mut counted = if self.config.byte_counting {
-            f64::from(acked)
-        } else {
-            1.0
-        };
+        let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {
-            match self
-                .hystart
-                .on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd)
-            {
+            match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
-                    let step = (counted * share).min((self.ssthresh - self.cwnd).max(
-                        if self.config.byte_counting {
-                            0.0
-                        } else {
-                            counted
-                        },
-                    ));
+                    let step = (counted * share).min((self.ssthresh - self.cwnd).max(if self.config.byte_counting {
+                        0.0
+                    } else {
+                        counted
+                    }));
                     self.cwnd += step;
                     counted -= step / share;
                     if counted <= 0.0 {
@@ -644,12 +594,7 @@ impl Sender {
             }
         }
         self.cwnd = match self.config.congestion {
-            Congestion::Cubic => self.cubic.grow(
-                now,
-                self.cwnd,
-                counted,
-                self.rtt.srtt().unwrap_or(Span::ZERO),
-            ),
+            Congestion::Cubic => self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO)),
             _ => self.cwnd + counted / self.cwnd,
         }
         .min(most);

@@ -1,7 +1,7 @@
 //! TCP's two ends.
 
-use super::plain::draw;
 use super::Out;
+use super::plain::draw;
 use crate::intake::{Digest, Intake};
 use crate::packet::{Body, Packet};
 use steadycast_link::Ecn;
@@ -42,15 +42,15 @@ pub(crate) struct Past {
 
 /// One step of TCP's series.
 #[derive(Clone, Copy, Debug)]
-pub struct TcpPoint {
+pub(crate) struct TcpPoint {
     /// Congestion window in packets.
-    pub cwnd: f64,
+    pub(crate) cwnd: f64,
     /// Slow-start threshold in packets; infinite at first.
-    pub ssthresh: f64,
+    pub(crate) ssthresh: f64,
     /// Smoothed round-trip time.
-    pub srtt: Option<Span>,
+    pub(crate) srtt: Option<Span>,
     /// IP bytes sent in the step.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl TcpSource {

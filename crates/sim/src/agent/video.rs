@@ -17,24 +17,24 @@ use steadycast_wire::rtcp::Compound;
 
 /// A decision, and when it was taken.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DecisionRow {
+pub(crate) struct DecisionRow {
     /// When.
-    pub at: Time,
+    pub(crate) at: Time,
     /// What and why.
-    pub decision: Decision,
+    pub(crate) decision: Decision,
 }
 
 /// How long the rate was limited by what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitShares {
+pub(crate) struct LimitShares {
     /// By the network.
-    pub network: Span,
+    pub(crate) network: Span,
     /// By the ladder: its best quantizer needs no more.
-    pub encoder: Span,
+    pub(crate) encoder: Span,
     /// By the start phase.
-    pub start: Span,
+    pub(crate) start: Span,
     /// By the session's cap.
-    pub cap: Span,
+    pub(crate) cap: Span,
 }
 
 pub(crate) struct VideoSource {
@@ -64,13 +64,13 @@ pub(crate) struct VideoSource {
 
 /// One step of a video source's series.
 #[derive(Clone, Copy, Debug)]
-pub struct SourcePoint {
+pub(crate) struct SourcePoint {
     /// IP bytes of media sent in the step.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The target at its end.
-    pub target: Rate,
+    pub(crate) target: Rate,
     /// The pacing rate at its end.
-    pub pacing: Rate,
+    pub(crate) pacing: Rate,
 }
 
 impl VideoSource {
@@ -214,6 +214,11 @@ impl VideoSource {
         *share += span;
     }
 
+    /// When the frame that is shown in place `display` was sampled.
+    pub(crate) fn shown_at(&self, display: u32) -> Time {
+        self.encoder.as_ref().map_or(self.start, |e| self.start + e.shown_at(display))
+    }
+
     /// How long a frame is shown; nothing without frames.
     pub(crate) fn frame_period(&self) -> Span {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.shown_at(1))
@@ -254,6 +259,7 @@ pub(crate) struct CumulativeJitter {
 }
 
 pub(crate) struct VideoSink {
+    pub(crate) ssrc: u32,
     make: Box<dyn Fn(Time) -> Receiver + Send>,
     receiver: Option<Receiver>,
     pub(crate) joined: Time,
@@ -281,11 +287,13 @@ impl VideoSink {
         first_seq: u16,
         keep_views: bool,
     ) -> Self {
+        let ssrc = identity.ssrc;
         let make = move |now| {
             let half = factory.receiver(&setup);
             Receiver::new(identity.clone(), rtcp, factory.app(), half, chance.clone(), now)
         };
         Self {
+            ssrc,
             make: Box::new(make),
             receiver: None,
             joined: Time::NEVER,

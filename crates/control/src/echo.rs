@@ -1,0 +1,159 @@
+//! A receiver half that any sender half can use: it echoes the send time and says what arrived. Controllers from outside (a
+//! Python class) get their reports from it unless they bring a receiver half of their own.
+
+use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
+use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
+
+/// Subtype of its APP packets.
+const SUBTYPE: u8 = 1;
+/// Bytes of its report: six 32-bit words.
+const LEN: usize = 24;
+
+/// What one report of an [`EchoReceiver`] says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Echo {
+    /// Send time of the newest packet.
+    pub sent: Stamp,
+    /// How long the receiver held it.
+    pub held: Span,
+    /// What arrived since the report before, as a rate.
+    pub received: Rate,
+    /// Packets expected since the report before.
+    pub expected: u32,
+    /// Of these, how many are missing.
+    pub lost: u32,
+    /// How much longer the newest packet was under way than the quickest one: time spent in queues.
+    pub queueing: Span,
+}
+
+impl Echo {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// `None` when its length, subtype or content can't be true.
+    pub fn parse(body: &Body) -> Option<Self> {
+        let bytes: &[u8; LEN] = body.bytes.as_slice().try_into().ok()?;
+        let word = |n: usize| u32::from_be_bytes([bytes[4 * n], bytes[4 * n + 1], bytes[4 * n + 2], bytes[4 * n + 3]]);
+        let (received, expected, lost) = (f32::from_bits(word(2)), word(3), word(4));
+        let sane = body.subtype == SUBTYPE && received.is_finite() && received >= 0.0 && lost <= expected;
+        sane.then(|| Self {
+            sent: Stamp(word(0)),
+            held: Span::micros(u64::from(word(1))),
+            received: Rate::from_bps_f64(f64::from(received)),
+            expected,
+            lost,
+            queueing: Span::micros(u64::from(word(5))),
+        })
+    }
+
+    fn body(&self) -> Body {
+        let micros = |span: Span| u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
+        let received = (self.received.as_bps_f64() as f32).to_bits();
+        let words = [self.sent.0, micros(self.held), received, self.expected, self.lost, micros(self.queueing)];
+        Body { subtype: SUBTYPE, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+    }
+
+    /// The round-trip time, for a sender that gets this report now.
+    pub fn rtt(&self, now: Time) -> Span {
+        now.since(self.sent.own(now)).saturating_sub(self.held)
+    }
+}
+
+/// The receiver half that sends an [`Echo`] every so often.
+#[derive(Debug)]
+pub struct EchoReceiver {
+    every: Span,
+    next: Option<Time>,
+    newest: Option<(PeerTime, Time)>,
+    quickest: Option<OneWay>,
+    bytes: Bytes,
+    since: Time,
+    view: View,
+}
+
+impl EchoReceiver {
+    /// Reports every `every`, from the first packet on.
+    pub fn new(every: Span) -> Self {
+        Self {
+            every,
+            next: None,
+            newest: None,
+            quickest: None,
+            bytes: Bytes::ZERO,
+            since: Time::ZERO,
+            view: View::default(),
+        }
+    }
+}
+
+impl ReceiverHalf for EchoReceiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        let way = OneWay::between(arrival.sent, arrival.at);
+        self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
+        self.bytes += arrival.size;
+        if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
+            self.newest = Some((arrival.sent, arrival.at));
+        }
+        if self.next.is_none() {
+            // The first packet is answered at once, so that the sender has a round-trip time.
+            (self.next, self.since) = (Some(arrival.at), arrival.at);
+        }
+    }
+
+    fn due(&self) -> Due {
+        self.next.map_or(Due::Hold, |at| Due::At(Wake { at, why: "regular report" }))
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        self.next = Some(slot.now + self.every);
+        let (Some((sent, arrived)), Some(quickest)) = (self.newest, self.quickest) else { return Reply::Plain };
+        let expected = u32::try_from(slot.expected).unwrap_or(u32::MAX);
+        let lost = u32::try_from(slot.lost.max(0)).unwrap_or(u32::MAX).min(expected);
+        let span = slot.now.since(self.since);
+        let received = if span.is_zero() { Rate::ZERO } else { self.bytes.per(span) };
+        let echo = Echo {
+            sent: Stamp::of(Time::from_nanos(sent.as_nanos().max(0) as u64)),
+            held: slot.now.since(arrived),
+            received,
+            expected,
+            lost,
+            queueing: OneWay::between(sent, arrived).variation_since(quickest).later(),
+        };
+        (self.bytes, self.since) = (Bytes::ZERO, slot.now);
+        let loss = (expected > 0).then(|| f64::from(lost) / f64::from(expected));
+        self.view = View { rate: Some(received), loss, rtt: None, state: None };
+        Reply::Body(echo.body())
+    }
+
+    fn view(&self) -> View {
+        self.view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(subtype in 0u8..4, bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(echo) = Echo::parse(&Body { subtype, bytes }) {
+                prop_assert!(echo.lost <= echo.expected);
+            }
+        }
+
+        #[test]
+        fn a_report_reads_back(sent: u32, held in 0u32..1 << 30, rate in 0u32..1 << 24, expected: u32, queueing: u32) {
+            let echo = Echo {
+                sent: Stamp(sent),
+                held: Span::micros(u64::from(held)),
+                received: Rate::bps(u64::from(rate)),
+                expected,
+                lost: expected / 3,
+                queueing: Span::micros(u64::from(queueing)),
+            };
+            prop_assert_eq!(Echo::parse(&echo.body()), Some(echo));
+        }
+    }
+}

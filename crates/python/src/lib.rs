@@ -1,0 +1,23 @@
+//! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
+
+mod controller;
+mod picture;
+mod registry;
+mod scenario;
+mod simulation;
+
+use pyo3::prelude::*;
+
+/// The compiled part of Steadycast.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(registry::controllers, module)?)?;
+    module.add_function(wrap_pyfunction!(scenario::schema, module)?)?;
+    module.add_function(wrap_pyfunction!(scenario::check, module)?)?;
+    module.add_function(wrap_pyfunction!(picture::picture_psnr, module)?)?;
+    module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
+    module.add_class::<scenario::PyScenario>()?;
+    module.add_class::<simulation::PySimulation>()?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::path::Path;
+use steadycast_scenario::{Codec, Document, FlowKind, Loaded, Media, Problem, Problems, Scenario, Size};
+
+/// JSON Schema of the scenario format.
+#[pyfunction]
+pub(crate) fn schema() -> String {
+    steadycast_scenario::schema().to_string()
+}
+
+fn load(text: Option<&str>, json: bool, path: &str, sets: &[String]) -> Result<Loaded, Problems> {
+    let origin = Path::new(path);
+    let mut document = match (text, json) {
+        (None, _) => Document::read(origin)?,
+        (Some(text), false) => Document::parse(text, origin)?,
+        (Some(text), true) => {
+            let value = serde_json::from_str(text).map_err(|e| {
+                let what = format!("not JSON: {e}");
+                let remedy = "give the scenario as a JSON object".to_owned();
+                Problems(vec![Problem { file: path.to_owned(), line: None, key: String::new(), what, remedy }])
+            })?;
+            Document::from_json(&value, origin)?
+        }
+    };
+    let mut problems = Vec::new();
+    for set in sets {
+        problems.extend(document.set(set).err());
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    document.check()
+}
+
+fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for problem in problems {
+        let entry = PyDict::new(py);
+        entry.set_item("file", &problem.file)?;
+        entry.set_item("line", problem.line)?;
+        entry.set_item("key", &problem.key)?;
+        entry.set_item("what", &problem.what)?;
+        entry.set_item("remedy", &problem.remedy)?;
+        list.append(entry)?;
+    }
+    Ok(list)
+}
+
+/// What is wrong with a scenario file: dicts with file, line, key, what, remedy. Empty when nothing is.
+#[pyfunction]
+pub(crate) fn check<'py>(py: Python<'py>, path: &str, sets: Vec<String>) -> PyResult<Bound<'py, PyList>> {
+    match load(None, false, path, &sets) {
+        Ok(_) => listed(py, &[]),
+        Err(problems) => listed(py, &problems.0),
+    }
+}
+
+/// A checked scenario.
+#[pyclass(frozen, name = "Scenario", module = "steadycast._core")]
+pub(crate) struct PyScenario {
+    pub(crate) loaded: Loaded,
+}
+
+#[pymethods]
+impl PyScenario {
+    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Raises ValueError with a list of problems.
+    #[new]
+    #[pyo3(signature = (path, sets, text=None, json=false))]
+    fn new(py: Python<'_>, path: &str, sets: Vec<String>, text: Option<&str>, json: bool) -> PyResult<Self> {
+        match load(text, json, path, &sets) {
+            Ok(loaded) => Ok(Self { loaded }),
+            Err(problems) => {
+                let list = listed(py, &problems.0)?;
+                Err(PyValueError::new_err(list.unbind()))
+            }
+        }
+    }
+
+    /// The scenario with all defaults, as TOML.
+    fn toml(&self) -> String {
+        self.loaded.resolved_toml()
+    }
+
+    /// What is allowed but probably not meant, in sentences.
+    fn warnings(&self) -> Vec<String> {
+        self.loaded.warnings.iter().map(ToString::to_string).collect()
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.scenario().name
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.scenario().seed.0
+    }
+
+    #[getter]
+    fn sha256(&self) -> &str {
+        &self.loaded.sha256
+    }
+
+    #[getter]
+    fn duration_s(&self) -> f64 {
+        self.scenario().duration.as_secs_f64()
+    }
+
+    /// What must hold at the end: (path, min, max).
+    fn expectations(&self) -> Vec<(String, Option<f64>, Option<f64>)> {
+        self.scenario().expect.iter().map(|e| (e.that.clone(), e.min, e.max)).collect()
+    }
+
+    /// Names of links whose packets are to be captured.
+    fn captured(&self) -> Vec<String> {
+        let scenario = self.scenario();
+        scenario.record.pcap.iter().map(|l| scenario.links[l.0 as usize].name.clone()).collect()
+    }
+
+    /// The video flows: what each needs before it can run.
+    fn videos<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for flow in &self.scenario().flows {
+            let FlowKind::Video(video) = &flow.kind else { continue };
+            let entry = PyDict::new(py);
+            entry.set_item("flow", &flow.name)?;
+            entry.set_item("controller", &video.controller)?;
+            entry.set_item("playout_s", video.playout.map(|p| p.as_secs_f64()))?;
+            let receivers: Vec<_> = flow.to.iter().map(|n| self.scenario().node_name(*n)).collect();
+            entry.set_item("receivers", receivers)?;
+            let path = |p: &Path| p.display().to_string();
+            match &video.media {
+                Media::Clip { paths } => {
+                    entry.set_item("media", "clip")?;
+                    entry.set_item("paths", paths.iter().map(|p| path(p)).collect::<Vec<_>>())?;
+                }
+                Media::Synthetic => entry.set_item("media", "synthetic")?,
+                Media::Greedy { .. } => entry.set_item("media", "greedy")?,
+                Media::Table2 { weights, vary } => {
+                    entry.set_item("media", "table2")?;
+                    entry.set_item("weights", weights.to_vec())?;
+                    entry.set_item("vary", *vary)?;
+                }
+                Media::Trace { path: file } => {
+                    entry.set_item("media", "trace")?;
+                    entry.set_item("paths", vec![path(file)])?;
+                }
+            }
+            let encode = &video.encode;
+            entry.set_item("codec", match encode.codec {
+                Codec::Mpeg2 => "mpeg2",
+                Codec::Mpeg4 => "mpeg4",
+                Codec::H263 => "h263",
+                Codec::H264 => "h264",
+            })?;
+            entry.set_item("size", match encode.size {
+                Size::Clip => "clip".to_owned(),
+                Size::Pixels { width, height } => format!("{width}x{height}"),
+            })?;
+            entry.set_item("fps", encode.fps)?;
+            entry.set_item("gop", encode.gop)?;
+            entry.set_item("bframes", encode.bframes)?;
+            entry.set_item("q_min", encode.q_min)?;
+            entry.set_item("q_max", encode.q_max)?;
+            list.append(entry)?;
+        }
+        Ok(list)
+    }
+}
+
+impl PyScenario {
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.loaded.scenario
+    }
+}

@@ -1,0 +1,129 @@
+use crate::controller::{Fault, PythonController};
+use crate::scenario::PyScenario;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::sync::{Arc, Mutex};
+use steadycast_control::registry::Factory;
+use steadycast_media::{Ladder, Scale};
+use steadycast_session::FrameKind;
+use steadycast_sim::{Column, Inputs, Simulation};
+
+/// A run of a scenario.
+#[pyclass(name = "Simulation", module = "steadycast._core")]
+pub(crate) struct PySimulation {
+    simulation: Simulation,
+    fault: Arc<Mutex<Option<Fault>>>,
+}
+
+#[pymethods]
+impl PySimulation {
+    /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, logarithmic, qs, kinds, display and sizes (uint8,
+    /// uint32 and 2-D uint32 arrays). `controllers`: flow → a class.
+    #[new]
+    fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let fault = Arc::new(Mutex::new(None));
+        let mut inputs = Inputs::default();
+        for (flow, table) in ladders {
+            let table = table.cast::<PyDict>()?;
+            inputs.ladders.insert(flow.extract()?, Arc::new(ladder(table)?));
+        }
+        for (flow, class) in controllers {
+            let factory: Arc<dyn Factory> = Arc::new(PythonController::new(class.unbind(), Arc::clone(&fault)));
+            inputs.factories.insert(flow.extract()?, factory);
+        }
+        let simulation = Simulation::build(scenario.scenario(), &inputs).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        Ok(Self { simulation, fault })
+    }
+
+    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run. Returns whether the end was
+    /// reached.
+    fn run(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
+        let mut stopped: Option<PyErr> = None;
+        let mut asked = 0u32;
+        let end = self.simulation.end().as_secs_f64();
+        let (simulation, fault) = (&mut self.simulation, &self.fault);
+        let complete = py.detach(|| {
+            simulation.run(|now| {
+                if fault.lock().is_ok_and(|f| f.is_some()) {
+                    return false;
+                }
+                asked += 1;
+                if !asked.is_multiple_of(4) {
+                    return true;
+                }
+                let go_on = Python::attach(|py| {
+                    py.check_signals()?;
+                    progress.as_ref().map_or(Ok(()), |p| p.call1(py, (now.as_secs_f64(), end)).map(|_| ()))
+                });
+                go_on.map_err(|e| stopped = Some(e)).is_ok()
+            })
+        });
+        if let Some(error) = stopped {
+            return Err(error);
+        }
+        if let Some(fault) = self.fault.lock().ok().and_then(|mut f| f.take()) {
+            return Err(PyRuntimeError::new_err((fault.place, fault.problem, fault.remedy)));
+        }
+        Ok(complete)
+    }
+
+    /// summary.json of the run so far, without what needs pixels.
+    fn summary(&self, complete: bool) -> String {
+        self.simulation.summary(complete).to_string()
+    }
+
+    /// Packets that have left a link so far.
+    #[getter]
+    fn hops(&self) -> u64 {
+        self.simulation.hops()
+    }
+
+    /// A table of the record: a list of (name, kind, content); kind "f64" or "i64" with bytes, or "text" with (bytes of u32 codes, texts).
+    fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let table = self.simulation.table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        let list = PyList::empty(py);
+        for (name, column) in table {
+            match column {
+                Column::Real(values) => list.append((name, "f64", packed(py, &values, |v| v.to_le_bytes())))?,
+                Column::Whole(values) => list.append((name, "i64", packed(py, &values, |v| v.to_le_bytes())))?,
+                Column::Text { codes, texts } => {
+                    list.append((name, "text", (packed(py, &codes, |v| v.to_le_bytes()), texts)))?;
+                }
+            }
+        }
+        Ok(list)
+    }
+}
+
+fn packed<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], bytes: fn(T) -> [u8; N]) -> Bound<'py, PyBytes> {
+    let all: Vec<u8> = values.iter().flat_map(|v| bytes(*v)).collect();
+    PyBytes::new(py, &all)
+}
+
+fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
+    let py = table.py();
+    let get = |key: &str| table.get_item(key)?.ok_or_else(|| PyKeyError::new_err(key.to_owned()));
+    let kinds = PyBuffer::<u8>::get(&get("kinds")?)?.to_vec(py)?;
+    let display = PyBuffer::<u32>::get(&get("display")?)?.to_vec(py)?;
+    let all = PyBuffer::<u32>::get(&get("sizes")?)?.to_vec(py)?;
+    let frames = kinds.len().max(1);
+    let logarithmic: bool = get("logarithmic")?.extract()?;
+    Ok(Ladder {
+        fps: get("fps")?.extract()?,
+        gop: get("gop")?.extract()?,
+        scale: if logarithmic { Scale::Logarithmic } else { Scale::Linear },
+        quantizers: get("qs")?.extract()?,
+        kinds: kinds
+            .into_iter()
+            .map(|k| match k {
+                0 => FrameKind::I,
+                1 => FrameKind::P,
+                _ => FrameKind::B,
+            })
+            .collect(),
+        display,
+        sizes: all.chunks(frames).map(Into::into).collect(),
+    })
+}
