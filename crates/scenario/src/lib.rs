@@ -1,10 +1,30 @@
 //! Scenario files: TOML, read and checked with line and remedy, resolved into nodes, links, flows and events.
+//!
+//! ```text
+//!  text ──▶ Document ──▶ set("flow.video.controller=tfmcc") ──▶ check() ──▶ Loaded { scenario, warnings, … }
+//!  JSON ──▶    │                                                   │
+//!              └── Problems: not TOML                              └── Problems: everything that is wrong, each with
+//!                                                                      file, line, key, what and a remedy
+//! ```
+//!
+//! Three steps. The *tree* holds the text with the place of every value; `--set` changes the tree. The *tables* (`file`)
+//! declare each key once, with its type and description: reading, messages and [`schema`] come from that one declaration.
+//! *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone can't.
 
+mod file;
+mod flow;
 mod loaded;
 mod model;
+mod name;
+mod network;
 mod problem;
+mod resolve;
+mod table;
+mod text;
+mod tree;
 
-pub use loaded::Loaded;
+pub use file::schema;
+pub use loaded::{Document, Loaded};
 pub use model::{
     Arq, Buffer, Cast, Cbr, Change, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect, Flow,
     FlowIx, FlowKind, Jitter, JitterDist, Limit, Link, LinkIx, Loss, Media, NodeIx, OnOff, PeriodDist, Periods, Queue,

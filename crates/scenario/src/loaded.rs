@@ -1,4 +1,24 @@
-use crate::{Problem, Scenario};
+//! Reading a scenario: from a file, a text or JSON, with what the command line sets.
+
+use crate::file::{File, LinkExtra, Spec};
+use crate::network::{Files, Layout};
+use crate::problem::Out;
+use crate::table::Said;
+use crate::tree::{self, Item, Value, give_paths};
+use crate::{Problem, Problems, Scenario};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A scenario's text before it is checked, so that keys can be set.
+#[derive(Clone, Debug)]
+pub struct Document {
+    root: Item,
+    file: String,
+    folder: PathBuf,
+    title: String,
+    hash: Sha256,
+}
 
 /// A scenario with what its reading brought to light.
 #[derive(Clone, Debug)]
@@ -7,8 +27,191 @@ pub struct Loaded {
     pub scenario: Scenario,
     /// What is allowed but probably not meant.
     pub warnings: Vec<Problem>,
-    /// SHA-256 in hexadecimal of the text, and of every `--set` behind it.
+    /// SHA-256 in hexadecimal of the text, and of every `set` behind it.
     pub sha256: String,
     /// The file, as it was named.
     pub file: String,
+    pub(crate) root: Item,
+    pub(crate) tables: File,
+    pub(crate) layout: Layout,
+    pub(crate) folder: PathBuf,
+}
+
+impl Document {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// The file can't be read, or is not TOML.
+    pub fn read(path: &Path) -> Result<Self, Problems> {
+        let shown = path.display().to_string();
+        let mut out = Out::new(&shown);
+        let trouble = |what: String, out: &mut Out| {
+            out.raw(None, "", what, "name a scenario file, for example scenarios/home.toml".into());
+        };
+        let text = match std::fs::metadata(path) {
+            Err(error) => {
+                trouble(format!("can't be read ({})", error.kind()), &mut out);
+                None
+            }
+            Ok(meta) if !meta.is_file() => {
+                trouble("is not a file".into(), &mut out);
+                None
+            }
+            Ok(meta) if meta.len() > tree::MAX_TEXT as u64 => {
+                out.raw(None, "", format!("has {} bytes", meta.len()), "a scenario has at most 4 MiB".into());
+                None
+            }
+            Ok(_) => match std::fs::read(path).map(String::from_utf8) {
+                Ok(Ok(text)) => Some(text),
+                Ok(Err(error)) => {
+                    let good = error.utf8_error().valid_up_to();
+                    let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
+                    out.raw(Some(line), "", "not a text in UTF-8".into(), "save it as UTF-8".into());
+                    None
+                }
+                Err(error) => {
+                    trouble(format!("can't be read ({})", error.kind()), &mut out);
+                    None
+                }
+            },
+        };
+        match text {
+            Some(text) => Self::parse(&text, path),
+            None => Err(Problems(out.problems)),
+        }
+    }
+
+    /// A text that stands, or could stand, at `origin`: what it names is looked for beside it.
+    ///
+    /// # Errors
+    /// The text is not TOML.
+    pub fn parse(text: &str, origin: &Path) -> Result<Self, Problems> {
+        let mut out = Out::new(&origin.display().to_string());
+        let root = tree::from_toml(text, &mut out);
+        Self::of(root, text.as_bytes(), origin, out)
+    }
+
+    /// The same keys as JSON, as another program hands them over; places are keys without lines.
+    ///
+    /// # Errors
+    /// Nested too deep.
+    pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Self, Problems> {
+        let mut out = Out::new(&origin.display().to_string());
+        let root = tree::from_json(json, 0, &mut out);
+        let text = if out.problems.is_empty() { json.to_string() } else { String::new() };
+        Self::of(root, text.as_bytes(), origin, out)
+    }
+
+    fn of(root: Item, text: &[u8], origin: &Path, out: Out) -> Result<Self, Problems> {
+        if !out.problems.is_empty() {
+            return Err(Problems(out.problems));
+        }
+        let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
+        let title: String = origin
+            .file_stem()
+            .map(|s| s.to_string_lossy().to_lowercase())
+            .unwrap_or_default()
+            .chars()
+            .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
+            .collect();
+        let title = title.trim_matches('-').chars().take(80).collect::<String>();
+        Ok(Self {
+            root,
+            file: origin.display().to_string(),
+            folder: absolute.parent().map(Path::to_owned).unwrap_or_default(),
+            title: if title.is_empty() { "scenario".into() } else { title },
+            hash: Sha256::new_with_prefix(text),
+        })
+    }
+
+    /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a key of the top. VALUE is TOML,
+    /// or else a text as it stands.
+    ///
+    /// # Errors
+    /// There is no such flow, or the path can't be one. A wrong key or value shows in [`Document::check`].
+    pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
+        let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
+        tree::set(&mut self.root, assignment, &keys)?;
+        self.hash.update(b"\0");
+        self.hash.update(assignment.as_bytes());
+        Ok(())
+    }
+
+    /// Checks it all, and resolves it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub fn check(mut self) -> Result<Loaded, Problems> {
+        let mut out = Out::new(&self.file);
+        give_paths(&mut self.root, "");
+        let mut files = Files::new(&self.folder);
+        let tables = File::read(&self.root, &mut out);
+        let Some(tables) = tables else { return Err(Problems(out.problems)) };
+        let (scenario, layout) = crate::resolve::resolve(&tables, &self.title, &mut files, &mut out);
+        out.problems.sort_by_key(|p| (p.line.is_none(), p.line));
+        if !out.problems.is_empty() {
+            return Err(Problems(out.problems));
+        }
+        let sha256 = self.hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        Ok(Loaded {
+            scenario,
+            warnings: out.warnings,
+            sha256,
+            file: self.file,
+            root: self.root,
+            tables,
+            layout,
+            folder: self.folder,
+        })
+    }
+}
+
+impl Scenario {
+    /// Reads, checks and resolves the file at `path`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub fn read(path: &Path) -> Result<Loaded, Problems> {
+        Document::read(path)?.check()
+    }
+
+    /// Checks and resolves a text that stands, or could stand, at `origin`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub fn parse(text: &str, origin: &Path) -> Result<Loaded, Problems> {
+        Document::parse(text, origin)?.check()
+    }
+
+    /// Checks and resolves the same keys as JSON.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Loaded, Problems> {
+        Document::from_json(json, origin)?.check()
+    }
+}
+
+impl Loaded {
+    /// Where each key was written, for messages of a world that can't honour one: path → line (`None`: JSON or `set`).
+    pub fn places(&self) -> BTreeMap<String, Option<u32>> {
+        fn walk(item: &Item, all: &mut BTreeMap<String, Option<u32>>) {
+            all.entry(item.at.key.to_string()).or_insert(item.at.line);
+            match &item.value {
+                Value::List(list) => list.iter().for_each(|i| walk(i, all)),
+                Value::Table(table) => table.iter().for_each(|(_, i)| walk(i, all)),
+                _ => {}
+            }
+        }
+        let mut all = BTreeMap::new();
+        walk(&self.root, &mut all);
+        all.remove("");
+        all
+    }
+
+    /// A problem at the key `path` of this scenario, with its line if it has one.
+    pub fn problem(&self, path: &str, what: &str, remedy: &str) -> Problem {
+        let line = self.places().get(path).copied().flatten();
+        Problem { file: self.file.clone(), line, key: path.to_owned(), what: what.into(), remedy: remedy.into() }
+    }
 }

@@ -1,11 +1,13 @@
 //! What is wrong with a scenario, said so that a reader can put it right.
 
+use crate::tree::Place;
 use std::fmt;
+use steadycast_control::registry::nearest;
 
 /// One thing that is wrong, where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, as it was named; or what else the scenario came from.
+    /// The file, as it was named; `--set` for what came from the command line.
     pub file: String,
     /// The line, from 1; `None` for what has none (JSON, `--set`).
     pub line: Option<u32>,
@@ -30,7 +32,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a scenario, in the order of its lines; never empty.
+/// Everything that is wrong with a scenario, by line; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -47,3 +49,80 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// More than this says nothing that the first ones don't.
+const MAX_PROBLEMS: usize = 100;
+
+/// Where a reading collects what it finds.
+pub(crate) struct Out {
+    file: String,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
+    /// Keys that a misspelt one most likely meant: they are not missed a second time.
+    excused: Vec<String>,
+}
+
+impl Out {
+    pub(crate) fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), problems: Vec::new(), warnings: Vec::new(), excused: Vec::new() }
+    }
+
+    fn make(&self, at: &Place, what: String, remedy: String) -> Problem {
+        let file = if at.set { "--set".to_owned() } else { self.file.clone() };
+        Problem { file, line: at.line, key: at.key.to_string(), what, remedy }
+    }
+    fn push(&mut self, problem: Problem) {
+        // Links that share a text are read more than once.
+        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    pub(crate) fn raw(&mut self, line: Option<u32>, key: &str, what: String, remedy: String) {
+        let problem = Problem { file: self.file.clone(), line, key: key.to_owned(), what, remedy };
+        self.push(problem);
+    }
+    pub(crate) fn problem(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
+        let problem = self.make(at, what.into(), remedy.into());
+        self.push(problem);
+    }
+    pub(crate) fn warn(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
+        let warning = self.make(at, what.into(), remedy.into());
+        if self.warnings.len() < MAX_PROBLEMS && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+    /// A key that has to be there and is not, unless it was there and already found wrong.
+    pub(crate) fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
+        let at = table.below(key);
+        let said = |k: &str| k == &*at.key;
+        if !self.problems.iter().any(|p| said(&p.key)) && !self.excused.iter().any(|k| said(k)) {
+            self.problem(&at, "missing", remedy);
+        }
+    }
+    /// A key that nobody knows.
+    pub(crate) fn unknown_key(&mut self, at: &Place, key: &str, known: &[&str]) {
+        let near = nearest(key, known);
+        if let (Some(near), Some(stem)) = (near, at.key.strip_suffix(key)) {
+            self.excused.push(format!("{stem}{near}"));
+        }
+        self.problem(at, "no such key", remedy(near, known));
+    }
+    /// A name that is not among those there are.
+    pub(crate) fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
+        let near = nearest(name, known);
+        self.problem(at, format!("no {what} is called {}", crate::tree::quoted(name)), remedy(near, known));
+    }
+}
+
+/// The nearest known word, or some of those there are.
+pub(crate) fn remedy(near: Option<&str>, known: &[&str]) -> String {
+    match near {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None if known.is_empty() => "there are none".into(),
+        None => {
+            let more = if known.len() > 30 { ", …" } else { "" };
+            format!("there are: {}{more}", known.iter().take(30).copied().collect::<Vec<_>>().join(", "))
+        }
+    }
+}

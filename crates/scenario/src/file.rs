@@ -1,0 +1,695 @@
+//! The tables of a scenario file: every key once, with the description that the schema shows.
+
+use crate::model::{Codec, Emit, JitterDist, RtcpProfile};
+use crate::problem::Out;
+use crate::table::{At, Many, OrNone, Packets, Raw, Said, tables, words};
+use crate::tree::{Item, Place};
+use crate::{Directions, Limit};
+use serde_json::{Value as Json, json};
+use steadycast_control::Mode;
+use steadycast_control::registry::{self, Given, Kind};
+use steadycast_units::{Bytes, Rate, Span};
+
+/// The newest format that this program reads.
+pub(crate) const FORMAT: u64 = 1;
+
+tables! {
+    /// A Steadycast scenario: a network, the flows on it, and what happens on the way.
+    File {
+        /// The format's number, now 1; a newer one is refused.
+        format: u64,
+        /// The scenario's name, by default the file's.
+        name: String,
+        /// How long it runs, for example "80s".
+        duration: Span,
+        /// Left out of every mean at the start, never out of a series; default "0s".
+        warmup: Span,
+        /// What all randomness derives from; default 1.
+        seed: u64,
+        /// What each router adds to a multicast join's way towards the source, on top of the links' delays; default "0ms".
+        join_latency: Span,
+        /// The same for a leave; default "0ms".
+        leave_latency: Span,
+        /// Nodes that links join; "r[1-3]" is r1, r2, r3.
+        nodes: Vec<At<String>>,
+        /// A ready-made network.
+        topology: Topology,
+        /// Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this name.
+        link: Vec<At<Raw<LinkTable>>>,
+        /// What is sent.
+        flow: Vec<At<FlowTable>>,
+        /// What happens on the way.
+        event: Vec<At<EventTable>>,
+        /// What is written down.
+        record: RecordTable,
+        /// What must hold at the end.
+        expect: Vec<At<ExpectTable>>,
+    }
+    /// A ready-made network. Links are named after their ends, for example "left-right"; the dumbbell's middle one is "bottleneck".
+    Topology {
+        /// dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain and parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
+        shape: Shape,
+        /// dumbbell: the link between left and right.
+        bottleneck: Raw<LinkTable>,
+        /// dumbbell: the link of each host.
+        access: Raw<LinkTable>,
+        /// star: links from the hub to leg1, leg2 …
+        legs: Vec<At<Raw<LegTable>>>,
+        /// chain, parking-lot: links n0-n1, n1-n2 …
+        hops: Vec<At<Raw<LegTable>>>,
+        /// tree: from the root to the leaves.
+        levels: Vec<At<Raw<LevelTable>>>,
+    }
+    /// Legs of a star, or hops of a chain, that are alike: a link with
+    LegExtra {
+        /// how many times it stands there; default 1.
+        count: u64,
+        /// the name of the node at its end, with a range if there are several; default leg1, leg2 … or n1, n2 …
+        name: String,
+    }
+    /// One level of a tree: a link with
+    LevelExtra {
+        /// how many children each node of the level above has.
+        fanout: u64,
+    }
+    /// A link's own keys.
+    LinkExtra {
+        /// Its name, by default made of its ends: "bs-r1". With several links, that of each is NAME-END: "air-r1".
+        name: String,
+        /// Its two ends. One range: one end to many. Two ranges of equal length: one by one.
+        between: Vec<At<String>>,
+    }
+    /// A link's behaviour, in both directions unless "back" says otherwise.
+    Spec {
+        /// For example "4Mbps", or "none": packets never wait. Default "none".
+        rate: OrNone<Rate>,
+        /// Instead of a rate: a Mahimahi trace, one line for each 1500 bytes that may leave, in milliseconds; relative to this file.
+        trace: String,
+        /// Whether the trace starts again at its end; default true.
+        r#loop: bool,
+        /// Propagation delay; default "0ms".
+        delay: Span,
+        /// A random addition to each packet's delay.
+        jitter: JitterTable,
+        /// Link-layer retransmission: loss becomes delay.
+        arq: ArqTable,
+        /// Which packets get lost, apart from the queue.
+        loss: LossTable,
+        /// What waits; default drop-tail with 50 packets.
+        queue: QueueTable,
+        /// The largest packet; default "1500B".
+        mtu: Bytes,
+        /// What differs in the other direction.
+        back: Raw<BackTable>,
+    }
+    /// A random addition to each packet's delay.
+    JitterTable {
+        /// Its mean.
+        mean: Span,
+        /// Its distribution; uniform is from 0 to twice the mean, normal has a deviation of a third of it. Default exponential.
+        dist: JitterDist,
+        /// Whether packets may overtake each other; default false.
+        reorder: bool,
+    }
+    /// Link-layer retransmission.
+    ArqTable {
+        /// How often a packet is sent at most, the first time included.
+        tries: u64,
+        /// What each further try adds to the delay.
+        per_try: Span,
+    }
+    /// Which packets get lost.
+    LossTable {
+        /// bernoulli: each with probability p. run: runs without loss, exponentially distributed. gilbert: two states. list: just these. none.
+        kind: LossKind,
+        /// bernoulli: the probability.
+        p: f64,
+        /// run: the mean length of a run without loss, for example "50p".
+        mean: Packets,
+        /// gilbert: probability of going from good to bad before a packet.
+        p_bad: f64,
+        /// gilbert: probability of going back to good.
+        p_good: f64,
+        /// gilbert: loss in the good state; default 0.
+        loss_good: f64,
+        /// gilbert: loss in the bad state; default 1.
+        loss_bad: f64,
+        /// list: the packets' numbers, counted from 1 in each direction.
+        packets: Vec<At<u64>>,
+        /// forward (away from the first name; default), back or both.
+        direction: Directions,
+    }
+    /// What waits for a link, and what is dropped.
+    QueueTable {
+        /// droptail (default) or red.
+        kind: QueueKind,
+        /// How much fits: "50p" (default) or "64kB".
+        limit: Limit,
+        /// red: where unset parameters come from; ns2 (default) derives them from rate and delay, classic is 5, 15, 0.1, 0.002.
+        preset: RedPreset,
+        /// red: average queue from which packets are dropped.
+        min: Limit,
+        /// red: average queue at which max_p is reached.
+        max: Limit,
+        /// red: drop probability there.
+        max_p: f64,
+        /// red: weight of a sample in the average.
+        weight: f64,
+        /// red: let the probability rise to 1 between max and twice max; default true.
+        gentle: bool,
+        /// red: mark instead of dropping; default false.
+        ecn: bool,
+        /// red: mean packet size; default "500B" with ns2, "1000B" with classic.
+        mean_packet: Bytes,
+    }
+    /// What is sent, from where, to whom.
+    FlowTable {
+        /// Unique among flows; hosts of a dumbbell are called after it. A range makes as many flows.
+        name: String,
+        /// Makes NAME1 … NAMEcount of it; 0 leaves it out.
+        count: u64,
+        /// video, tcp, cbr or onoff.
+        kind: FlowWord,
+        /// The source's node. With a range in both this and the name: one by one.
+        from: String,
+        /// The receivers' nodes.
+        to: Many<String>,
+        /// In a shape, instead of "to": how many receivers; default 1.
+        receivers: u64,
+        /// unicast: a session for each receiver. multicast: one for all; the default for more than one.
+        cast: CastWord,
+        /// When it starts: a time, or { uniform = [from, to] }; default "0s", or with its start event.
+        start: StartSaid,
+        /// When it stops; default: at the end.
+        stop: Span,
+        /// Holds each packet back for up to this, in order, so that flows don't lock phases; default "0ms".
+        send_jitter: Span,
+        /// Packet size as IP size; default "1200B" (tcp: from its preset).
+        packet: Bytes,
+        /// video: a registry name, or "file.py:Class".
+        controller: String,
+        /// video: repaired (default) or paper.
+        mode: Mode,
+        /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
+        params: Params,
+        /// video: clip, synthetic, greedy, table2 or trace; by default what "clip" or "trace" say, else synthetic.
+        media: MediaWord,
+        /// video: files, played one after the other and looped; relative to this file.
+        clip: Many<String>,
+        /// video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file.
+        trace: String,
+        /// video: how paper 000's Table 2 becomes frames.
+        table2: Table2Table,
+        /// video: how pictures are encoded.
+        encode: EncodeTable,
+        /// video: how a rate becomes a quantizer; bucket (default) or ladder.
+        vbr: VbrWord,
+        /// video: the leaky bucket's size, in GoPs at the target rate; default 1.5.
+        bucket: f64,
+        /// video: paced (default), or each frame as a burst.
+        emit: Emit,
+        /// video: a frame later than this is not shown at its slot; default "none".
+        playout: OrNone<Span>,
+        /// video: the receiver's buffer, for controllers that look at it.
+        buffer: BufferTable,
+        /// video: RTCP's timing.
+        rtcp: RtcpTable,
+        /// video: the rate never goes below this.
+        floor: Rate,
+        /// video: nor above this.
+        cap: Rate,
+        /// tcp: reno, newreno, sack, cubic, or one that only a kernel has; default from the preset: reno or cubic.
+        congestion: String,
+        /// tcp: linux (default), ns2 or ns2old: where unset keys come from.
+        preset: TcpPreset,
+        /// tcp, and video with media greedy: so much, once. With "off": again and again.
+        bytes: Bytes,
+        /// tcp: the receiver's window.
+        window: Packets,
+        /// tcp: the initial congestion window.
+        initial_window: Packets,
+        /// tcp: the least retransmission time-out.
+        min_rto: Span,
+        /// tcp: the largest.
+        max_rto: Span,
+        /// tcp: the one before the first RTT sample.
+        init_rto: Span,
+        /// tcp: granularity of the sender's clock.
+        tick: Span,
+        /// tcp: an ACK for every second packet only.
+        delayed_ack: bool,
+        /// tcp: selective acknowledgments.
+        sack: bool,
+        /// tcp: RTT from timestamps.
+        timestamps: bool,
+        /// tcp: explicit congestion notification.
+        ecn: bool,
+        /// tcp: HyStart, with cubic.
+        hystart: bool,
+        /// cbr: its rate. onoff, and tcp with "on": the rate while on.
+        rate: Rate,
+        /// onoff, tcp: length of the periods with data.
+        on: PeriodsTable,
+        /// onoff, tcp: length of the periods without.
+        off: PeriodsTable,
+    }
+    /// Paper 000's Table 2 as frames.
+    Table2Table {
+        /// Relative sizes of I, P and B frames; default [6, 2, 1].
+        weights: Vec<At<f64>>,
+        /// Sizes vary by up to this share; default 0.1.
+        vary: f64,
+    }
+    /// How pictures are encoded.
+    EncodeTable {
+        /// mpeg2, mpeg4 (default), h263 or h264.
+        codec: Codec,
+        /// sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip".
+        size: SizeSaid,
+        /// Pictures per second, or the clip's own: "clip"; default 25.
+        fps: FpsSaid,
+        /// Frames per group of pictures; default 12.
+        gop: u64,
+        /// B frames between two others; default 2, with h263 0.
+        bframes: u64,
+        /// Quantizers from best to worst, "2-31" (h264: "18-47"), or one: "12".
+        q: QSaid,
+    }
+    /// A receiver's buffer.
+    BufferTable {
+        /// How much fits.
+        size: Bytes,
+        /// Consumption at a constant rate; default: as the clip plays.
+        consume: Rate,
+    }
+    /// RTCP's timing.
+    RtcpTable {
+        /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback; default).
+        profile: RtcpProfile,
+        /// What RTCP takes 5 % of; default "2Mbps".
+        session_bw: Rate,
+        /// Overrides the profile's least interval.
+        t_min: Span,
+    }
+    /// Lengths of periods.
+    PeriodsTable {
+        /// constant, exponential (default) or pareto.
+        dist: PeriodWord,
+        /// Their mean.
+        mean: Span,
+        /// pareto: above 1; default 1.5.
+        shape: f64,
+    }
+    /// Something that happens: exactly one of join, leave, start, stop, set.
+    EventTable {
+        /// When it happens.
+        at: Span,
+        /// Receivers that join their group, for example "video.dst5"; one that has a join starts outside.
+        join: Many<String>,
+        /// Receivers that leave their group.
+        leave: Many<String>,
+        /// Flows that start.
+        start: Many<String>,
+        /// Flows that stop.
+        stop: Many<String>,
+        /// A change of links.
+        set: SetTable,
+    }
+    /// A change of links.
+    SetTable {
+        /// Which.
+        link: Many<String>,
+        /// forward, back or both (default).
+        direction: Directions,
+        /// A new rate.
+        rate: OrNone<Rate>,
+        /// A trace in its place.
+        trace: String,
+        /// Whether that trace starts again at its end; default true.
+        r#loop: bool,
+        /// A new delay.
+        delay: Span,
+        /// A new loss; { kind = "none" } ends one.
+        loss: LossTable,
+    }
+    /// What is written down.
+    RecordTable {
+        /// Length of one step of the series; default "1s".
+        interval: Span,
+        /// Flows whose packets are recorded, or "all".
+        packets: Many<String>,
+        /// Links to capture.
+        pcap: Many<String>,
+    }
+    /// What must hold at the end: exit code 1 and a table when it does not.
+    ExpectTable {
+        /// A path into summary.json, lists by name: "flows.tcp.share_of_fair".
+        that: String,
+        /// At least.
+        min: f64,
+        /// At most.
+        max: f64,
+    }
+}
+
+macro_rules! joined {
+    ($($(#[doc = $doc:literal])+ $name:ident = $extra:ty, $what:literal;)*) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug)]
+        pub(crate) struct $name;
+        impl Said for $name {
+            fn read(item: &Item, out: &mut Out) -> Option<Self> {
+                let (_, rest) = crate::table::split(item, <$extra>::KEYS);
+                Spec::read(&rest, out).map(|_| Self)
+            }
+            fn keys() -> Vec<&'static str> {
+                [<$extra>::KEYS, Spec::KEYS].concat()
+            }
+            fn schema() -> Json {
+                let mut all = Spec::schema();
+                if let (Json::Object(all), Json::Object(extra)) = (&mut all["properties"], <$extra>::schema()["properties"].take()) {
+                    all.extend(extra);
+                }
+                crate::table::described(all, &[$what])
+            }
+        }
+    )*};
+}
+joined! {
+    /// A link.
+    LinkTable = LinkExtra, "A link.";
+    /// Links of a star or chain.
+    LegTable = LegExtra, "Links of a star or chain that are alike.";
+    /// Links of one level of a tree.
+    LevelTable = LevelExtra, "Links of one level of a tree.";
+}
+
+/// What differs in a link's other direction: its schema has no `back` again, or it would never end.
+#[derive(Clone, Debug)]
+pub(crate) struct BackTable;
+impl Said for BackTable {
+    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+        Spec::read(item, out).map(|_| Self)
+    }
+    fn keys() -> Vec<&'static str> {
+        Spec::KEYS.iter().copied().filter(|key| *key != "back").collect()
+    }
+    fn schema() -> Json {
+        json!({ "$ref": "#/$defs/back" })
+    }
+}
+
+/// A shape's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Dumbbell,
+    Star,
+    Chain,
+    ParkingLot,
+    Tree,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossKind {
+    None,
+    Bernoulli,
+    Run,
+    Gilbert,
+    List,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueKind {
+    DropTail,
+    Red,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RedPreset {
+    Ns2,
+    Classic,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowWord {
+    Video,
+    Tcp,
+    Cbr,
+    OnOff,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CastWord {
+    Unicast,
+    Multicast,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediaWord {
+    Clip,
+    Synthetic,
+    Greedy,
+    Table2,
+    Trace,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VbrWord {
+    Bucket,
+    Ladder,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcpPreset {
+    Linux,
+    Ns2,
+    Ns2Old,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeriodWord {
+    Constant,
+    Exponential,
+    Pareto,
+}
+
+words! {
+    Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
+    LossKind { "bernoulli" => Self::Bernoulli, "run" => Self::Run, "gilbert" => Self::Gilbert, "list" => Self::List, "none" => Self::None, }
+    QueueKind { "droptail" => Self::DropTail, "red" => Self::Red, }
+    RedPreset { "ns2" => Self::Ns2, "classic" => Self::Classic, }
+    FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
+    CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
+    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "trace" => Self::Trace, }
+    VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
+    TcpPreset { "linux" => Self::Linux, "ns2" => Self::Ns2, "ns2old" => Self::Ns2Old, }
+    PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
+    JitterDist { "exponential" => Self::Exponential, "uniform" => Self::Uniform, "normal" => Self::Normal, }
+    Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
+    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
+    Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
+    RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
+    Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
+}
+
+tables! {
+    /// A start drawn from the seed.
+    StartTable {
+        /// From when to when.
+        uniform: Vec<At<Span>>,
+    }
+}
+
+/// When a flow starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StartSaid {
+    At(Span),
+    Uniform(Span, Span),
+}
+
+impl Said for StartSaid {
+    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+        if item.table().is_none() {
+            return Span::read(item, out).map(Self::At);
+        }
+        let table = StartTable::read(item, out)?;
+        let Some(ends) = table.uniform else {
+            out.missing(&item.at, "uniform", "write { uniform = [\"0s\", \"1s\"] }");
+            return None;
+        };
+        match ends.value.as_slice() {
+            [from, to] if from.value <= to.value => Some(Self::Uniform(from.value, to.value)),
+            _ => {
+                out.problem(&ends.at, "not two times, the earlier first", "write { uniform = [\"0s\", \"1s\"] }");
+                None
+            }
+        }
+    }
+    fn schema() -> Json {
+        json!({ "anyOf": [Span::schema(), StartTable::schema()] })
+    }
+}
+
+/// A picture's size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizeSaid(pub(crate) crate::Size);
+
+/// Sizes that have a name.
+pub(crate) const SIZES: &[(&str, u32, u32)] = &[
+    ("sqcif", 128, 96),
+    ("qcif", 176, 144),
+    ("cif", 352, 288),
+    ("4cif", 704, 576),
+    ("qvga", 320, 240),
+    ("vga", 640, 480),
+];
+
+impl Said for SizeSaid {
+    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+        let text = item.text().unwrap_or_default();
+        if text == "clip" {
+            return Some(Self(crate::Size::Clip));
+        }
+        if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
+            return Some(Self(crate::Size::Pixels { width: *width, height: *height }));
+        }
+        let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
+        if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
+            return Some(Self(crate::Size::Pixels { width, height }));
+        }
+        let names: Vec<_> = SIZES.iter().map(|(name, ..)| *name).collect();
+        let what = format!("{} is not a picture size", item.shown());
+        let remedy = format!("\"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
+        out.problem(&item.at, what, remedy);
+        None
+    }
+    fn schema() -> Json {
+        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|[0-9]+x[0-9]+)$" })
+    }
+}
+
+/// Pictures per second; `None`: the clip's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FpsSaid(pub(crate) Option<f64>);
+
+impl Said for FpsSaid {
+    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+        if item.text() == Some("clip") {
+            return Some(Self(None));
+        }
+        let fps = f64::read(item, out)?;
+        if (1.0..=240.0).contains(&fps) {
+            return Some(Self(Some(fps)));
+        }
+        out.problem(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"");
+        None
+    }
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "const": "clip" }, { "type": "number", "minimum": 1, "maximum": 240 }] })
+    }
+}
+
+/// Quantizers, the best one first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QSaid(pub(crate) u8, pub(crate) u8);
+
+impl Said for QSaid {
+    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+        let text = match &item.value {
+            crate::tree::Value::Whole(n) => n.to_string(),
+            _ => item.text().unwrap_or_default().to_owned(),
+        };
+        let (low, high) = text.split_once('-').unwrap_or((&text, &text));
+        match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
+            (Ok(low), Ok(high)) if low <= high && high <= 51 => Some(Self(low, high)),
+            _ => {
+                let what = format!("{} is not a range of quantizers", item.shown());
+                out.problem(&item.at, what, "write for example \"2-31\", the best first");
+                None
+            }
+        }
+    }
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" }, { "type": "integer" }] })
+    }
+}
+
+/// Parameters per controller, each with its place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Params(pub(crate) Vec<(At<String>, Vec<At<(String, Given)>>)>);
+
+impl Said for Params {
+    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+        let Some(table) = item.table() else {
+            let what = format!("{} is not a table", item.shown());
+            out.problem(&item.at, what, "write params.CONTROLLER = { KEY = VALUE }");
+            return None;
+        };
+        let mut all = Vec::new();
+        for (controller, item) in table {
+            let Some(values) = item.table() else {
+                let what = format!("{} is not a table", item.shown());
+                out.problem(&item.at, what, format!("write params.{controller} = {{ KEY = VALUE }}"));
+                continue;
+            };
+            let mut given = Vec::new();
+            for (key, item) in values {
+                use crate::tree::Value;
+                let value = match &item.value {
+                    Value::Bool(b) => Given::Switch(*b),
+                    Value::Whole(n) => Given::Number(*n as f64),
+                    Value::Real(x) if x.is_finite() => Given::Number(*x),
+                    Value::Text(text) => Given::Text(text.clone()),
+                    _ => {
+                        let what = format!("{} is no parameter", item.shown());
+                        out.problem(&item.at, what, "write a finite number, a text, true or false");
+                        continue;
+                    }
+                };
+                given.push(At { value: (key.clone(), value), at: item.at.clone() });
+            }
+            all.push((At { value: controller.clone(), at: item.at.clone() }, given));
+        }
+        Some(Self(all))
+    }
+    fn schema() -> Json {
+        let mut controllers = serde_json::Map::new();
+        for controller in registry::ALL {
+            let mut params = serde_json::Map::new();
+            for param in controller.params {
+                let schema = match param.kind {
+                    Kind::Number { default, min, max, .. } => {
+                        let mut schema = json!({ "type": "number", "default": default });
+                        // JSON has no infinity.
+                        for (key, value) in [("minimum", min), ("maximum", max)] {
+                            if value.is_finite() {
+                                schema[key] = json!(value);
+                            }
+                        }
+                        schema
+                    }
+                    Kind::Span { default, .. } => with_default(Span::schema(), default.to_string()),
+                    Kind::Rate { default, .. } => with_default(Rate::schema(), default.to_string()),
+                    Kind::Choice { default, of, .. } => json!({ "enum": of, "default": default }),
+                    Kind::Switch { default, .. } => json!({ "type": "boolean", "default": default }),
+                };
+                let about = format!("{} ({})", param.about, param.source);
+                params.insert(param.name.to_owned(), crate::table::described(schema, &[&about]));
+            }
+            let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
+            controllers.insert(controller.name.to_owned(), crate::table::described(schema, &[controller.about]));
+        }
+        // A class of the user's own has parameters of its own.
+        json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
+    }
+}
+
+fn with_default(mut schema: Json, default: String) -> Json {
+    schema["default"] = Json::String(default);
+    schema
+}
+
+/// The JSON Schema of a scenario file: keys, descriptions, and the parameters of every controller.
+pub fn schema() -> Json {
+    let mut schema = File::schema();
+    let mut back = Spec::schema();
+    if let Json::Object(keys) = &mut back["properties"] {
+        keys.remove("back");
+    }
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Steadycast scenario");
+    schema["$defs"] = json!({ "back": back });
+    schema["required"] = json!(["duration", "flow"]);
+    schema
+}

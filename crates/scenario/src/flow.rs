@@ -1,0 +1,765 @@
+//! Flows: names and hosts written out, every kind with its defaults, every value checked.
+
+use crate::file::{
+    CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
+};
+use crate::file::{TcpPreset, VbrWord};
+use crate::model::{
+    Buffer, Cast, Cbr, Codec, Congestion, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp,
+    RtcpProfile, Size, Start, Tcp, TcpSource, Vbr, Video,
+};
+use crate::name::{MAX_COUNT, Pattern};
+use crate::network::{Files, Host, Network};
+use crate::problem::{Out, remedy};
+use crate::table::{At, OrNone, Packets};
+use crate::tree::{Place, quoted};
+use std::collections::BTreeSet;
+use steadycast_control::registry::{self, nearest};
+use steadycast_control::{Mode, Values};
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// The most flows of one scenario.
+const MAX_FLOWS: usize = 10_000;
+
+const COMMON: &[&str] =
+    &["name", "count", "kind", "from", "to", "receivers", "cast", "start", "stop", "send_jitter", "packet"];
+const VIDEO: &[&str] = &[
+    "controller",
+    "mode",
+    "params",
+    "media",
+    "clip",
+    "trace",
+    "table2",
+    "encode",
+    "vbr",
+    "bucket",
+    "emit",
+    "playout",
+    "buffer",
+    "rtcp",
+    "floor",
+    "cap",
+    "bytes",
+];
+const TCP: &[&str] = &[
+    "congestion",
+    "preset",
+    "bytes",
+    "window",
+    "initial_window",
+    "min_rto",
+    "max_rto",
+    "init_rto",
+    "tick",
+    "delayed_ack",
+    "sack",
+    "timestamps",
+    "ecn",
+    "hystart",
+    "rate",
+    "on",
+    "off",
+];
+const CBR: &[&str] = &["rate"];
+const ONOFF: &[&str] = &["rate", "on", "off"];
+
+/// Congestion controls that a Linux kernel may have beside ours.
+const KERNEL: &[&str] = &[
+    "bbr",
+    "bic",
+    "cdg",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+/// One entry of the file: one flow, or as many as its range or count says.
+pub(crate) struct Group<'a> {
+    pub(crate) table: &'a At<FlowTable>,
+    pub(crate) names: Vec<String>,
+    ranged: bool,
+}
+
+/// The names of all flows.
+pub(crate) fn groups<'a>(tables: &'a [At<FlowTable>], out: &mut Out) -> Vec<Group<'a>> {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::new();
+    let mut total = 0usize;
+    for table in tables {
+        let Some(name) = &table.name else {
+            out.missing(&table.at, "name", "every flow has a name, for example name = \"video\"");
+            continue;
+        };
+        let mut pattern = match Pattern::read(name) {
+            Ok(pattern) => pattern,
+            Err((what, remedy)) => {
+                out.problem(&name.at, what, remedy);
+                continue;
+            }
+        };
+        if let Some(count) = &table.count {
+            if pattern.is_range() {
+                out.problem(&count.at, "the name is a range already", "write one of them");
+                continue;
+            }
+            if count.value > MAX_FLOWS as u64 {
+                out.problem(&count.at, format!("{} flows", count.value), format!("at most {MAX_FLOWS}"));
+                continue;
+            }
+            pattern = Pattern::counted(name, count.value);
+        }
+        if pattern.count() > (MAX_FLOWS - total) as u64 {
+            out.problem(&name.at, "too many flows", format!("at most {MAX_FLOWS} in one scenario"));
+            continue;
+        }
+        let names = pattern.names();
+        total += names.len();
+        for name_of_one in &names {
+            if !seen.insert(name_of_one.clone()) {
+                let what = format!("two flows are called {}", quoted(name_of_one));
+                out.problem(&name.at, what, "call one of them something else");
+            }
+        }
+        all.push(Group { table, names, ranged: pattern.is_range() });
+    }
+    all
+}
+
+/// The hosts that flows bring along to a dumbbell.
+pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Out) -> Vec<Host> {
+    let mut all = Vec::new();
+    for group in groups {
+        let table = group.table;
+        let receivers = table.receivers.as_ref().map_or(1, |r| r.value);
+        let per_flow = receivers.saturating_add(1);
+        if per_flow.saturating_mul(group.names.len() as u64).saturating_add(all.len() as u64) > MAX_COUNT {
+            let at = table.receivers.as_ref().map_or(&table.at, |r| &r.at);
+            out.problem(at, "more than 200000 hosts", "make it smaller");
+            continue;
+        }
+        for name in &group.names {
+            if table.from.is_none() {
+                all.push(Host { name: format!("{name}.src"), left: true });
+            }
+            if table.to.is_none() {
+                all.extend((1..=receivers).map(|n| Host { name: format!("{name}.dst{n}"), left: false }));
+            }
+        }
+    }
+    all
+}
+
+/// One entry's flows.
+pub(crate) fn flows(
+    group: &Group<'_>,
+    net: &Network,
+    dumbbell: bool,
+    started: &BTreeSet<String>,
+    files: &Files,
+    out: &mut Out,
+) -> Vec<Flow> {
+    let table = group.table;
+    let Some(kind) = kind(table, files, out) else { return Vec::new() };
+    let mut all = Vec::new();
+    for (i, name) in group.names.iter().enumerate() {
+        let Some(from) = source(group, i, net, dumbbell, out) else { return all };
+        let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
+        let Some(cast) = cast(table, &kind, to.len(), out) else { return all };
+        let start = match table.start.as_ref().map(|s| s.value) {
+            None if started.contains(name) => Start::Event,
+            None => Start::At(Time::ZERO),
+            Some(StartSaid::At(at)) => Start::At(Time::ZERO + at),
+            Some(StartSaid::Uniform(from, to)) => Start::Uniform(Time::ZERO + from, Time::ZERO + to),
+        };
+        let latest = match start {
+            Start::At(at) | Start::Uniform(_, at) => at,
+            Start::Event => Time::ZERO,
+        };
+        let stop = table.stop.as_ref().map(|s| Time::ZERO + s.value);
+        if let Some((said, stop)) = table.stop.as_ref().zip(stop)
+            && stop <= latest
+        {
+            out.problem(
+                &said.at,
+                format!("stops at {}, before it has started", said.value),
+                "let it stop after its start",
+            );
+        }
+        all.push(Flow {
+            name: name.clone(),
+            kind: kind.clone(),
+            from,
+            to,
+            cast,
+            start,
+            stop,
+            send_jitter: table.send_jitter.as_ref().map_or(Span::ZERO, |j| j.value),
+        });
+    }
+    all
+}
+
+/// The node that the `i`th of a group comes from.
+fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Out) -> Option<crate::NodeIx> {
+    let table = group.table;
+    match &table.from {
+        Some(from) => pick(group, i, from, out).and_then(|name| net.find(&name, &from.at, out)),
+        None if dumbbell => net.node(&format!("{}.src", group.names[i])),
+        None => {
+            if net.source.is_none() {
+                out.missing(&table.at, "from", "write the source's node, for example from = \"s\"");
+            }
+            net.source.map(crate::NodeIx)
+        }
+    }
+}
+
+/// A node's name, or the `i`th of a range as long as the flow's own.
+fn pick(group: &Group<'_>, i: usize, text: &At<String>, out: &mut Out) -> Option<String> {
+    let pattern = Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()?;
+    if !pattern.is_range() {
+        return Some(text.value.clone());
+    }
+    if group.ranged && pattern.count() == group.names.len() as u64 {
+        return pattern.names().into_iter().nth(i);
+    }
+    let what = format!("{} is {} nodes for {} flows", quoted(text), pattern.count(), group.names.len());
+    out.problem(&text.at, what, "a source is one node; or make both ranges equally long");
+    None
+}
+
+fn receivers(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Out) -> Option<Vec<crate::NodeIx>> {
+    let table = group.table;
+    if let Some(count) = table.receivers.as_ref().filter(|r| r.value == 0) {
+        out.problem(&count.at, "nobody receives it", "write receivers = 1 or more, or leave the flow out");
+        return None;
+    }
+    let Some(to) = &table.to else {
+        let count = table.receivers.as_ref().map_or(1, |r| r.value);
+        if dumbbell {
+            return (1..=count).map(|n| net.node(&format!("{}.dst{n}", group.names[i]))).collect();
+        }
+        if net.ends.is_empty() {
+            out.missing(&table.at, "to", "write the receivers' nodes, for example to = [\"r[1-3]\"]");
+            return None;
+        }
+        if count > net.ends.len() as u64 {
+            let at = table.receivers.as_ref().map_or(&table.at, |r| &r.at);
+            out.problem(at, format!("{count} receivers, but the shape has {} ends", net.ends.len()), "make it larger");
+            return None;
+        }
+        return Some(net.ends[..count as usize].iter().map(|n| crate::NodeIx(*n)).collect());
+    };
+    if let Some(count) = &table.receivers {
+        out.problem(&count.at, "both \"to\" and a number of receivers", "leave one of them out");
+    }
+    let mut all = Vec::new();
+    let mut seen = BTreeSet::new();
+    for text in &to.all {
+        let pattern = Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()?;
+        let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
+        let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
+        for name in names {
+            let node = net.find(&name, &text.at, out)?;
+            if !seen.insert(node) {
+                out.problem(&text.at, format!("{} receives it twice", quoted(&name)), "name each receiver once");
+                return None;
+            }
+            all.push(node);
+        }
+    }
+    if all.is_empty() {
+        out.problem(&to.at, "nobody receives it", "name at least one node");
+        return None;
+    }
+    Some(all)
+}
+
+fn cast(table: &At<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Out) -> Option<Cast> {
+    let said = table.cast.as_ref();
+    let at = said
+        .map(|c| &c.at)
+        .or(table.receivers.as_ref().map(|r| &r.at))
+        .or(table.to.as_ref().map(|t| &t.at))
+        .unwrap_or(&table.at);
+    let cast = match (said.map(|c| c.value), receivers) {
+        (None | Some(CastWord::Unicast), 1) => Cast::Unicast,
+        (Some(CastWord::Unicast), _) => Cast::UnicastEach,
+        (Some(CastWord::Multicast), _) | (None, _) => Cast::Multicast,
+    };
+    if matches!(kind, FlowKind::Tcp(_)) && cast != Cast::Unicast {
+        out.problem(at, "a TCP flow has one receiver", "make several flows with count = N");
+        return None;
+    }
+    if let FlowKind::Video(video) = kind
+        && cast == Cast::Multicast
+        && let Ok(controller) = registry::find(&video.controller)
+        && controller.cast == registry::Cast::Unicast
+    {
+        let able: Vec<_> = registry::ALL.iter().filter(|c| c.cast == registry::Cast::Any).map(|c| c.name).collect();
+        out.problem(
+            at,
+            format!("{} serves one receiver, not a group", quoted(&video.controller)),
+            format!("write cast = \"unicast\" for a session each, or take one of: {}", able.join(", ")),
+        );
+        return None;
+    }
+    Some(cast)
+}
+
+fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind> {
+    let Some(kind) = &table.kind else {
+        out.missing(&table.at, "kind", "choose from: video, tcp, cbr, onoff");
+        return None;
+    };
+    let (word, keys) = match kind.value {
+        FlowWord::Video => ("a video", VIDEO),
+        FlowWord::Tcp => ("a tcp", TCP),
+        FlowWord::Cbr => ("a cbr", CBR),
+        FlowWord::OnOff => ("an onoff", ONOFF),
+    };
+    for (key, at) in table.present() {
+        if !COMMON.contains(&key) && !keys.contains(&key) {
+            let known: Vec<_> = COMMON.iter().chain(keys).copied().collect();
+            out.problem(at, format!("not a key of {word} flow"), remedy(nearest(key, &known), keys));
+        }
+    }
+    Some(match kind.value {
+        FlowWord::Video => FlowKind::Video(Box::new(video(table, files, out)?)),
+        FlowWord::Tcp => FlowKind::Tcp(Box::new(tcp(table, out)?)),
+        FlowWord::Cbr => {
+            let packet = packet(table, 1000, 29, out);
+            FlowKind::Cbr(Cbr { rate: needed_rate(table, out)?, packet })
+        }
+        FlowWord::OnOff => {
+            let packet = packet(table, 1000, 29, out);
+            let rate = needed_rate(table, out);
+            let mut ends = |said: &Option<At<PeriodsTable>>, key: &str| match said {
+                Some(said) => periods(said, out),
+                None => {
+                    out.missing(&table.at, key, "write for example { dist = \"exponential\", mean = \"5s\" }");
+                    None
+                }
+            };
+            let (on, off) = (ends(&table.on, "on"), ends(&table.off, "off"));
+            FlowKind::OnOff(OnOff { rate: rate?, packet, on: on?, off: off? })
+        }
+    })
+}
+
+fn needed_rate(table: &At<FlowTable>, out: &mut Out) -> Option<Rate> {
+    let Some(rate) = &table.rate else {
+        out.missing(&table.at, "rate", "write for example rate = \"400kbps\"");
+        return None;
+    };
+    positive(rate, out)
+}
+
+fn positive(rate: &At<Rate>, out: &mut Out) -> Option<Rate> {
+    if rate.value == Rate::ZERO {
+        out.problem(&rate.at, "a rate of 0", "write a rate above 0");
+        return None;
+    }
+    Some(rate.value)
+}
+
+fn not_zero(span: &At<Span>, out: &mut Out) -> Option<Span> {
+    if span.is_zero() {
+        out.problem(&span.at, "a time of 0", "write a time above 0");
+        return None;
+    }
+    Some(span.value)
+}
+
+fn packet(table: &At<FlowTable>, default: u64, least: u64, out: &mut Out) -> Bytes {
+    let Some(said) = &table.packet else { return Bytes::new(default) };
+    if !(least..=65_535).contains(&said.get()) {
+        let what = format!("{} is no packet size", said.value);
+        out.problem(&said.at, what, format!("from \"{least}B\" (headers of IP included) to \"65535B\""));
+    }
+    said.value
+}
+
+fn periods(said: &At<PeriodsTable>, out: &mut Out) -> Option<Periods> {
+    let dist = match said.dist.as_ref().map_or(PeriodWord::Exponential, |d| d.value) {
+        PeriodWord::Constant => PeriodDist::Constant,
+        PeriodWord::Exponential => PeriodDist::Exponential,
+        PeriodWord::Pareto => PeriodDist::Pareto { shape: said.shape.as_ref().map_or(1.5, |s| s.value) },
+    };
+    if let Some(shape) = &said.shape {
+        if !matches!(dist, PeriodDist::Pareto { .. }) {
+            out.problem(&shape.at, "only pareto has a shape", "write dist = \"pareto\", or leave it out");
+        } else if !(shape.value > 1.0 && shape.value <= 100.0) {
+            out.problem(
+                &shape.at,
+                format!("{} is out of range", shape.value),
+                "above 1 (or there is no mean), at most 100",
+            );
+        }
+    }
+    let Some(mean) = &said.mean else {
+        out.missing(&said.at, "mean", "write for example mean = \"5s\"");
+        return None;
+    };
+    Some(Periods { mean: not_zero(mean, out)?, dist })
+}
+
+/// A class of the user's own, which only the Python side can look into: "file.py:Class".
+fn is_class(name: &str) -> bool {
+    name.split_once(".py:").is_some_and(|(file, class)| {
+        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        !file.is_empty() && !class.is_empty() && class.bytes().all(word) && !class.as_bytes()[0].is_ascii_digit()
+    })
+}
+
+fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
+    let mode = table.mode.as_ref().map_or(Mode::Repaired, |m| m.value);
+    let controller = match &table.controller {
+        None => {
+            let names: Vec<_> = registry::ALL.iter().map(|c| c.name).collect();
+            out.missing(&table.at, "controller", &format!("choose from: {}, or \"file.py:Class\"", names.join(", ")));
+            None
+        }
+        Some(name) if is_class(name) => Some(name.value.clone()),
+        Some(name) => match registry::find(name) {
+            Ok(_) => Some(name.value.clone()),
+            Err(error) => {
+                out.problem(&name.at, error.problem, error.remedy);
+                None
+            }
+        },
+    };
+    let mut params = Vec::new();
+    for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
+        if !is_class(name) {
+            match registry::find(name) {
+                Err(error) => out.problem(&name.at, error.problem, error.remedy),
+                Ok(controller) => {
+                    for one in given {
+                        if let Err(error) = Values::resolve(controller.params, mode, std::slice::from_ref(&one.value)) {
+                            out.problem(&one.at, error.problem, error.remedy);
+                        }
+                    }
+                }
+            }
+        }
+        params.push((name.value.clone(), given.iter().map(|g| g.value.clone()).collect()));
+    }
+    let media = media(table, files, out);
+    let encode = encode(table.encode.as_ref(), media.as_ref(), out);
+    let vbr = match table.vbr.as_ref().map_or(VbrWord::Bucket, |v| v.value) {
+        VbrWord::Bucket => {
+            if let Some(said) = table.bucket.as_ref().filter(|b| !(0.1..=100.0).contains(&b.value)) {
+                out.problem(&said.at, format!("{} is out of range", said.value), "from 0.1 to 100 GoPs");
+            }
+            Vbr::Bucket { factor: table.bucket.as_ref().map_or(1.5, |b| b.value) }
+        }
+        VbrWord::Ladder => {
+            if let Some(said) = &table.bucket {
+                out.problem(&said.at, "a ladder has no bucket", "write vbr = \"bucket\", or leave it out");
+            }
+            Vbr::Ladder
+        }
+    };
+    let playout = match table.playout.as_ref().map(|p| (p.value, &p.at)) {
+        Some((OrNone::Some(span), at)) if span.is_zero() => {
+            out.problem(at, "no frame is that early", "write a time above 0, or \"none\"");
+            None
+        }
+        Some((OrNone::Some(span), _)) => Some(span),
+        _ => None,
+    };
+    let buffer = table.buffer.as_ref().and_then(|buffer| {
+        let Some(size) = &buffer.size else {
+            out.missing(&buffer.at, "size", "write for example size = \"16KiB\"");
+            return None;
+        };
+        if size.value == Bytes::ZERO {
+            out.problem(&size.at, "nothing fits into it", "write for example \"16KiB\"");
+        }
+        Some(Buffer { size: size.value, consume: buffer.consume.as_ref().and_then(|c| positive(c, out)) })
+    });
+    let said = table.rtcp.as_ref();
+    let rtcp = Rtcp {
+        profile: said.and_then(|r| r.profile.as_ref()).map_or(RtcpProfile::Avpf, |p| p.value),
+        session_bw: said.and_then(|r| r.session_bw.as_ref()).and_then(|r| positive(r, out)).unwrap_or(Rate::mbps(2)),
+        t_min: said.and_then(|r| r.t_min.as_ref()).map(|t| t.value),
+    };
+    let floor = table.floor.as_ref().and_then(|r| positive(r, out));
+    let cap = table.cap.as_ref().and_then(|r| positive(r, out));
+    if let (Some(floor), Some(cap), Some(said)) = (floor, cap, &table.cap)
+        && cap < floor
+    {
+        out.problem(&said.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
+    }
+    Some(Video {
+        controller: controller?,
+        mode,
+        params,
+        media: media?,
+        encode: encode?,
+        vbr,
+        emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
+        packet: packet(table, 1200, 100, out),
+        playout,
+        buffer,
+        rtcp,
+        floor,
+        cap,
+    })
+}
+
+fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
+    let word = table.media.as_ref().map(|m| m.value).unwrap_or(match (&table.clip, &table.trace) {
+        (Some(_), _) => MediaWord::Clip,
+        (None, Some(_)) => MediaWord::Trace,
+        (None, None) => MediaWord::Synthetic,
+    });
+    if let (Some(bytes), true) = (&table.bytes, word != MediaWord::Greedy) {
+        out.problem(&bytes.at, "only greedy media has a size", "write media = \"greedy\", or leave it out");
+    }
+    Some(match word {
+        MediaWord::Synthetic => Media::Synthetic,
+        MediaWord::Greedy => {
+            let bytes = table.bytes.as_ref();
+            if let Some(said) = bytes.filter(|b| b.value == Bytes::ZERO) {
+                out.problem(&said.at, "there is nothing to send", "write for example \"1MB\"");
+            }
+            Media::Greedy { bytes: bytes.map(|b| b.value) }
+        }
+        MediaWord::Clip => {
+            let Some(clip) = &table.clip else {
+                out.missing(&table.at, "clip", "write for example clip = [\"a.mkv\"], or media = \"synthetic\"");
+                return None;
+            };
+            if clip.all.is_empty() {
+                out.problem(&clip.at, "an empty list", "name at least one file, or write media = \"synthetic\"");
+                return None;
+            }
+            let paths: Vec<_> = clip.all.iter().map(|name| files.found(name, "the clip", out)).collect();
+            Media::Clip { paths: paths.into_iter().collect::<Option<_>>()? }
+        }
+        MediaWord::Table2 => {
+            let said = table.table2.as_ref();
+            let weights = match said.and_then(|t| t.weights.as_ref()) {
+                None => [6.0, 2.0, 1.0],
+                Some(list) => match list.iter().map(|w| w.value).collect::<Vec<_>>().as_slice() {
+                    [i, p, b] if [i, p, b].iter().all(|w| **w > 0.0 && **w <= 1000.0) => [*i, *p, *b],
+                    _ => {
+                        out.problem(&list.at, "not three weights above 0", "write for example [6, 2, 1]");
+                        return None;
+                    }
+                },
+            };
+            let vary = said.and_then(|t| t.vary.as_ref());
+            if let Some(said) = vary.filter(|v| !(0.0..1.0).contains(&v.value)) {
+                out.problem(&said.at, format!("{} is out of range", said.value), "a share from 0 to below 1");
+            }
+            Media::Table2 { weights, vary: vary.map_or(0.1, |v| v.value) }
+        }
+        MediaWord::Trace => {
+            let Some(name) = &table.trace else {
+                out.missing(&table.at, "trace", "write for example trace = \"frames.csv\"");
+                return None;
+            };
+            Media::Trace { path: files.found(name, "the trace", out)? }
+        }
+    })
+}
+
+fn encode(said: Option<&At<EncodeTable>>, media: Option<&Media>, out: &mut Out) -> Option<Encode> {
+    let codec = said.and_then(|e| e.codec.as_ref()).map_or(Codec::Mpeg4, |c| c.value);
+    let has_clip = matches!(media, Some(Media::Clip { .. }) | None);
+    let size = said.and_then(|e| e.size.as_ref());
+    let fps = said.and_then(|e| e.fps.as_ref());
+    let own = [
+        size.filter(|s| matches!(s.0, Size::Clip)).map(|s| &s.at),
+        fps.filter(|f| matches!(f.value, FpsSaid(None))).map(|f| &f.at),
+    ];
+    for at in own.into_iter().flatten().filter(|_| !has_clip) {
+        out.problem(at, "there is no clip", "write what it is to be, or media = \"clip\"");
+    }
+    let gop = said.and_then(|e| e.gop.as_ref());
+    if let Some(said) = gop.filter(|g| !(1..=1000).contains(&g.value)) {
+        out.problem(&said.at, format!("{} is out of range", said.value), "from 1 to 1000 frames");
+    }
+    let frames = gop.map_or(12, |g| g.value);
+    let bframes = said.and_then(|e| e.bframes.as_ref());
+    if let Some(said) = bframes {
+        if codec == Codec::H263 && said.value > 0 {
+            out.problem(&said.at, "h263 has no B frames here", "write bframes = 0, or another codec");
+        } else if said.value > 16 || said.value >= frames {
+            let what = format!("{} B frames in a row", said.value);
+            out.problem(&said.at, what, "fewer than the GoP has frames, and at most 16");
+        }
+    }
+    let default_b = if codec == Codec::H263 { 0 } else { 2.min(frames.saturating_sub(1)) };
+    let (least, QSaid(low, high)) = match codec {
+        Codec::H264 => (0, QSaid(18, 47)),
+        _ => (1, QSaid(2, 31)),
+    };
+    let most = if codec == Codec::H264 { 51 } else { 31 };
+    let q = said.and_then(|e| e.q.as_ref());
+    if let Some(said) = q.filter(|q| q.0 < least || q.1 > most) {
+        out.problem(&said.at, "quantizers that the codec does not have", format!("from {least} to {most}"));
+    }
+    let QSaid(q_min, q_max) = q.map_or(QSaid(low, high), |q| q.value);
+    Some(Encode {
+        codec,
+        size: size.map_or(Size::Pixels { width: 352, height: 288 }, |s| s.0),
+        fps: fps.map_or(Some(25.0), |f| f.0),
+        gop: u32::try_from(frames).unwrap_or(u32::MAX),
+        bframes: u32::try_from(bframes.map_or(default_b, |b| b.value)).unwrap_or(u32::MAX),
+        q_min,
+        q_max,
+    })
+}
+
+/// What a preset says.
+fn preset(word: TcpPreset) -> Tcp {
+    let ns2 = Tcp {
+        congestion: Congestion::Reno,
+        source: TcpSource::Bulk,
+        window: 20,
+        initial_window: 2,
+        min_rto: Span::millis(200),
+        max_rto: Span::secs(60),
+        init_rto: Span::secs(3),
+        tick: Span::millis(10),
+        delayed_ack: false,
+        sack: false,
+        timestamps: false,
+        ecn: false,
+        hystart: false,
+        packet: Bytes::new(1040),
+    };
+    match word {
+        TcpPreset::Ns2 => ns2,
+        TcpPreset::Ns2Old => Tcp { min_rto: Span::secs(1), tick: Span::millis(100), ..ns2 },
+        // tcp_rmem's 6 MiB in packets of 1500 B; RTO as in RFC 6298 but for the kernel's least of 200 ms and most of 120 s.
+        TcpPreset::Linux => Tcp {
+            congestion: Congestion::Cubic,
+            window: 4194,
+            initial_window: 10,
+            max_rto: Span::secs(120),
+            init_rto: Span::secs(1),
+            tick: Span::millis(1),
+            delayed_ack: true,
+            sack: true,
+            timestamps: true,
+            hystart: true,
+            packet: Bytes::new(1500),
+            ..ns2
+        },
+    }
+}
+
+fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
+    let mut tcp = preset(table.preset.as_ref().map_or(TcpPreset::Linux, |p| p.value));
+    if let Some(said) = &table.congestion {
+        tcp.congestion = match said.as_str() {
+            "reno" => Congestion::Reno,
+            "newreno" => Congestion::NewReno,
+            "sack" => Congestion::Sack,
+            "cubic" => Congestion::Cubic,
+            name if KERNEL.contains(&name) => Congestion::Kernel(name.to_owned()),
+            name => {
+                let known: Vec<_> = ["reno", "newreno", "sack", "cubic"].iter().chain(KERNEL).copied().collect();
+                out.unknown_name(&said.at, "congestion control", name, &known);
+                return None;
+            }
+        };
+        tcp.sack |= tcp.congestion == Congestion::Sack;
+    }
+    let whole = |said: &Option<At<Packets>>, into: &mut u32, out: &mut Out| {
+        if let Some(said) = said {
+            if said.0 >= 1.0 && said.0 <= 1e6 && said.0 == said.0.trunc() {
+                *into = said.0 as u32;
+            } else {
+                let what = format!("{} packets", said.0);
+                out.problem(&said.at, what, "a whole number from \"1p\" to \"1000000p\"");
+            }
+        }
+    };
+    whole(&table.window, &mut tcp.window, out);
+    whole(&table.initial_window, &mut tcp.initial_window, out);
+    let span = |said: &Option<At<Span>>, into: &mut Span, out: &mut Out| {
+        if let Some(span) = said.as_ref().and_then(|said| not_zero(said, out)) {
+            *into = span;
+        }
+    };
+    span(&table.min_rto, &mut tcp.min_rto, out);
+    span(&table.max_rto, &mut tcp.max_rto, out);
+    span(&table.init_rto, &mut tcp.init_rto, out);
+    span(&table.tick, &mut tcp.tick, out);
+    for (said, what) in [(&table.min_rto, "min_rto"), (&table.init_rto, "init_rto")] {
+        if let Some(said) = said.as_ref().filter(|s| s.value > tcp.max_rto) {
+            out.problem(&said.at, format!("{what} is above max_rto, {}", tcp.max_rto), "make it smaller");
+        }
+    }
+    if let Some(said) = table.max_rto.as_ref().filter(|s| s.value < tcp.min_rto || s.value < tcp.init_rto) {
+        let what = format!("below min_rto {} or init_rto {}", tcp.min_rto, tcp.init_rto);
+        out.problem(&said.at, what, "make it larger");
+    }
+    let switch = |said: &Option<At<bool>>, into: &mut bool| {
+        if let Some(said) = said {
+            *into = said.value;
+        }
+    };
+    switch(&table.delayed_ack, &mut tcp.delayed_ack);
+    switch(&table.timestamps, &mut tcp.timestamps);
+    switch(&table.ecn, &mut tcp.ecn);
+    switch(&table.hystart, &mut tcp.hystart);
+    if let Some(said) = table.sack.as_ref().filter(|s| !s.value && tcp.congestion == Congestion::Sack) {
+        out.problem(
+            &said.at,
+            "congestion \"sack\" without selective acknowledgments",
+            "leave it out, or take \"newreno\"",
+        );
+    }
+    switch(&table.sack, &mut tcp.sack);
+    tcp.packet = packet(table, tcp.packet.get(), 100, out);
+    tcp.source = tcp_source(table, out)?;
+    Some(tcp)
+}
+
+fn tcp_source(table: &At<FlowTable>, out: &mut Out) -> Option<TcpSource> {
+    if let Some(said) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
+        out.problem(&said.at, "there is nothing to send", "write for example \"1MB\", or leave it out for no end");
+        return None;
+    }
+    let wrong = |at: &Place, what: &str, out: &mut Out| {
+        let remedy = "write nothing (no end), bytes (once), bytes and off (again and again), or on and off, with or without rate";
+        out.problem(at, what, remedy);
+        None
+    };
+    match (&table.bytes, &table.on, &table.off, &table.rate) {
+        (None, None, None, None) => Some(TcpSource::Bulk),
+        (Some(bytes), None, None, None) => Some(TcpSource::File(bytes.value)),
+        (Some(bytes), None, Some(off), None) => {
+            Some(TcpSource::Transfers { bytes: bytes.value, off: periods(off, out)? })
+        }
+        (None, Some(on), Some(off), rate) => {
+            let (on, off) = (periods(on, out), periods(off, out));
+            let rate = match rate {
+                Some(rate) => Some(positive(rate, out)?),
+                None => None,
+            };
+            Some(TcpSource::OnOff { rate, on: on?, off: off? })
+        }
+        (Some(_), Some(on), _, _) => wrong(&on.at, "both bytes and on", out),
+        (_, None, _, Some(rate)) => wrong(&rate.at, "a rate without on and off", out),
+        (None, Some(on), None, _) => wrong(&on.at, "on without off", out),
+        (None, None, Some(off), _) => wrong(&off.at, "off without bytes or on", out),
+    }
+}

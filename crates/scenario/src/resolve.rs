@@ -1,0 +1,533 @@
+//! From a file's tables to a scenario.
+
+use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape};
+use crate::flow::{Group, flows, groups, hosts};
+use crate::model::{
+    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, Record, Scenario, Start, What,
+};
+use crate::name::Pattern;
+use crate::network::{Files, Layout, Network, loss, rate};
+use crate::problem::{Out, remedy};
+use crate::table::{At, Many};
+use crate::tree::{Place, quoted};
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_control::registry::nearest;
+use steadycast_units::{Bytes, Seed, Span, Time};
+
+/// The most events of one scenario, ranges written out.
+const MAX_EVENTS: usize = 1_000_000;
+
+/// The scenario, as far as it could be made out, and what its resolved text says of the network.
+pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out) -> (Scenario, Layout) {
+    if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
+        let remedy = if format.value > FORMAT { "take a newer steadycast" } else { "write format = 1" };
+        out.problem(&format.at, format!("format {} is not known", format.value), remedy);
+    }
+    let name = match &file.name {
+        Some(name) => {
+            if let Err((what, remedy)) = Pattern::read(name) {
+                out.problem(&name.at, what, remedy);
+            } else if name.contains('[') {
+                out.problem(&name.at, "a scenario has one name", "leave the range out");
+            }
+            name.value.clone()
+        }
+        None => title.to_owned(),
+    };
+    let duration = match &file.duration {
+        Some(said) if said.is_zero() => {
+            out.problem(&said.at, "it ends before it begins", "write a time above 0, for example \"80s\"");
+            Span::secs(1)
+        }
+        Some(said) => said.value,
+        None => {
+            out.missing(&file.here, "duration", "write for example duration = \"80s\"");
+            Span::MAX
+        }
+    };
+    let warmup = file.warmup.as_ref().map_or(Span::ZERO, |w| w.value);
+    if let Some(said) = file.warmup.as_ref().filter(|w| w.value >= duration) {
+        out.problem(&said.at, format!("{} leaves nothing of {duration}", said.value), "make it shorter than duration");
+    }
+    let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
+    if file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
+        out.missing(&file.here, "flow", "write at least one [[flow]]");
+    }
+    let dumbbell = file.topology.as_ref().and_then(|t| t.shape.as_ref()).is_some_and(|s| s.value == Shape::Dumbbell);
+    if file.topology.is_none() && file.nodes.is_none() {
+        out.missing(&file.here, "topology", "write [topology], or nodes and [[link]]");
+    }
+    let hosts = if dumbbell { hosts(&groups, out) } else { Vec::new() };
+    let links = file.link.as_ref().map_or(&[][..], |l| &l.value);
+    let network = Network::build(file.topology.as_ref(), file.nodes.as_ref(), links, &hosts, files, out);
+    let events = file.event.as_ref().map_or(&[][..], |e| &e.value);
+    let started: BTreeSet<String> = events
+        .iter()
+        .filter_map(|e| e.start.as_ref())
+        .flat_map(|start| start.all.iter().flat_map(|name| meant(name, &groups)))
+        .collect();
+    let before = out.problems.len();
+    let mut all = Vec::new();
+    let mut index = BTreeMap::new();
+    let mut ranges = Vec::new();
+    for group in &groups {
+        let first = all.len();
+        for flow in flows(group, &network, dumbbell, &started, files, out) {
+            index.entry(flow.name.clone()).or_insert(FlowIx(all.len() as u32));
+            all.push(flow);
+        }
+        ranges.push(first..all.len());
+    }
+    let whole = out.problems.len() == before && out.problems.is_empty();
+    for (group, range) in groups.iter().zip(ranges) {
+        check_times(group, &all[range.clone()], duration, out);
+        if whole {
+            check_ways(group, &all[range], &network, out);
+        }
+    }
+    let mut scenario = Scenario {
+        name,
+        duration,
+        warmup,
+        seed: Seed(file.seed.as_ref().map_or(1, |s| s.value)),
+        join_latency: file.join_latency.as_ref().map_or(Span::ZERO, |l| l.value),
+        leave_latency: file.leave_latency.as_ref().map_or(Span::ZERO, |l| l.value),
+        nodes: Vec::new(),
+        links: Vec::new(),
+        flows: all,
+        events: Vec::new(),
+        record: Record { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
+        expect: Vec::new(),
+    };
+    let names = Names { groups: &groups, index, network: &network, whole };
+    scenario.events = names.events(events, &scenario, files, out);
+    scenario.record = names.record(file, &scenario.flows, out);
+    for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
+        scenario.expect.extend(names.expect(table, out));
+    }
+    scenario.nodes = network.nodes;
+    scenario.links = network.links;
+    (scenario, network.layout)
+}
+
+/// The flows that a name, a counted flow's name or a range means.
+fn meant(text: &str, groups: &[Group<'_>]) -> Vec<String> {
+    if let Some(group) = groups.iter().find(|g| g.table.name.as_ref().is_some_and(|n| n.value == text)) {
+        return group.names.clone();
+    }
+    Pattern::read(text).map(|p| p.names()).unwrap_or_default()
+}
+
+fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Out) {
+    let Some(flow) = flows.first() else { return };
+    let end = Time::ZERO + duration;
+    let starts = match flow.start {
+        Start::At(at) | Start::Uniform(at, _) => at,
+        Start::Event => Time::ZERO,
+    };
+    if let Some(said) = group.table.start.as_ref().filter(|_| starts >= end) {
+        out.warn(&said.at, format!("starts after the end at {duration}"), "it will never run");
+    }
+    if let Some(said) = group.table.stop.as_ref().filter(|s| s.value > duration) {
+        out.warn(&said.at, format!("stops after the end at {duration}"), "it runs to the end");
+    }
+}
+
+/// That each source has a way to its receivers, and that packets fit through it.
+fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Out) {
+    let table = group.table;
+    let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
+    let mut around: Option<(Vec<Vec<(u32, usize)>>, Vec<u32>)> = None;
+    for flow in flows {
+        let (packet, said) = match &flow.kind {
+            FlowKind::Video(v) => (v.packet, table.packet.as_ref()),
+            FlowKind::Tcp(t) => (t.packet, table.packet.as_ref()),
+            FlowKind::Cbr(c) => (c.packet, table.packet.as_ref()),
+            FlowKind::OnOff(o) => (o.packet, table.packet.as_ref()),
+        };
+        let (links, parts) = around.get_or_insert_with(|| (neighbours(network), parts(network)));
+        let part = |node: NodeIx| parts.get(node.0 as usize).copied();
+        for to in &flow.to {
+            if *to == flow.from {
+                let node = quoted(&network.nodes[to.0 as usize]);
+                out.problem(
+                    at,
+                    format!("{} would send to itself, at {node}", quoted(&flow.name)),
+                    "name another receiver",
+                );
+                return;
+            }
+            if part(*to) != part(flow.from) {
+                let (a, b) = (&network.nodes[flow.from.0 as usize], &network.nodes[to.0 as usize]);
+                let what = format!("there is no way from {} to {}", quoted(a), quoted(b));
+                out.problem(at, what, "join them by links");
+                return;
+            }
+        }
+        let small = |l: &crate::Link| l.forward.mtu < packet || l.back.mtu < packet;
+        if network.links.iter().any(small)
+            && let Some(link) = narrow(flow, packet, network, links)
+        {
+            let what = format!(
+                "a packet of {packet} does not fit through link {}, whose mtu is {}",
+                quoted(&link.name),
+                link.forward.mtu
+            );
+            let at = said.map_or_else(|| table.at.below("packet"), |s| s.at.clone());
+            out.problem(&at, what, "make the packet smaller or the mtu larger");
+            return;
+        }
+    }
+}
+
+fn neighbours(network: &Network) -> Vec<Vec<(u32, usize)>> {
+    let mut all = vec![Vec::new(); network.nodes.len()];
+    for (i, link) in network.links.iter().enumerate() {
+        all[link.a.0 as usize].push((link.b.0, i));
+        all[link.b.0 as usize].push((link.a.0, i));
+    }
+    all
+}
+
+/// For each node, the smallest node that it is joined with.
+fn parts(network: &Network) -> Vec<u32> {
+    let mut up: Vec<u32> = (0..network.nodes.len() as u32).collect();
+    fn top(up: &mut [u32], mut node: u32) -> u32 {
+        while up[node as usize] != node {
+            up[node as usize] = up[up[node as usize] as usize];
+            node = up[node as usize];
+        }
+        node
+    }
+    for link in &network.links {
+        let (a, b) = (top(&mut up, link.a.0), top(&mut up, link.b.0));
+        up[a.max(b) as usize] = a.min(b);
+    }
+    (0..up.len() as u32).map(|node| top(&mut up, node)).collect()
+}
+
+/// A link on a flow's ways (fewest hops) that its packets don't fit through.
+fn narrow<'a>(
+    flow: &Flow,
+    packet: Bytes,
+    network: &'a Network,
+    links: &[Vec<(u32, usize)>],
+) -> Option<&'a crate::Link> {
+    let mut came: Vec<Option<(u32, usize)>> = vec![None; links.len()];
+    let mut queue = std::collections::VecDeque::from([flow.from.0]);
+    let mut seen = vec![false; links.len()];
+    seen[flow.from.0 as usize] = true;
+    while let Some(node) = queue.pop_front() {
+        for (next, link) in &links[node as usize] {
+            if !std::mem::replace(&mut seen[*next as usize], true) {
+                came[*next as usize] = Some((node, *link));
+                queue.push_back(*next);
+            }
+        }
+    }
+    for to in &flow.to {
+        let mut node = to.0;
+        while let Some((before, i)) = came[node as usize] {
+            let link = &network.links[i];
+            let direction = if link.a.0 == before { &link.forward } else { &link.back };
+            if direction.mtu < packet {
+                return Some(link);
+            }
+            // Ways to several receivers share their beginning.
+            came[node as usize] = None;
+            node = before;
+        }
+    }
+    None
+}
+
+/// Finds flows, receivers and links by their names.
+struct Names<'a> {
+    groups: &'a [Group<'a>],
+    index: BTreeMap<String, FlowIx>,
+    network: &'a Network,
+    /// Whether everything so far was in order; otherwise what is not found may be somebody else's fault.
+    whole: bool,
+}
+
+impl Names<'_> {
+    fn flows(&self, names: &Many<String>, out: &mut Out) -> Vec<FlowIx> {
+        let mut all = Vec::new();
+        for said in &names.all {
+            if let Err((what, remedy)) = Pattern::read(said) {
+                out.problem(&said.at, what, remedy);
+                continue;
+            }
+            for name in meant(said, self.groups) {
+                match self.index.get(&name) {
+                    Some(flow) => all.push(*flow),
+                    None if self.groups.iter().any(|g| g.names.contains(&name)) => {}
+                    None => {
+                        let known: Vec<_> =
+                            self.groups.iter().filter_map(|g| Some(g.table.name.as_ref()?.as_str())).collect();
+                        out.unknown_name(&said.at, "flow", &name, &known);
+                        break;
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn links(&self, names: &Many<String>, out: &mut Out) -> Vec<LinkIx> {
+        let find = |said: &At<String>| self.network.find_links(said, &said.at, out);
+        names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
+    }
+
+    /// Receivers by their node's name, or by FLOW.NODE.
+    fn receivers(&self, names: &Many<String>, flows: &[Flow], out: &mut Out) -> Vec<(FlowIx, usize)> {
+        let mut all = Vec::new();
+        if !self.whole {
+            return all;
+        }
+        let mut at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
+        for (f, flow) in flows.iter().enumerate() {
+            if !matches!(flow.kind, FlowKind::Tcp(_)) {
+                for (r, node) in flow.to.iter().enumerate() {
+                    at_node.entry(*node).or_default().push((FlowIx(f as u32), r));
+                }
+            }
+        }
+        for said in &names.all {
+            let pattern = match Pattern::read(said) {
+                Ok(pattern) => pattern,
+                Err((what, remedy)) => {
+                    out.problem(&said.at, what, remedy);
+                    continue;
+                }
+            };
+            for name in pattern.names() {
+                let here = self.network.node(&name).and_then(|n| at_node.get(&n)).map_or(&[][..], |v| v);
+                let found = match here {
+                    [one] => Some(*one),
+                    [] => self.of_flow(&name, &at_node),
+                    [_, _, ..] => {
+                        let what = format!("several flows have a receiver at {}", quoted(&name));
+                        out.problem(&said.at, what, format!("write FLOW.{name}"));
+                        break;
+                    }
+                };
+                let Some((flow, receiver)) = found else {
+                    let known: Vec<_> =
+                        at_node.keys().take(2000).map(|n| self.network.nodes[n.0 as usize].as_str()).collect();
+                    out.unknown_name(&said.at, "receiver", &name, &known);
+                    break;
+                };
+                if flows[flow.0 as usize].cast != crate::Cast::Multicast {
+                    let what = format!("{} is no group", quoted(&flows[flow.0 as usize].name));
+                    out.problem(&said.at, what, "write cast = \"multicast\" in its [[flow]]");
+                    break;
+                }
+                all.push((flow, receiver));
+            }
+        }
+        all
+    }
+
+    fn of_flow(&self, name: &str, at_node: &BTreeMap<NodeIx, Vec<(FlowIx, usize)>>) -> Option<(FlowIx, usize)> {
+        name.match_indices('.').find_map(|(dot, _)| {
+            let flow = self.index.get(&name[..dot])?;
+            let node = self.network.node(&name[dot + 1..])?;
+            at_node.get(&node)?.iter().find(|(f, _)| f == flow).copied()
+        })
+    }
+
+    fn events(&self, tables: &[At<EventTable>], scenario: &Scenario, files: &mut Files, out: &mut Out) -> Vec<Event> {
+        let mut all = Vec::new();
+        for table in tables {
+            let at = match &table.at_said() {
+                Some(said) => {
+                    if said.value > scenario.duration {
+                        let what = format!("after the end at {}", scenario.duration);
+                        out.warn(&said.at, what, "it will never happen");
+                    }
+                    Time::ZERO + said.value
+                }
+                None => {
+                    out.missing(&table.here, "at", "write for example at = \"50s\"");
+                    Time::ZERO
+                }
+            };
+            let said = [
+                table.join.is_some(),
+                table.leave.is_some(),
+                table.start.is_some(),
+                table.stop.is_some(),
+                table.set.is_some(),
+            ];
+            if said.iter().filter(|s| **s).count() != 1 {
+                if out.problems.iter().any(|p| p.key.starts_with(&*table.here.key)) {
+                    continue;
+                }
+                let what = if said.contains(&true) { "more than one thing to happen" } else { "nothing to happen" };
+                out.problem(&table.here, what, "write exactly one of: join, leave, start, stop, set");
+                continue;
+            }
+            let mut add = |what: What| all.push(Event { at, what });
+            if let Some(names) = &table.join {
+                for (flow, receiver) in self.receivers(names, &scenario.flows, out) {
+                    add(What::Join { flow, receiver });
+                }
+            }
+            if let Some(names) = &table.leave {
+                for (flow, receiver) in self.receivers(names, &scenario.flows, out) {
+                    add(What::Leave { flow, receiver });
+                }
+            }
+            if let Some(names) = &table.start {
+                self.flows(names, out).into_iter().map(What::StartFlow).for_each(&mut add);
+            }
+            if let Some(names) = &table.stop {
+                self.flows(names, out).into_iter().map(What::StopFlow).for_each(&mut add);
+            }
+            if let Some(set) = &table.set {
+                let Some(names) = &set.link else {
+                    out.missing(&set.at, "link", "write for example link = \"bottleneck\"");
+                    continue;
+                };
+                if set.rate.is_none() && set.trace.is_none() && set.delay.is_none() && set.loss.is_none() {
+                    out.problem(&set.at, "nothing changes", "write at least one of: rate, trace, delay, loss");
+                    continue;
+                }
+                let links = self.links(names, out);
+                let faster = set.rate.is_some() || set.trace.is_some() || set.r#loop.is_some();
+                let rate = if faster {
+                    rate(set.rate.as_ref(), set.trace.as_ref(), set.r#loop.as_ref(), files, out)
+                } else {
+                    None
+                };
+                let loss_said = set.loss.as_ref();
+                if let Some(direction) = loss_said.and_then(|l| l.direction.as_ref()) {
+                    out.problem(
+                        &direction.at,
+                        "not a key here",
+                        "write direction beside link: it holds for the whole change",
+                    );
+                }
+                let loss = loss_said.and_then(|l| loss(l, out));
+                let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);
+                for link in links {
+                    let delay = set.delay.as_ref().map(|d| d.value);
+                    add(What::Set(Change { link, direction, rate: rate.clone(), delay, loss: loss.clone() }));
+                }
+            }
+            if all.len() > MAX_EVENTS {
+                out.problem(&table.here, "more than a million events", "make it smaller");
+                return Vec::new();
+            }
+        }
+        all.sort_by_key(|e: &Event| e.at);
+        all
+    }
+
+    fn record(&self, file: &File, flows: &[Flow], out: &mut Out) -> Record {
+        let table = file.record.as_ref();
+        let interval = table.and_then(|r| r.interval.as_ref());
+        if let Some(said) = interval.filter(|i| i.value < Span::millis(1)) {
+            out.problem(&said.at, format!("a step of {}", said.value), "at least \"1ms\"");
+        }
+        let packets = match table.and_then(|r| r.packets.as_ref()) {
+            Some(names) if names.all.iter().any(|n| n.value == "all") => (0..flows.len() as u32).map(FlowIx).collect(),
+            Some(names) => self.flows(names, out),
+            None => Vec::new(),
+        };
+        let pcap = table.and_then(|r| r.pcap.as_ref()).map_or_else(Vec::new, |names| self.links(names, out));
+        let unique = |mut all: Vec<u32>| {
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        Record {
+            interval: interval.map_or(Span::secs(1), |i| i.value),
+            packets: unique(packets.into_iter().map(|f| f.0).collect()).into_iter().map(FlowIx).collect(),
+            pcap: unique(pcap.into_iter().map(|l| l.0).collect()).into_iter().map(LinkIx).collect(),
+        }
+    }
+
+    fn expect(&self, table: &At<ExpectTable>, out: &mut Out) -> Option<Expect> {
+        let Some(that) = &table.that else {
+            out.missing(&table.at, "that", "write for example that = \"flows.tcp.share_of_fair\"");
+            return None;
+        };
+        self.check_path(that, &that.at, out);
+        let (min, max) = (table.min.as_ref(), table.max.as_ref());
+        if min.is_none() && max.is_none() {
+            out.problem(&table.at, "nothing is expected of it", "write min, max or both");
+        }
+        if let (Some(min), Some(max)) = (min, max)
+            && min.value > max.value
+        {
+            out.problem(&max.at, format!("max {} is below min {}", max.value, min.value), "exchange them");
+        }
+        Some(Expect { that: that.value.clone(), min: min.map(|m| m.value), max: max.map(|m| m.value) })
+    }
+
+    /// That a path leads into summary.json: its head and the flow or link are certain, the figure's name is only likely.
+    fn check_path(&self, path: &str, at: &Place, out: &mut Out) {
+        let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        if path.split('.').any(str::is_empty) || !path.bytes().all(letter) {
+            let what = format!("{} is no path", quoted(path));
+            out.problem(at, what, "write for example \"flows.tcp.share_of_fair\"");
+            return;
+        }
+        let (head, rest) = path.split_once('.').unwrap_or((path, ""));
+        let (what, names): (&str, Vec<&str>) = match head {
+            "flows" => ("flow", self.groups.iter().flat_map(|g| g.names.iter().map(String::as_str)).collect()),
+            "links" => ("link", self.network.links.iter().map(|l| l.name.as_str()).collect()),
+            _ if SUMMARY.contains(&head) => return,
+            _ => {
+                out.problem(
+                    at,
+                    format!("summary.json has no {}", quoted(head)),
+                    remedy(nearest(head, SUMMARY), SUMMARY),
+                );
+                return;
+            }
+        };
+        let fits = |name: &&&str| rest.strip_prefix(**name).is_some_and(|r| r.starts_with('.'));
+        let Some(name) = names.iter().filter(fits).max_by_key(|n| n.len()) else {
+            if self.whole {
+                let wrong = rest.rsplit_once('.').map_or(rest, |(name, _)| name);
+                out.unknown_name(at, what, wrong, &names[..names.len().min(2000)]);
+            }
+            return;
+        };
+        let figure = rest[name.len() + 1..].split('.').next().unwrap_or_default();
+        let known = if what == "flow" { FLOW_FIGURES } else { LINK_FIGURES };
+        if !known.contains(&figure) {
+            let remedy = remedy(nearest(figure, known), known);
+            out.warn(at, format!("{} is not a figure that every {what} has", quoted(figure)), remedy);
+        }
+    }
+}
+
+impl EventTable {
+    fn at_said(&self) -> Option<&At<Span>> {
+        self.at.as_ref()
+    }
+}
+
+/// The heads of summary.json that an expectation may lead into.
+const SUMMARY: &[&str] = &["flows", "links", "fairness", "invariants", "warnings", "complete"];
+const FLOW_FIGURES: &[&str] = &[
+    "throughput_bps",
+    "fair_share_bps",
+    "share_of_fair",
+    "rate_cov",
+    "ramp_s",
+    "sent_packets",
+    "feedback_packets",
+    "feedback_bps",
+    "limited_by_frac",
+    "receivers",
+    "retransmitted_packets",
+    "timeouts",
+    "srtt_ms",
+    "cwnd_packets",
+];
+const LINK_FIGURES: &[&str] = &["forward", "back", "utilisation_frac", "dropped_packets", "drop_frac", "queue_ms"];

@@ -1,0 +1,451 @@
+//! The resolved text: every default filled in, every `set` applied, and read again it gives the same scenario.
+
+use crate::file::{FlowTable, Shape};
+use crate::loaded::Loaded;
+use crate::model::{
+    Cast, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec, Size, Start,
+    Tcp, TcpSource, Vbr, Video,
+};
+use crate::name::Pattern;
+use crate::network::Pair;
+use crate::table::Word;
+use crate::tree::{Item, Value};
+use std::fmt::Display;
+use std::path::Path;
+use steadycast_control::registry::Given;
+
+impl Loaded {
+    /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are
+    /// absolute.
+    pub fn resolved_toml(&self) -> String {
+        let s = &self.scenario;
+        let mut text = Text::default();
+        text.key("format", crate::file::FORMAT);
+        text.key("name", quote(&s.name));
+        text.key("duration", quote(s.duration));
+        text.key("warmup", quote(s.warmup));
+        text.key("seed", s.seed.0);
+        text.key("join_latency", quote(s.join_latency));
+        text.key("leave_latency", quote(s.leave_latency));
+        let layout = &self.layout;
+        if !layout.nodes.is_empty() || layout.shape.is_none() {
+            text.key("nodes", list(layout.nodes.iter().map(quote)));
+        }
+        if let Some((shape, parts)) = &layout.shape {
+            text.head("[topology]");
+            text.key("shape", quote(shape.word()));
+            let part = |extras: &[(String, Value)], pair: &Pair| {
+                let mut keys: Vec<_> = extras.iter().map(|(k, v)| format!("{k} = {}", plain(v))).collect();
+                keys.extend(behaviour(pair, false));
+                format!("{{ {} }}", keys.join(", "))
+            };
+            if *shape == Shape::Dumbbell {
+                for (key, extras, pair) in parts {
+                    text.key(key, part(extras, pair));
+                }
+            } else if let Some((key, ..)) = parts.first() {
+                let all = parts.iter().map(|(_, extras, pair)| format!("\n    {}", part(extras, pair)));
+                text.key(key, format!("[{},\n]", all.collect::<Vec<_>>().join(",")));
+            }
+        }
+        for (name, between, pair) in &layout.links {
+            text.head("[[link]]");
+            if let Some(name) = name {
+                text.key("name", quote(name));
+            }
+            text.key("between", list(between.iter().map(quote)));
+            text.lines(behaviour(pair, false));
+        }
+        for (name, pair) in &layout.changed {
+            text.head("[[link]]");
+            text.key("name", quote(name));
+            text.lines(behaviour(pair, true));
+        }
+        self.flows(&mut text);
+        for table in items(self.root.get("event")) {
+            text.head("[[event]]");
+            text.lines(self.as_written(table));
+        }
+        text.head("[record]");
+        text.key("interval", quote(s.record.interval));
+        let names = |all: Vec<&str>| list(all.into_iter().map(quote));
+        text.key("packets", names(s.record.packets.iter().map(|f| s.flows[f.0 as usize].name.as_str()).collect()));
+        text.key("pcap", names(s.record.pcap.iter().map(|l| s.links[l.0 as usize].name.as_str()).collect()));
+        for expect in &s.expect {
+            text.head("[[expect]]");
+            text.key("that", quote(&expect.that));
+            for (key, bound) in [("min", expect.min), ("max", expect.max)] {
+                if let Some(bound) = bound {
+                    text.key(key, number(bound));
+                }
+            }
+        }
+        text.0
+    }
+
+    fn flows(&self, text: &mut Text) {
+        let mut flows = self.scenario.flows.iter();
+        let tables = self.tables.flow.as_ref().map_or(&[][..], |f| &f.value);
+        for (table, item) in tables.iter().zip(items(self.root.get("flow"))) {
+            text.head("[[flow]]");
+            let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
+            let count = table.count.as_ref().map_or_else(range, |c| c.value);
+            let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
+            match first {
+                Some(flow) => flow_text(flow, table, text),
+                // Counted down to none: there is nothing to resolve, but events may still name it.
+                None => text.lines(self.as_written(item)),
+            }
+        }
+    }
+
+    /// A table's keys as they were written, but for paths.
+    fn as_written(&self, item: &Item) -> Vec<String> {
+        let keys = item.table().map_or(&[][..], |t| t);
+        keys.iter().map(|(key, item)| format!("{} = {}", bare(key), absolute(key, &item.value, &self.folder))).collect()
+    }
+}
+
+fn items(item: Option<&Item>) -> &[Item] {
+    match item.map(|i| &i.value) {
+        Some(Value::List(list)) => list,
+        _ => &[],
+    }
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, head: &str) {
+        self.0.push('\n');
+        self.0.push_str(head);
+        self.0.push('\n');
+    }
+    fn key(&mut self, key: &str, value: impl Display) {
+        self.0.push_str(&format!("{key} = {value}\n"));
+    }
+    fn lines(&mut self, lines: Vec<String>) {
+        for line in lines {
+            self.0.push_str(&line);
+            self.0.push('\n');
+        }
+    }
+}
+
+/// A TOML text.
+fn quote(text: impl Display) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.to_string().chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", c as u32)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A TOML float in its shortest form that reads back the same.
+fn number(x: f64) -> String {
+    format!("{x:?}")
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+/// A key, in quotation marks where it needs them.
+fn bare(key: &str) -> String {
+    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    if plain { key.to_owned() } else { quote(key) }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Bool(b) => b.to_string(),
+        Value::Whole(n) => n.to_string(),
+        Value::Real(x) => number(*x),
+        Value::Text(text) | Value::Other(text) => quote(text),
+        Value::List(all) => list(all.iter().map(|i| plain(&i.value))),
+        Value::Table(table) => {
+            let keys: Vec<_> = table.iter().map(|(k, i)| format!("{} = {}", bare(k), plain(&i.value))).collect();
+            format!("{{ {} }}", keys.join(", "))
+        }
+    }
+}
+
+/// As written, but with absolute paths behind the keys that name files.
+fn absolute(key: &str, value: &Value, folder: &Path) -> String {
+    match (key, value) {
+        ("params", _) => plain(value),
+        ("clip" | "trace", Value::Text(name)) => quote(folder.join(name).display()),
+        (_, Value::List(all)) => list(all.iter().map(|i| absolute(key, &i.value, folder))),
+        (_, Value::Table(table)) => {
+            let keys: Vec<_> =
+                table.iter().map(|(k, i)| format!("{} = {}", bare(k), absolute(k, &i.value, folder))).collect();
+            format!("{{ {} }}", keys.join(", "))
+        }
+        _ => plain(value),
+    }
+}
+
+/// A link's keys. What changes another link says also what is not there.
+fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
+    let mut keys = direction(forward, change);
+    if forward != back || change {
+        keys.push(format!("back = {{ {} }}", direction(back, true).join(", ")));
+    }
+    if forward == back && forward.loss != Loss::None && !change {
+        keys.push(format!("back = {{ {} }}", direction(back, true).join(", ")));
+    }
+    keys
+}
+
+fn direction(d: &Direction, change: bool) -> Vec<String> {
+    let mut keys = Vec::new();
+    match &d.rate {
+        RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
+        RateSpec::Constant(rate) => keys.push(format!("rate = {}", quote(rate))),
+        RateSpec::Trace(trace) => {
+            keys.push(format!("trace = {}", quote(trace.path.display())));
+            keys.push(format!("loop = {}", trace.looped));
+        }
+    }
+    keys.push(format!("delay = {}", quote(d.delay)));
+    match &d.jitter {
+        Some(j) => keys.push(format!(
+            "jitter = {{ mean = {}, dist = {}, reorder = {} }}",
+            quote(j.mean),
+            quote(j.dist.word()),
+            j.reorder
+        )),
+        None if change => keys.push("jitter = { mean = \"0ms\" }".into()),
+        None => {}
+    }
+    if let Some(arq) = &d.arq {
+        keys.push(format!("arq = {{ tries = {}, per_try = {} }}", arq.tries, quote(arq.per_try)));
+    }
+    let loss = match &d.loss {
+        Loss::None => change.then(|| "kind = \"none\"".to_owned()),
+        Loss::Bernoulli { p } => Some(format!("kind = \"bernoulli\", p = {}", number(*p))),
+        Loss::Run { mean } => Some(format!("kind = \"run\", mean = \"{mean}p\"")),
+        Loss::Gilbert { p_bad, p_good, loss_good, loss_bad } => Some(format!(
+            "kind = \"gilbert\", p_bad = {}, p_good = {}, loss_good = {}, loss_bad = {}",
+            number(*p_bad),
+            number(*p_good),
+            number(*loss_good),
+            number(*loss_bad)
+        )),
+        Loss::List { packets } => {
+            Some(format!("kind = \"list\", packets = {}", list(packets.iter().map(u64::to_string))))
+        }
+    };
+    keys.extend(loss.map(|loss| format!("loss = {{ {loss} }}")));
+    keys.push(match &d.queue {
+        Queue::DropTail { limit } => format!("queue = {{ kind = \"droptail\", limit = {} }}", fits(*limit)),
+        Queue::Red(red) => format!(
+            "queue = {{ kind = \"red\", limit = {}, min = {}, max = {}, max_p = {}, weight = {}, gentle = {}, ecn = {}, \
+             mean_packet = {} }}",
+            fits(red.limit),
+            fits(red.min),
+            fits(red.max),
+            number(red.max_p),
+            number(red.weight),
+            red.gentle,
+            red.ecn,
+            quote(red.mean_packet)
+        ),
+    });
+    keys.push(format!("mtu = {}", quote(d.mtu)));
+    keys
+}
+
+fn fits(limit: Limit) -> String {
+    match limit {
+        Limit::Packets(n) => format!("\"{n}p\""),
+        Limit::Bytes(bytes) => quote(bytes),
+    }
+}
+
+fn periods(p: &Periods) -> String {
+    match p.dist {
+        PeriodDist::Constant => format!("{{ dist = \"constant\", mean = {} }}", quote(p.mean)),
+        PeriodDist::Exponential => format!("{{ dist = \"exponential\", mean = {} }}", quote(p.mean)),
+        PeriodDist::Pareto { shape } => {
+            format!("{{ dist = \"pareto\", mean = {}, shape = {} }}", quote(p.mean), number(shape))
+        }
+    }
+}
+
+fn span(time: steadycast_units::Time) -> String {
+    quote(time.since(steadycast_units::Time::ZERO))
+}
+
+fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
+    if let Some(name) = &table.name {
+        text.key("name", quote(&name.value));
+    }
+    if let Some(count) = &table.count {
+        text.key("count", count.value);
+    }
+    let kind = match flow.kind {
+        FlowKind::Video(_) => "video",
+        FlowKind::Tcp(_) => "tcp",
+        FlowKind::Cbr(_) => "cbr",
+        FlowKind::OnOff(_) => "onoff",
+    };
+    text.key("kind", quote(kind));
+    if let Some(from) = &table.from {
+        text.key("from", quote(&from.value));
+    }
+    match &table.to {
+        Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
+        Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
+        None => text.key("receivers", flow.to.len()),
+    }
+    text.key("cast", quote(if flow.cast == Cast::Multicast { "multicast" } else { "unicast" }));
+    match flow.start {
+        Start::At(at) => text.key("start", span(at)),
+        Start::Uniform(from, to) => text.key("start", format!("{{ uniform = [{}, {}] }}", span(from), span(to))),
+        Start::Event => {}
+    }
+    if let Some(stop) = flow.stop {
+        text.key("stop", span(stop));
+    }
+    text.key("send_jitter", quote(flow.send_jitter));
+    match &flow.kind {
+        FlowKind::Video(video) => video_text(video, text),
+        FlowKind::Tcp(tcp) => tcp_text(tcp, text),
+        FlowKind::Cbr(cbr) => {
+            text.key("rate", quote(cbr.rate));
+            text.key("packet", quote(cbr.packet));
+        }
+        FlowKind::OnOff(onoff) => {
+            text.key("rate", quote(onoff.rate));
+            text.key("packet", quote(onoff.packet));
+            text.key("on", periods(&onoff.on));
+            text.key("off", periods(&onoff.off));
+        }
+    }
+}
+
+fn video_text(video: &Video, text: &mut Text) {
+    text.key("controller", quote(&video.controller));
+    text.key("mode", quote(video.mode.word()));
+    for (controller, given) in &video.params {
+        let keys = given.iter().map(|(key, value)| {
+            let value = match value {
+                Given::Number(x) => number(*x),
+                Given::Text(t) => quote(t),
+                Given::Switch(s) => s.to_string(),
+            };
+            format!("{} = {value}", bare(key))
+        });
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        text.key(&format!("params.{}", bare(controller)), format!("{{ {keys} }}"));
+    }
+    match &video.media {
+        Media::Clip { paths } => {
+            text.key("media", "\"clip\"");
+            text.key("clip", list(paths.iter().map(|p| quote(p.display()))));
+        }
+        Media::Synthetic => text.key("media", "\"synthetic\""),
+        Media::Greedy { bytes } => {
+            text.key("media", "\"greedy\"");
+            if let Some(bytes) = bytes {
+                text.key("bytes", quote(bytes));
+            }
+        }
+        Media::Table2 { weights, vary } => {
+            text.key("media", "\"table2\"");
+            let weights = list(weights.iter().map(|w| number(*w)));
+            text.key("table2", format!("{{ weights = {weights}, vary = {} }}", number(*vary)));
+        }
+        Media::Trace { path } => {
+            text.key("media", "\"trace\"");
+            text.key("trace", quote(path.display()));
+        }
+    }
+    let e = &video.encode;
+    let size = match e.size {
+        Size::Clip => "clip".to_owned(),
+        Size::Pixels { width, height } => format!("{width}x{height}"),
+    };
+    let fps = e.fps.map_or_else(|| "\"clip\"".to_owned(), number);
+    text.key(
+        "encode",
+        format!(
+            "{{ codec = {}, size = {}, fps = {fps}, gop = {}, bframes = {}, q = \"{}-{}\" }}",
+            quote(e.codec.word()),
+            quote(size),
+            e.gop,
+            e.bframes,
+            e.q_min,
+            e.q_max
+        ),
+    );
+    match video.vbr {
+        Vbr::Bucket { factor } => {
+            text.key("vbr", "\"bucket\"");
+            text.key("bucket", number(factor));
+        }
+        Vbr::Ladder => text.key("vbr", "\"ladder\""),
+    }
+    text.key("emit", quote(video.emit.word()));
+    text.key("packet", quote(video.packet));
+    text.key("playout", video.playout.map_or_else(|| "\"none\"".to_owned(), quote));
+    if let Some(buffer) = &video.buffer {
+        let consume = buffer.consume.map_or_else(String::new, |c| format!(", consume = {}", quote(c)));
+        text.key("buffer", format!("{{ size = {}{consume} }}", quote(buffer.size)));
+    }
+    let r = &video.rtcp;
+    let t_min = r.t_min.map_or_else(String::new, |t| format!(", t_min = {}", quote(t)));
+    let profile = quote(r.profile.word());
+    text.key("rtcp", format!("{{ profile = {profile}, session_bw = {}{t_min} }}", quote(r.session_bw)));
+    for (key, rate) in [("floor", video.floor), ("cap", video.cap)] {
+        if let Some(rate) = rate {
+            text.key(key, quote(rate));
+        }
+    }
+}
+
+fn tcp_text(tcp: &Tcp, text: &mut Text) {
+    let congestion = match &tcp.congestion {
+        Congestion::Reno => "reno",
+        Congestion::NewReno => "newreno",
+        Congestion::Sack => "sack",
+        Congestion::Cubic => "cubic",
+        Congestion::Kernel(name) => name,
+    };
+    text.key("congestion", quote(congestion));
+    match &tcp.source {
+        TcpSource::Bulk => {}
+        TcpSource::File(bytes) => text.key("bytes", quote(bytes)),
+        TcpSource::Transfers { bytes, off } => {
+            text.key("bytes", quote(bytes));
+            text.key("off", periods(off));
+        }
+        TcpSource::OnOff { rate, on, off } => {
+            if let Some(rate) = rate {
+                text.key("rate", quote(rate));
+            }
+            text.key("on", periods(on));
+            text.key("off", periods(off));
+        }
+    }
+    text.key("window", format!("\"{}p\"", tcp.window));
+    text.key("initial_window", format!("\"{}p\"", tcp.initial_window));
+    text.key("min_rto", quote(tcp.min_rto));
+    text.key("max_rto", quote(tcp.max_rto));
+    text.key("init_rto", quote(tcp.init_rto));
+    text.key("tick", quote(tcp.tick));
+    text.key("delayed_ack", tcp.delayed_ack);
+    text.key("sack", tcp.sack);
+    text.key("timestamps", tcp.timestamps);
+    text.key("ecn", tcp.ecn);
+    text.key("hystart", tcp.hystart);
+    text.key("packet", quote(tcp.packet));
+}

@@ -1,0 +1,423 @@
+//! What the format promises.
+
+use std::path::{Path, PathBuf};
+use steadycast_control::registry;
+use steadycast_scenario::{
+    Cast, Congestion, Document, FlowIx, FlowKind, Limit, Loaded, Loss, Media, Problems, Queue, RateSpec, Scenario,
+    Size, Start, TcpSource, What, schema,
+};
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+mod scenarios;
+use scenarios::{all, known, root};
+
+const NET: &str = r#"
+duration = "10s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "4Mbps", delay = "10ms" }
+"#;
+
+fn load(text: &str) -> Loaded {
+    Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+}
+
+fn fail(text: &str) -> String {
+    match Scenario::parse(text, Path::new("test.toml")) {
+        Ok(_) => panic!("nothing wrong found in\n{text}"),
+        Err(problems) => problems.to_string(),
+    }
+}
+
+fn set(text: &str, assignments: &[&str]) -> Result<Loaded, Problems> {
+    let mut document = Document::parse(text, Path::new("test.toml"))?;
+    for assignment in assignments {
+        document.set(assignment).map_err(|problem| Problems(vec![problem]))?;
+    }
+    document.check()
+}
+
+#[test]
+fn every_scenario_of_the_house_is_good() {
+    let files = all();
+    assert_eq!(files.len(), 12, "5 scenarios and 7 of family K");
+    for path in files {
+        let loaded = Scenario::parse(&known(&std::fs::read_to_string(&path).unwrap()), &path)
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+        assert_eq!(loaded.scenario.name, path.file_stem().unwrap().to_str().unwrap());
+    }
+}
+
+#[test]
+fn the_contracts_example_is_read_whole() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("contract");
+    std::fs::create_dir_all(&folder).unwrap();
+    for clip in ["a.mkv", "b.mkv"] {
+        std::fs::write(folder.join(clip), "not empty").unwrap();
+    }
+    let text = std::fs::read_to_string(root().join("crates/scenario/tests/data/contract.toml")).unwrap();
+    let loaded = Scenario::parse(&known(&text), &folder.join("contract.toml")).unwrap_or_else(|p| panic!("{p}"));
+    let s = &loaded.scenario;
+    assert_eq!(s.flows.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["video", "tcp", "noise"]);
+    assert_eq!(s.flows[0].to.len(), 45);
+    assert_eq!(s.node_name(s.flows[0].to[4]), "video.dst5");
+    assert_eq!(s.starts_outside(FlowIx(0)), [4], "dst5 has a join event");
+    let air: Vec<_> = s.links.iter().filter(|l| l.name.starts_with("air-")).collect();
+    assert_eq!(air.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["air-r1", "air-r2", "air-r3"]);
+    assert_eq!(air[0].forward.loss, Loss::Bernoulli { p: 0.02 });
+    assert_eq!(air[0].back.loss, Loss::None, "loss is forward unless told otherwise");
+    assert_eq!(air[0].back.rate, RateSpec::Constant(Rate::mbps(10)));
+    assert_eq!(air[0].back.delay, Span::millis(10), "back differs only in what it says");
+    let FlowKind::Video(video) = &s.flows[0].kind else { panic!("{:?}", s.flows[0].kind) };
+    assert_eq!(video.media, Media::Clip { paths: vec![folder.join("a.mkv"), folder.join("b.mkv")] });
+    assert_eq!(video.buffer.as_ref().and_then(|b| b.consume), Some(Rate::kbps(8)));
+    assert_eq!(video.encode.size, Size::Pixels { width: 352, height: 288 });
+    let FlowKind::Tcp(tcp) = &s.flows[1].kind else { panic!("{:?}", s.flows[1].kind) };
+    assert_eq!((tcp.window, tcp.packet, tcp.sack), (20, Bytes::new(1040), false));
+    assert_eq!((&tcp.congestion, &tcp.source), (&Congestion::NewReno, &TcpSource::File(Bytes::new(1_000_000))));
+    assert_eq!(s.expect[0].min, Some(0.8));
+}
+
+#[test]
+fn the_issues_example_needs_no_format_number_and_no_preset() {
+    let loaded = load(&known(
+        &std::fs::read_to_string(root().join("scenarios/dumbbell.toml")).unwrap().replace("format = 1\n", ""),
+    ));
+    let s = &loaded.scenario;
+    assert_eq!(s.nodes.len(), 2 + 46 + 2);
+    assert_eq!(s.links.len(), 1 + 46 + 2);
+    assert_eq!(s.flows[0].cast, Cast::Multicast, "more than one receiver is a group");
+    assert_eq!(s.links[0].forward.mtu, Bytes::new(1500));
+    let names: Vec<_> = s.links.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(&names[..3], ["bottleneck", "video.src-left", "right-video.dst1"]);
+}
+
+#[test]
+fn what_a_link_does_not_say_has_the_contracts_defaults() {
+    let loaded = load(
+        "duration = \"1s\"\nnodes = [\"a\", \"b\"]\nlink = [{ between = [\"a\", \"b\"] }]\nflow = [{ name = \"c\", kind = \"cbr\", rate = \"1kbps\", from = \"a\", to = \"b\" }]",
+    );
+    let d = &loaded.scenario.links[0].forward;
+    assert_eq!((&d.rate, d.delay, &d.loss), (&RateSpec::Unlimited, Span::ZERO, &Loss::None));
+    assert_eq!((d.mtu, &d.queue), (Bytes::new(1500), &Queue::DropTail { limit: Limit::Packets(50) }));
+    assert_eq!(loaded.scenario.links[0].name, "a-b");
+}
+
+#[test]
+fn shapes_name_their_nodes_and_links() {
+    let shape = |topology: &str, flow: &str| {
+        let text = format!(
+            "duration = \"1s\"\n[topology]\n{topology}\n[[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n{flow}\n"
+        );
+        let loaded = load(&text);
+        let s = &loaded.scenario;
+        let to: Vec<_> = s.flows[0].to.iter().map(|n| s.node_name(*n).to_owned()).collect();
+        let links: Vec<_> = s.links.iter().map(|l| l.name.clone()).collect();
+        format!("{} | {} | {} -> {}", s.nodes.join(" "), links.join(" "), s.node_name(s.flows[0].from), to.join(" "))
+    };
+    assert_eq!(
+        shape(
+            "shape = \"star\"\nlegs = [{ rate = \"1Mbps\", count = 2 }, { name = \"far\", delay = \"100ms\" }]",
+            "receivers = 3"
+        ),
+        "hub leg1 leg2 far | hub-leg1 hub-leg2 hub-far | hub -> leg1 leg2 far"
+    );
+    assert_eq!(
+        shape("shape = \"parking-lot\"\nhops = [{ rate = \"1Mbps\", count = 3 }]", ""),
+        "n0 n1 n2 n3 | n0-n1 n1-n2 n2-n3 | n0 -> n3"
+    );
+    assert_eq!(
+        shape("shape = \"tree\"\nlevels = [{ fanout = 2 }, { fanout = 2, delay = \"5ms\" }]", "to = [\"leaf[1-3]\"]"),
+        "root t1.1 t1.2 leaf1 leaf2 leaf3 leaf4 | root-t1.1 root-t1.2 t1.1-leaf1 t1.1-leaf2 t1.2-leaf3 t1.2-leaf4 | \
+         root -> leaf1 leaf2 leaf3"
+    );
+}
+
+#[test]
+fn links_add_to_a_shape_and_change_it() {
+    let text = format!(
+        "{NET}access = {{ rate = \"10Mbps\" }}\n\
+         [[link]]\nname = \"right-v.dst5\"\nrate = \"300kbps\"\n\
+         [[link]]\nname = \"right-v.dst[1-2]\"\nqueue = {{ kind = \"red\", preset = \"classic\" }}\n\
+         [[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nreceivers = 5\n"
+    );
+    let s = load(&text).scenario;
+    let link = |name: &str| &s.links[s.link(name).unwrap().0 as usize];
+    assert_eq!(link("right-v.dst5").forward.rate, RateSpec::Constant(Rate::kbps(300)));
+    assert_eq!(link("right-v.dst4").forward.rate, RateSpec::Constant(Rate::mbps(10)));
+    for name in ["right-v.dst1", "right-v.dst2"] {
+        let Queue::Red(red) = &link(name).forward.queue else { panic!("{name}") };
+        assert_eq!((red.min, red.max, red.weight), (Limit::Packets(5), Limit::Packets(15), 0.002));
+        assert_eq!(link(name).forward.rate, RateSpec::Constant(Rate::mbps(10)), "the rest stays");
+    }
+}
+
+#[test]
+fn reds_ns2_preset_follows_the_links_own_rate() {
+    let with = |assignments: &[&str]| {
+        let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
+        let s = set(&text, assignments).unwrap_or_else(|p| panic!("{p}")).scenario;
+        match &s.links[0].forward.queue {
+            Queue::Red(red) => red.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let slow = with(&["link.bottleneck.queue.kind=red", "link.bottleneck.rate=500kbps", "link.bottleneck.delay=20ms"]);
+    assert!((slow.weight - 0.00797).abs() < 5e-6, "{}", slow.weight);
+    assert_eq!((slow.min, slow.max), (Limit::Bytes(Bytes::new(2500)), Limit::Bytes(Bytes::new(7500))));
+    let fast = with(&["topology.bottleneck.queue.kind=red", "topology.bottleneck.rate=16Mbps"]);
+    assert_eq!(fast.min, Limit::Bytes(Bytes::new(5000)));
+    assert_eq!((fast.max_p, fast.gentle, fast.ecn, fast.limit), (0.1, true, false, Limit::Packets(50)));
+}
+
+#[test]
+fn a_queue_of_another_kind_keeps_its_length() {
+    let text = NET.replace("\"10ms\" }", "\"10ms\", queue = { kind = \"droptail\", limit = \"60p\" } }");
+    let text = format!("{text}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
+    for path in ["topology.bottleneck", "link.bottleneck"] {
+        let s = set(&text, &[&format!("{path}.queue.kind=red")]).unwrap_or_else(|p| panic!("{p}")).scenario;
+        let Queue::Red(red) = &s.links[0].forward.queue else { panic!("{path}") };
+        assert_eq!(red.limit, Limit::Packets(60), "{path}");
+    }
+}
+
+#[test]
+fn set_reaches_every_kind_of_key() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"a.b\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\ncount = 2\n"
+    );
+    let s = set(
+        &text,
+        &[
+            "seed=7",
+            "duration=20s",
+            "flow.a.b.rate=2Mbps",
+            "flow.a.b.start.uniform=[\"1s\", \"2s\"]",
+            "flow.tcp.count=3",
+            "flow.tcp.preset=ns2",
+            "link.right-a.b.dst1.back.rate=64kbps",
+            "topology.access.delay=3ms",
+            "record.interval=100ms",
+        ],
+    )
+    .unwrap_or_else(|p| panic!("{p}"))
+    .scenario;
+    assert_eq!((s.seed.0, s.duration, s.flows.len()), (7, Span::secs(20), 4));
+    let FlowKind::Cbr(cbr) = &s.flows[0].kind else { panic!() };
+    assert_eq!(cbr.rate, Rate::mbps(2));
+    assert_eq!(s.flows[0].start, Start::Uniform(Time::from_nanos(1_000_000_000), Time::from_nanos(2_000_000_000)));
+    let FlowKind::Tcp(tcp) = &s.flows[3].kind else { panic!() };
+    assert_eq!((tcp.window, s.flows[3].name.as_str()), (20, "tcp3"));
+    let link = &s.links[s.link("right-a.b.dst1").unwrap().0 as usize];
+    assert_eq!(link.back.rate, RateSpec::Constant(Rate::kbps(64)));
+    assert_eq!(link.forward.delay, Span::millis(3));
+    assert_eq!(s.record.interval, Span::millis(100));
+}
+
+#[test]
+fn set_names_what_it_cannot_find() {
+    let text = format!("{NET}[[flow]]\nname = \"video\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
+    let error = |assignment: &str| set(&text, &[assignment]).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error("flow.vidoe.rate=1Mbps"), "--set: flow.vidoe.rate: no such flow; did you mean \"video\"?");
+    assert_eq!(error("flow.video.rat=1Mbps"), "--set: flow.video.rat: no such key; did you mean \"rate\"?");
+    assert_eq!(error("flow.video.rate=0.5"), "--set: flow.video.rate: 0.5 is not a rate; write for example \"4Mbps\"");
+    assert!(error("link.botleneck.rate=1Mbps").contains("did you mean \"bottleneck\"?"));
+    assert!(error("link.bottleneck.rat=1Mbps").contains("did you mean \"rate\"?"));
+    assert!(error("topolgy.bottleneck.rate=1Mbps").contains("did you mean \"topology\"?"));
+    assert!(error("seed").contains("PATH=VALUE"));
+}
+
+#[test]
+fn count_zero_leaves_a_flow_out_and_its_name_still_means_something() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n[[flow]]\nname = \"tcp\"\ncount = 8\nkind = \"tcp\"\n\
+         [record]\npackets = [\"tcp\"]\n"
+    );
+    assert_eq!(load(&text).scenario.record.packets.len(), 8);
+    let none = set(&text, &["flow.tcp.count=0"]).unwrap_or_else(|p| panic!("{p}"));
+    assert_eq!((none.scenario.flows.len(), none.scenario.record.packets.len()), (1, 0));
+    again(&none);
+}
+
+#[test]
+fn events_are_sorted_and_ranges_written_out() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nreceivers = 9\n\
+         [[flow]]\nname = \"late\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n\
+         [[event]]\nat = \"5s\"\nleave = \"v.dst[8-9]\"\n\
+         [[event]]\nat = \"2s\"\njoin = [\"v.dst[7-8]\", \"v.v.dst9\"]\n\
+         [[event]]\nat = \"1s\"\nstart = \"late\"\n\
+         [[event]]\nat = \"3s\"\nset = {{ link = \"bottleneck\", rate = \"1Mbps\", loss = {{ kind = \"none\" }} }}\n"
+    );
+    let s = load(&text).scenario;
+    let at: Vec<_> = s.events.iter().map(|e| e.at.as_secs_f64()).collect();
+    assert_eq!(at, [1.0, 2.0, 2.0, 2.0, 3.0, 5.0, 5.0]);
+    assert_eq!(s.starts_outside(FlowIx(0)), [6, 7, 8]);
+    assert_eq!(s.flows[1].start, Start::Event, "a flow with a start event waits for it");
+    assert!(
+        matches!(&s.events[4].what, What::Set(c) if c.rate.is_some() && c.delay.is_none() && c.loss == Some(Loss::None))
+    );
+}
+
+#[test]
+fn a_unicast_controller_is_refused_for_a_group_and_taken_for_a_session_each() {
+    let Some(controller) = registry::ALL.iter().find(|c| c.cast == registry::Cast::Unicast) else { return };
+    let text =
+        format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"{}\"\nreceivers = 3\n", controller.name);
+    let said = fail(&text);
+    assert!(said.contains("test.toml:10: flow.v.receivers:") && said.contains("cast = \"unicast\""), "{said}");
+    assert_eq!(load(&format!("{text}cast = \"unicast\"\n")).scenario.flows[0].cast, Cast::UnicastEach);
+}
+
+#[test]
+fn a_class_of_ones_own_is_left_to_those_who_can_load_it() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"mine/ctl.py:Aimd\"\nparams.\"mine/ctl.py:Aimd\" = {{ step = 3 }}\n"
+    );
+    let loaded = load(&text);
+    let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!() };
+    assert_eq!(video.given().len(), 1);
+    again(&loaded);
+    for wrong in ["mine.py:", ".py:A", "a.py:9x", "a.py:A B"] {
+        assert!(fail(&text.replacen("mine/ctl.py:Aimd", wrong, 1)).contains("no such controller"), "{wrong}");
+    }
+}
+
+#[test]
+fn all_problems_are_found_at_once_and_by_line() {
+    let said = fail(
+        "duration = \"0s\"\nwramup = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"c\"]\nrate = \"0kbps\"\n\
+         [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"a\"\nto = \"b\"\nwindow = 20\n",
+    );
+    let lines: Vec<_> = said.lines().map(|l| l.split(": ").take(2).collect::<Vec<_>>().join(": ")).collect();
+    assert_eq!(
+        lines,
+        [
+            "test.toml:1: duration",
+            "test.toml:2: wramup",
+            "test.toml:5: link.a-c.between",
+            "test.toml:6: link.a-c.rate",
+            "test.toml:12: flow.tcp.window"
+        ]
+    );
+}
+
+#[test]
+fn json_gets_the_same_checks_by_key() {
+    let json = serde_json::json!({
+        "duration": "10s",
+        "topology": { "shape": "dumbbell", "bottleneck": { "rate": "4Mbps" }, "access": null },
+        "flow": [{ "name": "v", "kind": "cbr", "rate": "1Mbps", "receivers": 2 }],
+    });
+    let loaded = Scenario::from_json(&json, Path::new("Scenario(...)")).unwrap_or_else(|p| panic!("{p}"));
+    assert_eq!(loaded.scenario.flows[0].to.len(), 2);
+    again(&loaded);
+    let mut bad = json;
+    bad["flow"][0]["rate"] = serde_json::json!(1e6);
+    let said = Scenario::from_json(&bad, Path::new("Scenario(...)")).unwrap_err().to_string();
+    assert_eq!(said, "Scenario(...): flow.v.rate: 1000000 is not a rate; write for example \"4Mbps\"");
+}
+
+#[test]
+fn a_hundred_thousand_receivers_share_their_links_text() {
+    let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nreceivers = 100000\n");
+    let s = load(&text).scenario;
+    assert_eq!((s.nodes.len(), s.links.len()), (100_003, 100_002));
+    assert!(std::sync::Arc::ptr_eq(&s.links[5].forward, &s.links[100_000].back));
+}
+
+#[test]
+fn a_trace_is_a_list_of_opportunities() {
+    let path = root().join("scenarios/lte.toml");
+    let text = known(&std::fs::read_to_string(&path).unwrap());
+    let s = Scenario::parse(&text, &path).unwrap_or_else(|p| panic!("{p}")).scenario;
+    let RateSpec::Trace(trace) = &s.links[1].forward.rate else { panic!() };
+    assert_eq!((trace.period(), trace.looped), (Span::secs(30), true));
+    assert!(trace.opportunities.windows(2).all(|w| w[0] <= w[1]));
+    let rate = trace.mean_rate();
+    assert!(rate > Rate::kbps(4000) && rate < Rate::kbps(5000), "{rate}");
+}
+
+#[test]
+fn files_that_are_no_traces_are_refused_with_their_line() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("traces");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, content, said) in [
+        ("empty", "", "is empty"),
+        ("blank", "\n\n", "has no line"),
+        ("words", "1\n2\nthree\n", "words:3: \"three\" is not a time in whole milliseconds"),
+        ("back", "1\n5\n4\n", "back:3: 4 ms comes after 5 ms"),
+        ("zero", "0\n0\n", "takes no time"),
+        ("bytes", "1\n\u{0}\u{1}\n", "bytes:2:"),
+        ("huge", "99999999999999\n", "huge:1:"),
+    ] {
+        std::fs::write(folder.join(name), content).unwrap();
+        let text = format!(
+            "{NET}[[link]]\nname = \"bottleneck\"\ntrace = \"{name}\"\n[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"
+        );
+        let problems = Scenario::parse(&text, &folder.join("t.toml")).map(|_| ()).unwrap_err().to_string();
+        assert!(problems.contains("t.toml:8: link.bottleneck.trace:") && problems.contains(said), "{name}: {problems}");
+    }
+}
+
+#[test]
+fn the_schema_knows_every_key_and_every_controllers_parameters() {
+    let schema = schema();
+    let flow = &schema["properties"]["flow"]["items"]["properties"];
+    assert!(flow["send_jitter"]["description"].as_str().unwrap().contains("lock phases"));
+    for controller in registry::ALL {
+        for param in controller.params {
+            let entry = &flow["params"]["properties"][controller.name]["properties"][param.name];
+            assert!(entry["description"].is_string(), "{}.{}", controller.name, param.name);
+        }
+    }
+    fn described(at: &str, schema: &serde_json::Value) {
+        for (key, below) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{at}.{key}");
+            assert!(below["description"].as_str().is_some_and(|d| d.len() > 5), "{path} has no description");
+            described(&path, below);
+            described(&path, &below["items"]);
+        }
+    }
+    described("", &schema);
+}
+
+fn again(loaded: &Loaded) {
+    let text = loaded.resolved_toml();
+    let back = Scenario::parse(&text, Path::new("/elsewhere/again.toml")).unwrap_or_else(|p| panic!("{p}\n{text}"));
+    assert_eq!(back.scenario, loaded.scenario, "{text}");
+    assert_eq!(back.resolved_toml(), text, "resolving again changes nothing");
+}
+
+#[test]
+fn a_resolved_text_gives_the_same_scenario() {
+    for path in all() {
+        let text = known(&std::fs::read_to_string(&path).unwrap());
+        again(&Scenario::parse(&text, &path).unwrap_or_else(|p| panic!("{p}")));
+    }
+    let odd = format!(
+        "{NET}access = {{ rate = \"10Mbps\", jitter = {{ mean = \"2ms\" }}, loss = {{ kind = \"gilbert\", p_bad = 0.01, p_good = 0.3, \
+         direction = \"both\" }}, queue = {{ kind = \"red\" }}, back = {{ jitter = {{ mean = \"0ms\" }}, queue = {{ kind = \
+         \"droptail\" }} }} }}\n\
+         [[link]]\nname = \"right-v.dst[1-2]\"\nqueue = {{ preset = \"classic\", kind = \"red\" }}\nrate = \"none\"\n\
+         [[link]]\nname = \"right-v.dst2\"\nloss = {{ kind = \"run\", mean = \"12.5p\", direction = \"back\" }}\n\
+         [[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nreceivers = 3\n\
+         [[flow]]\nname = \"t[1-2]\"\nkind = \"tcp\"\non = {{ mean = \"5s\", dist = \"pareto\" }}\noff = {{ mean = \"5s\" }}\n\
+         from = \"v.src\"\nto = \"v.dst[1-2]\"\n"
+    );
+    let loaded = load(&odd);
+    let s = &loaded.scenario;
+    assert_eq!(s.node_name(s.flows[2].to[0]), "v.dst2", "a bare range as long as the flow's own goes one by one");
+    assert_eq!(s.links[2].back.jitter, None);
+    again(&loaded);
+}
+
+#[test]
+fn the_hash_tells_texts_and_sets_apart() {
+    let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
+    let hash = |sets: &[&str]| set(&text, sets).unwrap_or_else(|p| panic!("{p}")).sha256;
+    assert_eq!(hash(&[]).len(), 64);
+    assert_eq!(hash(&["seed=2"]), hash(&["seed=2"]));
+    assert_ne!(hash(&[]), hash(&["seed=2"]));
+}

@@ -1,0 +1,32 @@
+//! The scenarios of the house, for all tests.
+
+use std::path::{Path, PathBuf};
+use steadycast_control::registry;
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
+}
+
+pub(crate) fn all() -> Vec<PathBuf> {
+    let mut all: Vec<_> = [root().join("scenarios"), root().join("scenarios/papers")]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .collect();
+    all.sort();
+    all
+}
+
+/// The text with controllers that the registry does not have (yet) replaced by one that it has.
+pub(crate) fn known(text: &str) -> String {
+    let mut text = text.to_owned();
+    for name in ["asmp", "tfrc", "tfmcc"] {
+        if registry::find(name).is_err() {
+            text = text.replace(&format!("controller = \"{name}\""), "controller = \"fixed\"");
+            let dropped = |line: &&str| !line.starts_with(&format!("params.{name}"));
+            text = text.lines().filter(dropped).collect::<Vec<_>>().join("\n");
+        }
+    }
+    text
+}
