@@ -313,8 +313,12 @@ impl Timer {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
+        // What is already on its way takes this along.
         if let Some(early) = self.early {
             return Early::At(early);
+        }
+        if self.feedback_waits {
+            return Early::WithRegular(self.tn);
         }
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let dither = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };

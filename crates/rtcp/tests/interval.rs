@@ -284,6 +284,11 @@ fn feedback_that_waits_overrides_the_suppression() {
     // A second wish in the same cycle has to wait for the regular packet, or be given up.
     assert_eq!(timer.request_early(now, Span::ZERO), Early::TooLate);
     assert_eq!(timer.request_early(now, Span::secs(1)), Early::WithRegular(timer.next()));
+    assert_eq!(
+        timer.request_early(now, Span::ZERO),
+        Early::WithRegular(timer.next()),
+        "there is a packet that takes it"
+    );
     assert_eq!(run(&mut timer, &PAIR).0, Expiry::SendFeedback);
     assert!(timer.allows_early());
     assert_eq!(run(&mut timer, &PAIR).0, Expiry::Suppress);

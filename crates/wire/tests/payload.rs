@@ -21,7 +21,7 @@ fn cut(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Vec<u8>> {
 fn together(format: PayloadFormat, payloads: &[Vec<u8>]) -> (Vec<u8>, bool) {
     let mut depacketiser = Depacketiser::new(format);
     for payload in payloads {
-        depacketiser.push(payload).unwrap();
+        assert_eq!(depacketiser.push(payload), Ok(()));
     }
     let frame = depacketiser.finish();
     (frame.bytes, frame.damaged)
