@@ -47,7 +47,8 @@ pub enum Heard {
     Unproven,
     /// It has said BYE: a straggler, to be ignored.
     Gone,
-    /// A member, or one to be, outside the sample that stands for a group too large to be kept: see [`Members::sampled`].
+    /// A member, or one to be, outside the sample that stands for a group too large to be kept: see
+    /// [`Members::sampled`].
     Unsampled,
     /// The table is full of members.
     Refused,
@@ -147,9 +148,10 @@ impl Members {
         }
     }
 
-    /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762) instead of
-    /// refused: exact up to `capacity`, with a standard error between 1/√`capacity` and √2 times that above. Senders are
-    /// always kept. This is what keeps ten thousand simulated members from holding ten thousand entries each.
+    /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762)
+    /// instead of refused: exact up to `capacity`, above with a standard error of 1/√`capacity` to
+    /// 1.6 times that. Senders are always kept. This is what keeps ten thousand simulated members from holding ten
+    /// thousand entries each.
     pub fn sampled(own: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key: own, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
@@ -222,9 +224,9 @@ impl Members {
         counted
     }
 
-    /// Forgets whoever was silent for `member` and takes for a receiver whoever sent nothing for `sender`: the time-outs of
-    /// [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members that were counted
-    /// left this way.
+    /// Forgets whoever was silent for `member` and takes for a receiver whoever sent nothing for `sender`: the
+    /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
+    /// that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
@@ -378,8 +380,8 @@ impl Members {
         true
     }
 
-    /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it. `before`: the
-    /// census before those who left were taken off.
+    /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
+    /// `before`: the census before those who left were taken off.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
             return;

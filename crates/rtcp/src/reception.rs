@@ -120,8 +120,8 @@ impl Reception {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// The block that reports on the time since the previous one, and begins the next interval. `None` until the source is
-    /// believed.
+    /// The block that reports on the time since the previous one, and begins the next interval. `None` until the
+    /// source is believed.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
