@@ -6,7 +6,8 @@
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// e − 3/2: timer reconsideration makes the mean interval longer than the one drawn by this much (RFC 3550, section 6.3.1).
+/// e − 3/2: timer reconsideration makes the mean interval longer than the one drawn by this much (RFC 3550, section
+/// 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
 /// Share of the RTCP bandwidth for senders while they are at most this share of the members.
@@ -67,8 +68,8 @@ pub enum Profile {
     Rfc3550,
     /// As RFC 3550 with at least 1 s, which the published reaction times of ASMP imply.
     Asmp,
-    /// RFC 4585: no minimum (1 s before the first report in a group), and early feedback. Unless it is zero, regular reports
-    /// keep about `t_rr_interval` between them.
+    /// RFC 4585: no minimum (1 s before the first report in a group), and early feedback. Unless it is zero, regular
+    /// reports keep about `t_rr_interval` between them.
     Avpf {
         /// Spacing of full regular reports.
         t_rr_interval: Span,
@@ -111,8 +112,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// With the reduced minimum of RFC 3550, section 6.2, where that is shorter: 360 s divided by the session bandwidth in
-    /// kbit/s. In a group it is meant for active senders only; receivers keep theirs.
+    /// With the reduced minimum of RFC 3550, section 6.2, where that is shorter: 360 s divided by the session
+    /// bandwidth in kbit/s. In a group it is meant for active senders only; receivers keep theirs.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
@@ -307,14 +308,18 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Something happened that is worth feedback before the next regular report (RFC 4585, section 3.5.2). It stays of use
-    /// for `useful`. Under the profiles without early feedback it waits for the regular report.
+    /// Something happened that is worth feedback before the next regular report (RFC 4585, section 3.5.2). It stays of
+    /// use for `useful`. Under the profiles without early feedback it waits for the regular report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
+        // What is already on its way takes this along.
         if let Some(early) = self.early {
             return Early::At(early);
+        }
+        if self.feedback_waits {
+            return Early::WithRegular(self.tn);
         }
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let dither = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
@@ -357,8 +362,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Silence after which a sender counts as a receiver: 2 · T; with AVPF at least its first second, since two intervals
-    /// can be shorter there than the pause between two frames.
+    /// Silence after which a sender counts as a receiver: 2 · T; with AVPF at least its first second, since two
+    /// intervals can be shorter there than the pause between two frames.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),

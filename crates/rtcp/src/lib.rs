@@ -1,5 +1,5 @@
-//! The machinery of RTCP without I/O: *when* a member may speak ([`interval`]), *who* is in the session ([`members`]) and
-//! *what* arrived from a source ([`reception`]).
+//! The machinery of RTCP without I/O: *when* a member may speak ([`interval`]), *who* is in the session ([`members`])
+//! and *what* arrived from a source ([`reception`]).
 //!
 //! Everything is told the time and draws from a [`Chance`](steadycast_units::Chance) that it is given. The bytes are
 //! `steadycast-wire`'s.

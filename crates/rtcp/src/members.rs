@@ -47,6 +47,9 @@ pub enum Heard {
     Unproven,
     /// It has said BYE: a straggler, to be ignored.
     Gone,
+    /// A member, or one to be, outside the sample that stands for a group too large to be kept: see
+    /// [`Members::sampled`].
+    Unsampled,
     /// The table is full of members.
     Refused,
     /// The packet must not be used.
@@ -55,9 +58,8 @@ pub enum Heard {
 
 #[derive(Clone, Debug)]
 struct Member {
+    /// Last heard; of the uncounted, since when they are.
     heard: Time,
-    /// Since when it is in this state.
-    since: Time,
     sent: Option<Time>,
     rtp_from: Option<Origin>,
     rtcp_from: Option<Origin>,
@@ -89,6 +91,26 @@ pub struct Members {
     /// Where our own SSRC was heard from, and when last.
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
+    sample: Option<Sample>,
+}
+
+/// Which members are kept of a group that is too large for the table (RFC 2762).
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Members are kept whose SSRC equals this one in the lowest `bits` bits, so each stands for 2^`bits`.
+    key: u32,
+    bits: u32,
+    /// The count before `bits` was last lowered, and until when nothing below it is believed: those who belong to the
+    /// larger sample have yet to be heard.
+    held: Option<(u32, Time)>,
+}
+
+impl Sample {
+    const MAX_BITS: u32 = 20;
+
+    fn keeps(&self, ssrc: u32) -> bool {
+        (ssrc ^ self.key) & ((1 << self.bits) - 1) == 0
+    }
 }
 
 /// Addresses that used our SSRC, remembered to tell a loop from a collision.
@@ -122,7 +144,17 @@ impl Members {
             senders: 0,
             conflicts: BTreeMap::new(),
             refused: 0,
+            sample: None,
         }
+    }
+
+    /// As [`Members::with_capacity`], but a group that is larger than the table is counted by a sample (RFC 2762)
+    /// instead of refused: exact up to `capacity`, above with a standard error of 1/√`capacity` to
+    /// 1.6 times that. Senders are always kept. This is what keeps ten thousand simulated members from holding ten
+    /// thousand entries each.
+    pub fn sampled(own: u32, capacity: usize) -> Self {
+        let sample = Some(Sample { key: own, bits: 0, held: None });
+        Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
     /// One's own SSRC.
@@ -143,14 +175,7 @@ impl Members {
 
     /// A packet of media came. A source that the sequence numbers have proven already (`valid`) is a member at once.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> Heard {
-        let heard = self.hear(now, ssrc, from, By::Rtp, valid);
-        if matches!(heard, Heard::Member | Heard::Joined)
-            && let Some(member) = self.table.get_mut(&ssrc)
-        {
-            self.senders += u32::from(member.sent.is_none());
-            member.sent = Some(now);
-        }
-        heard
+        self.hear(now, ssrc, from, By::Rtp, valid)
     }
 
     /// A report, APP or feedback of a source came.
@@ -189,20 +214,21 @@ impl Members {
                 self.senders -= u32::from(member.sent.is_some());
             }
             State::Unproven | State::Gone => {
-                self.uncounted.remove(&(member.since, ssrc));
+                self.uncounted.remove(&(member.heard, ssrc));
             }
         }
         member.state = State::Gone;
         member.sent = None;
-        (member.heard, member.since) = (now, now);
+        member.heard = now;
         self.uncounted.insert((now, ssrc));
         counted
     }
 
-    /// Forgets whoever was silent for `member` and takes for a receiver whoever sent nothing for `sender`: the time-outs of
-    /// [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members that were counted
-    /// left this way.
+    /// Forgets whoever was silent for `member` and takes for a receiver whoever sent nothing for `sender`: the
+    /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
+    /// that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
+        let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         self.table.retain(|&ssrc, it| {
@@ -218,13 +244,14 @@ impl Members {
                     retired += u32::from(it.sent.is_some());
                 }
                 State::Unproven | State::Gone => {
-                    uncounted.remove(&(it.since, ssrc));
+                    uncounted.remove(&(it.heard, ssrc));
                 }
             }
             keep
         });
         self.proven -= departed;
         self.senders -= retired;
+        self.adjust_sample(now, member, before);
         if self.own_sent.is_some_and(|at| silent(at, sender)) {
             self.own_sent = None;
         }
@@ -233,10 +260,13 @@ impl Members {
         departed
     }
 
-    /// How many there are now.
+    /// How many there are now, as far as is known: an estimate once a group is sampled.
     pub fn census(&self) -> Census {
         let we_sent = self.own_sent.is_some();
-        Census { members: self.proven + 1, senders: self.senders + u32::from(we_sent), we_sent }
+        let bits = self.sample.map_or(0, |sample| sample.bits);
+        let others = self.senders + ((self.proven - self.senders) << bits);
+        let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
+        Census { members: (others + 1).max(held), senders: self.senders + u32::from(we_sent), we_sent }
     }
 
     /// The members other than oneself, in the order of their SSRCs.
@@ -273,11 +303,8 @@ impl Members {
         if ssrc == self.own {
             return Heard::Conflict(self.on_own_ssrc(now, from));
         }
-        if !self.table.contains_key(&ssrc) {
-            return self.admit(now, ssrc, from, by, proves);
-        }
         let Some(member) = self.table.get_mut(&ssrc) else {
-            return Heard::Refused;
+            return self.admit(now, ssrc, from, by, proves);
         };
         let known = match by {
             By::Rtp => &mut member.rtp_from,
@@ -286,41 +313,97 @@ impl Members {
         if *known.get_or_insert(from) != from {
             return Heard::Conflict(Conflict::WithMember);
         }
-        match member.state {
+        let heard = match member.state {
             State::Gone => return Heard::Gone,
-            State::Proven => {
-                member.heard = now;
-                return Heard::Member;
+            State::Proven => Heard::Member,
+            State::Unproven => {
+                self.uncounted.remove(&(member.heard, ssrc));
+                member.state = State::Proven;
+                self.proven += 1;
+                Heard::Joined
             }
-            State::Unproven => {}
-        }
+        };
         member.heard = now;
-        member.state = State::Proven;
-        self.uncounted.remove(&(member.since, ssrc));
-        self.proven += 1;
-        Heard::Joined
+        if matches!(by, By::Rtp) {
+            self.senders += u32::from(member.sent.is_none());
+            member.sent = Some(now);
+        }
+        heard
     }
 
     fn admit(&mut self, now: Time, ssrc: u32, from: Origin, by: By, proven: bool) -> Heard {
-        if self.table.len() >= self.capacity {
-            let Some((_, earliest)) = self.uncounted.pop_first() else {
+        loop {
+            // Senders are few, and what they send is about them: they are never left out.
+            if matches!(by, By::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
+                return Heard::Unsampled;
+            }
+            if self.table.len() < self.capacity {
+                break;
+            }
+            if let Some((_, earliest)) = self.uncounted.pop_first() {
+                self.table.remove(&earliest);
+            } else if !self.halve_sample() {
                 self.refused += 1;
                 return Heard::Refused;
-            };
-            self.table.remove(&earliest);
+            }
         }
         let (rtp_from, rtcp_from) = match by {
             By::Rtp => (Some(from), None),
             By::Rtcp => (None, Some(from)),
         };
         let state = if proven { State::Proven } else { State::Unproven };
-        self.table.insert(ssrc, Member { heard: now, since: now, sent: None, rtp_from, rtcp_from, cname: None, state });
+        let sent = rtp_from.filter(|_| proven).map(|_| now);
+        self.senders += u32::from(sent.is_some());
+        self.table.insert(ssrc, Member { heard: now, sent, rtp_from, rtcp_from, cname: None, state });
         if proven {
             self.proven += 1;
             return Heard::Joined;
         }
         self.uncounted.insert((now, ssrc));
         Heard::Unproven
+    }
+
+    /// Keeps half as many members. False when there is no sample, or nothing is left to halve.
+    fn halve_sample(&mut self) -> bool {
+        let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
+            return false;
+        };
+        sample.bits += 1;
+        let (sample, mut left_out) = (*sample, 0);
+        self.table.retain(|&ssrc, member| {
+            let keep = sample.keeps(ssrc) || member.sent.is_some();
+            left_out += u32::from(!keep && member.state == State::Proven);
+            keep
+        });
+        self.uncounted.retain(|(_, ssrc)| self.table.contains_key(ssrc));
+        self.proven -= left_out;
+        true
+    }
+
+    /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
+    /// `before`: the census before those who left were taken off.
+    fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
+        let Some(sample) = &mut self.sample else {
+            return;
+        };
+        if sample.held.is_some_and(|(_, until)| now >= until) {
+            sample.held = None;
+        }
+        let others = u64::from(self.proven - self.senders) << sample.bits;
+        let room = self.capacity as u64 * 3 / 4;
+        let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
+        if let (Some(bits), None) = (fitting, sample.held) {
+            // Two intervals, of which the time-out has five: by then those of the larger sample have been heard.
+            sample.held = Some((before, now + member_timeout * 2 / 5));
+            sample.bits = bits;
+        }
+        let (sample, mut left_out) = (*sample, 0);
+        self.table.retain(|&ssrc, member| {
+            let keep = sample.keeps(ssrc) || member.sent.is_some() || member.state != State::Proven;
+            left_out += u32::from(!keep);
+            keep
+        });
+        self.proven -= left_out;
     }
 
     fn on_own_ssrc(&mut self, now: Time, from: Origin) -> Conflict {
@@ -346,7 +429,7 @@ impl Members {
                 self.senders -= u32::from(member.sent.is_some());
             }
             State::Unproven | State::Gone => {
-                self.uncounted.remove(&(member.since, ssrc));
+                self.uncounted.remove(&(member.heard, ssrc));
             }
         }
     }

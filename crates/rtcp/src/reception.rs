@@ -120,8 +120,8 @@ impl Reception {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// The block that reports on the time since the previous one, and begins the next interval. `None` until the source is
-    /// believed.
+    /// The block that reports on the time since the previous one, and begins the next interval. `None` until the
+    /// source is believed.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -185,7 +185,10 @@ impl Reception {
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        let ticks = u128::from(arrival.as_nanos()) * u128::from(self.clock_rate) / 1_000_000_000;
+        // In two parts, since 64 bits hold either and a division of 128 would be felt on every packet.
+        let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
+        let rate = u64::from(self.clock_rate);
+        let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);
         let transit = (ticks as u32).wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = f64::from((transit.wrapping_sub(before) as i32).unsigned_abs());

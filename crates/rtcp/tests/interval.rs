@@ -123,7 +123,8 @@ fn reports_of_a_small_asmp_group_are_one_second_apart_on_average() {
 
 #[test]
 fn a_join_burst_of_a_hundred_is_spread_by_reconsideration() {
-    // Everybody joins at 0 and hears all others at once; the sender's share aside, 100 receivers of 112 bytes at 1500 B/s.
+    // Everybody joins at 0 and hears all others at once; the sender's share aside, 100 receivers of 112 bytes at 1500
+    // B/s.
     let all = Census { members: 101, senders: 1, we_sent: false };
     let td = 100.0 * 112.0 / 1500.0;
     let config = TimerConfig::new(Profile::Rfc3550, Rate::kbps(320));
@@ -284,6 +285,11 @@ fn feedback_that_waits_overrides_the_suppression() {
     // A second wish in the same cycle has to wait for the regular packet, or be given up.
     assert_eq!(timer.request_early(now, Span::ZERO), Early::TooLate);
     assert_eq!(timer.request_early(now, Span::secs(1)), Early::WithRegular(timer.next()));
+    assert_eq!(
+        timer.request_early(now, Span::ZERO),
+        Early::WithRegular(timer.next()),
+        "there is a packet that takes it"
+    );
     assert_eq!(run(&mut timer, &PAIR).0, Expiry::SendFeedback);
     assert!(timer.allows_early());
     assert_eq!(run(&mut timer, &PAIR).0, Expiry::Suppress);

@@ -1,7 +1,7 @@
 //! The claims about who is in the session.
 use proptest::prelude::*;
 use steadycast_rtcp::{Conflict, Heard, Members, Origin};
-use steadycast_units::{Span, Time};
+use steadycast_units::{Seed, Span, Time};
 
 const A: Origin = Origin(1);
 const B: Origin = Origin(2);
@@ -137,6 +137,72 @@ fn a_table_full_of_members_refuses_newcomers_and_says_so() {
     assert_eq!((census(&members), members.refused()), ((11, 0), 1));
 }
 
+/// The mean of the estimates over forty samples of a group whose SSRCs are random, each relative to the truth.
+fn estimates(truth: u32) -> (f64, f64) {
+    let ratios: Vec<f64> = (0..40u64)
+        .map(|seed| {
+            let mut chance = Seed(seed).part("ssrc");
+            let mut members = Members::sampled(chance.bits32(), 64);
+            for _ in 1..truth {
+                members.on_cname(at(0), chance.bits32(), A, "member");
+            }
+            assert!(members.len() <= 64);
+            f64::from(members.census().members) / f64::from(truth)
+        })
+        .collect();
+    let mean = ratios.iter().sum::<f64>() / 40.0;
+    let worst = ratios.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
+    (mean, worst)
+}
+
+#[test]
+fn a_sample_counts_small_groups_exactly_and_ten_thousand_well() {
+    assert_eq!(estimates(65), (1.0, 0.0));
+    // 39 to 64 in the sample: a standard error of 12 to 16 % each, and about 2.5 % of the mean of forty.
+    let (mean, worst) = estimates(10_000);
+    assert!((0.92..1.08).contains(&mean), "{mean}");
+    assert!((0.1..0.6).contains(&worst), "{worst}");
+}
+
+#[test]
+fn a_sample_keeps_every_sender_and_leaves_it_out_when_it_falls_silent() {
+    let mut members = Members::sampled(0, 8);
+    for ssrc in 0..1000u32 {
+        members.on_cname(at(0), ssrc.wrapping_mul(0x9e37_79b9) | 1 << 20, A, "member");
+    }
+    let sender = 0x7fff_ffff; // differs from the key in every bit
+    assert_eq!(members.on_cname(at(0), sender, A, "sender"), Heard::Unsampled);
+    let before = members.census().members;
+    assert_eq!(members.on_rtp(at(0), sender, A, true), Heard::Joined);
+    assert_eq!(members.on_cname(at(0), sender, A, "sender"), Heard::Member);
+    assert_eq!(census(&members), (before + 1, 1));
+    members.on_rtcp(at(19), sender, A);
+    members.expire(at(20), Span::secs(100), Span::secs(10));
+    assert_eq!(census(&members), (before, 0));
+    assert!(!members.contains(sender));
+}
+
+#[test]
+fn a_sample_grows_again_when_the_group_shrinks_without_a_dip_below_those_who_stay() {
+    let mut members = Members::sampled(0, 64);
+    let ssrc = |i: u32| i.wrapping_mul(0x9e37_79b1);
+    let mut now = 0;
+    let mut hear = |members: &mut Members, count: u32| {
+        now += 5;
+        for i in 1..count {
+            members.on_cname(at(now), ssrc(i), A, "member");
+        }
+        members.expire(at(now), Span::secs(25), Span::secs(10));
+        members.census().members
+    };
+    let large = hear(&mut members, 5_000);
+    assert!((2_500..9_000).contains(&large), "{large}");
+    // All but 39 fall silent. The estimate goes down once they have timed out, and never below the truth.
+    let course: Vec<u32> = (0..12).map(|_| hear(&mut members, 40)).collect();
+    assert!(course.iter().all(|&members| members >= 40), "{course:?}");
+    assert_eq!((course[0], course.last()), (large, Some(&40)));
+}
+
 #[test]
 fn a_leave_storm_of_ten_thousand_leaves_nobody_behind() {
     let mut members = Members::new(1);
@@ -158,6 +224,37 @@ fn a_name_is_cut_to_what_sdes_can_carry() {
 }
 
 proptest! {
+    #[test]
+    fn a_sample_stays_bounded_and_consistent_after_any_events(
+        events in prop::collection::vec((0u8..6, 0u32..40, 0u64..3, 0u64..8), 1..300), capacity in 1usize..12,
+    ) {
+        let mut members = Members::sampled(3, capacity);
+        let mut now = Time::ZERO;
+        for (event, ssrc, from, step) in events {
+            now += Span::secs(step);
+            let from = Origin(from);
+            match event {
+                0 => { members.on_rtp(now, ssrc, from, step > 4); }
+                1 => { members.on_rtcp(now, ssrc, from); }
+                2 => { members.on_cname(now, ssrc, from, "x"); }
+                3 => { members.on_bye(now, ssrc, from); }
+                4 => { members.expire(now, Span::secs(20), Span::secs(8)); }
+                _ if step == 7 => members.renew(ssrc),
+                _ => members.on_own_rtp(now),
+            }
+            let census = members.census();
+            prop_assert!(census.members as usize > members.iter().count());
+            prop_assert!(census.senders <= census.members);
+            prop_assert!(members.len() <= capacity);
+        }
+        // The first finds nobody, the second no longer holds the count of before.
+        for _ in 0..2 {
+            now += Span::secs(1000);
+            members.expire(now, Span::secs(20), Span::secs(8));
+        }
+        prop_assert_eq!((census(&members), members.len()), ((1, 0), 0));
+    }
+
     #[test]
     fn the_census_agrees_with_a_count_after_any_events(
         events in prop::collection::vec((0u8..6, 0u32..12, 0u64..3, 0u64..8), 1..300), capacity in 1usize..12,

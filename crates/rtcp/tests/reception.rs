@@ -166,7 +166,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_packets_never_panic(packets in prop::collection::vec((any::<u16>(), any::<u32>(), any::<u64>()), 0..200), clock: u32) {
+    fn arbitrary_packets_never_panic(
+        packets in prop::collection::vec((any::<u16>(), any::<u32>(), any::<u64>()), 0..200), clock: u32,
+    ) {
         let mut reception = Reception::new(1, clock);
         for (seq, timestamp, now) in packets {
             reception.on_rtp(Time::from_nanos(now), seq, timestamp);
@@ -178,7 +180,8 @@ proptest! {
 
     #[test]
     fn a_round_trip_measured_through_a_block_is_the_real_one(
-        start in 0u64..200_000_000, there in 0u64..2_000_000, held in 0u64..20_000_000, back in 0u64..2_000_000, skew in 0u64..100_000_000,
+        start in 0u64..200_000_000, there in 0u64..2_000_000, held in 0u64..20_000_000,
+        back in 0u64..2_000_000, skew in 0u64..100_000_000,
     ) {
         // Both clocks wrap their middle 32 bits on the way in some of the cases; their offset doesn't matter.
         let (ours, theirs) = (ntp::NtpEpoch(u64::MAX - (100 << 32)), |us: u64| at(us + skew));

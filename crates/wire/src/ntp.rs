@@ -51,8 +51,8 @@ pub fn span(units: u32) -> Span {
 
 /// The round trip A − LSR − DLSR, modulo 2³² (RFC 3550, section 6.4.1).
 ///
-/// `arrival` is the middle of the NTP time at which the report block came. `None` when the block answers no sender report
-/// (LSR is zero), or the result is negative or above [`LONGEST_ROUND_TRIP`].
+/// `arrival` is the middle of the NTP time at which the report block came. `None` when the block answers no sender
+/// report (LSR is zero), or the result is negative or above [`LONGEST_ROUND_TRIP`].
 pub fn round_trip(arrival: u32, lsr: u32, dlsr: u32) -> Option<Span> {
     if lsr == 0 {
         return None;

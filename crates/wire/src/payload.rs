@@ -185,7 +185,8 @@ pub fn payloads(format: PayloadFormat, frame: &[u8], max_payload: usize) -> impl
                 if let (true, Some(&first)) = (fragment.starts_unit, carried.get(fragment.implied.wrapping_sub(1))) {
                     nal = first;
                 }
-                // Indicator: F and NRI of the unit, type 28. Header: start, end, the unit's type (RFC 6184, section 5.8).
+                // Indicator: F and NRI of the unit, type 28. Header: start, end, the unit's type (RFC 6184, section
+                // 5.8).
                 header[0] = nal & 0xe0 | units::FU_A;
                 header[1] = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | nal & 0x1f;
             }

@@ -78,8 +78,8 @@ impl RtpHeader {
         out.extend_from_slice(payload);
     }
 
-    /// Reads a datagram: the header, the extension elements other than the send time, and the payload without its padding.
-    /// Contributing sources are skipped, extensions of unknown profiles ignored.
+    /// Reads a datagram: the header, the extension elements other than the send time, and the payload without its
+    /// padding. Contributing sources are skipped, extensions of unknown profiles ignored.
     pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let mut reader = Reader::new(datagram);
         let [flags, kind] = reader.array("RTP header")?;
@@ -155,8 +155,8 @@ impl Form {
     }
 }
 
-/// The elements of a received header extension, without the send time. An element that is cut ends the iteration: RFC 8285
-/// wants what can't be understood to be ignored.
+/// The elements of a received header extension, without the send time. An element that is cut ends the iteration: RFC
+/// 8285 wants what can't be understood to be ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct Extensions<'a> {
     form: Option<Form>,

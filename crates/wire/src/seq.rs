@@ -34,8 +34,8 @@ impl Verdict {
     }
 }
 
-/// Unwraps one source's sequence numbers: cycles · 2¹⁶ + number, counted from the cycle of the first packet (so that one
-/// from before it is negative).
+/// Unwraps one source's sequence numbers: cycles · 2¹⁶ + number, counted from the cycle of the first packet (so that
+/// one from before it is negative).
 ///
 /// Differs from the sample code of A.1 in one place: the packets of the probation count as expected and received, since
 /// they were both; A.1 begins counting with the last of them.

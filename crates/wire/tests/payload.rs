@@ -21,7 +21,7 @@ fn cut(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Vec<u8>> {
 fn together(format: PayloadFormat, payloads: &[Vec<u8>]) -> (Vec<u8>, bool) {
     let mut depacketiser = Depacketiser::new(format);
     for payload in payloads {
-        depacketiser.push(payload).unwrap();
+        assert_eq!(depacketiser.push(payload), Ok(()));
     }
     let frame = depacketiser.finish();
     (frame.bytes, frame.damaged)
@@ -250,7 +250,9 @@ proptest! {
     }
 
     #[test]
-    fn a_unit_begins_a_payload_or_follows_whole_units(bodies in prop::collection::vec(unit_body(200), 1..8), max in MIN_PAYLOAD..500) {
+    fn a_unit_begins_a_payload_or_follows_whole_units(
+        bodies in prop::collection::vec(unit_body(200), 1..8), max in MIN_PAYLOAD..500,
+    ) {
         for format in FORMATS {
             let frame = frame(format, &bodies);
             let mut begins = vec![0];
@@ -268,7 +270,8 @@ proptest! {
 
     #[test]
     fn any_loss_is_noticed_and_leaves_less(
-        bodies in prop::collection::vec(unit_body(300), 1..6), max in MIN_PAYLOAD..200, lost in prop::collection::vec(any::<bool>(), 200),
+        bodies in prop::collection::vec(unit_body(300), 1..6), max in MIN_PAYLOAD..200,
+        lost in prop::collection::vec(any::<bool>(), 200),
     ) {
         for format in FORMATS {
             let frame = frame(format, &bodies);

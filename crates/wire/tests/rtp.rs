@@ -192,7 +192,9 @@ proptest! {
     }
 
     #[test]
-    fn numbers_unwrap_in_any_order_within_the_limits(start: u16, steps in prop::collection::vec((0i64..90, 1i64..400), 1..200)) {
+    fn numbers_unwrap_in_any_order_within_the_limits(
+        start: u16, steps in prop::collection::vec((0i64..90, 1i64..400), 1..200),
+    ) {
         let mut seq = ExtendedSeq::believing_after(1);
         seq.on_packet(start);
         let mut newest = i64::from(start);

@@ -34,8 +34,8 @@ impl Depacketiser {
         Self { format, frame: Reassembled::default(), headless: false, open: false }
     }
 
-    /// One or more packets are missing before the next one. What can't be decoded without them is dropped: the rest of a
-    /// slice, a GOB or a NAL unit. MPEG-4 is kept, since its decoders look for the next marker themselves.
+    /// One or more packets are missing before the next one. What can't be decoded without them is dropped: the rest of
+    /// a slice, a GOB or a NAL unit. MPEG-4 is kept, since its decoders look for the next marker themselves.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;

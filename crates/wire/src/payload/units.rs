@@ -22,8 +22,8 @@ pub enum AccessUnit<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The sizes of the units of a frame, start codes included: enough for [`fragments`](super::fragments) to cut it as if it
-/// had the bytes (as long as they have start codes of 4 bytes in H.264, and no field pictures in MPEG-2).
+/// The sizes of the units of a frame, start codes included: enough for [`fragments`](super::fragments) to cut it as if
+/// it had the bytes (as long as they have start codes of 4 bytes in H.264, and no field pictures in MPEG-2).
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
     Units::new(format, AccessUnit::Bytes(frame)).map(|unit| unit.len).collect()
 }

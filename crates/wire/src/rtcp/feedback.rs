@@ -134,8 +134,8 @@ impl CongestionFeedback {
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // RFC 8888 has no media source in its header: its first stream stands where RFC 4585 has that field, or, without
-        // streams, the report time.
+        // RFC 8888 has no media source in its header: its first stream stands where RFC 4585 has that field, or,
+        // without streams, the report time.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
