@@ -138,8 +138,9 @@ def _shifts(before: tuple[int, ...], after: tuple[int, ...]) -> int:
 def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dict[str, Value]:
     """Read what ns-2's TFRC says only on stdout: loss event rate and round trip in the measured span.
 
-    The loss event rate is events per packet sent. Each event shifts the closed intervals by one, and the print
-    shows the newest four. The open interval won't do: after an event it may already be as long as it was before.
+    The loss event rate is events per packet sent. Each event shifts the closed intervals by one, and the
+    print shows the newest four. The open interval won't do: after an event it may already be as long as it
+    was before.
     `wali_p` is the mean of the receiver's own estimate over its reports.
     """
     if "loss_rate:" not in text:
