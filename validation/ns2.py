@@ -121,15 +121,27 @@ def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) ->
     return Answer(name, given, results, usage.ru_utime, usage.ru_stime, wall, usage.ru_maxrss * 1024)
 
 
-_LOSS = re.compile(r"^time: ([\d.]+) sample 0: +(\d+) loss_rate: ([\d.]+) *$", re.M)
+_LOSS = re.compile(
+    r"^time: ([\d.]+) sample 0: +\d+ loss_rate: ([\d.]+) *\n"
+    r"[\d.]+: sample 0: +\d+ 1: +(\d+) 2: +(\d+) 3: +(\d+) 4: +(\d+)",
+    re.M,
+)
 _RATE = re.compile(r"^time: +([\d.]+) rate: ([\d.]+)\ntime: +[\d.]+ packetrate: +([\d.]+)$", re.M)
+
+
+def _shifts(before: tuple[int, ...], after: tuple[int, ...]) -> int:
+    """Count by how many places `before` moved to become `after`; the fewest that explain it."""
+    n = len(before)
+    return next(k for k in range(n + 1) if after[k:] == before[: n - k])
 
 
 def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dict[str, Value]:
     """Read what ns-2's TFRC says only on stdout: loss event rate and round trip in the measured span.
 
-    The loss event rate is events per packet sent; an event is seen as the open interval ("sample 0") becoming
-    shorter. `wali_p` is the mean of the receiver's own estimate over its reports.
+    The loss event rate is events per packet sent. Each event shifts the closed intervals by one, and the
+    print shows the newest four. The open interval won't do: after an event it may already be as long as it
+    was before.
+    `wali_p` is the mean of the receiver's own estimate over its reports.
     """
     if "loss_rate:" not in text:
         return {}
@@ -138,13 +150,16 @@ def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dic
     assert isinstance(span, (int, float))
     assert isinstance(sent, (int, float))
     end = begin + span
-    events, last = 0, 0
+    events = 0
+    last: tuple[int, ...] | None = None
     estimates: list[float] = []
-    for at, sample, p in _LOSS.findall(text):
+    for at, p, *closed in _LOSS.findall(text):
+        now = tuple(int(c) for c in closed)
         if begin <= float(at) < end:
             estimates.append(float(p))
-            events += int(sample) < last
-        last = int(sample)
+            if last is not None:
+                events += _shifts(last, now)
+        last = now
     found: dict[str, Value] = {"loss_events": events, "loss_event_rate": events / sent}
     if estimates:
         found["wali_p"] = statistics.fmean(estimates)

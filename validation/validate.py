@@ -5,8 +5,8 @@
     python -m validation.validate --write              # and into docs/validation.md
 
 Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference. Exit
-codes: 0 all within, 1 something outside, 2 usage, 3 ns-2 is missing. When our package can't be imported its
-column stays empty.
+codes: 0 all within, 1 something outside, 2 usage, 3 ns-2 or our package is missing. When ours
+can't be imported its column stays empty.
 """
 
 from __future__ import annotations
@@ -347,6 +347,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if args.write:
         ns2.put_into_page(PAGE, "validate", text)
+    if ours is None:
+        return 3  # nothing was compared: that must not look like agreement
     return 1 if report.outside else 0
 
 

@@ -38,22 +38,34 @@ def test_a_ratio_is_within_the_larger_of_a_tenth_and_two_standard_errors() -> No
     assert not validate.verdict("ratio", ns2.Spread(1.0, wide, 5), ns2.Spread(1.29, wide, 5))[1]
 
 
-def test_loss_events_are_counted_from_the_open_interval_inside_the_span_only() -> None:
-    text = "".join(
-        f"time: {at:7.5f} sample 0: {sample:5d} loss_rate: {p:7.5f} \n"
-        for at, sample, p in [
-            (1, 9, 0.5),
-            (2, 3, 0.5),
-            (11, 8, 0.01),
-            (12, 2, 0.02),
-            (13, 7, 0.03),
-            (25, 1, 0.9),
-        ]
+def _print(at: float, p: float, opened: int, *closed: int) -> str:
+    four = " ".join(f"{k}: {c:5d}" for k, c in enumerate(closed, 1))
+    return (
+        f"time: {at:7.5f} sample 0: {opened:5d} loss_rate: {p:7.5f} \n{at:f}: sample 0: {opened:5d} {four}\n"
+    )
+
+
+def test_loss_events_are_counted_by_shifts_of_the_closed_intervals_inside_the_span_only() -> None:
+    text = (
+        _print(1, 0.5, 9, 7, 6, 5, 4)
+        + _print(9, 0.5, 3, 9, 7, 6, 5)  # before the span
+        + _print(11, 0.01, 4, 9, 7, 6, 5)
+        + _print(12, 0.02, 8, 4, 9, 7, 6)  # an event whose open interval is longer than the one before
+        + _print(13, 0.03, 1, 8, 2, 4, 9)  # two between reports
+        + _print(25, 0.9, 1, 1, 8, 2, 4)  # after it
     )
     found = ns2._tfrc_prints(text, {"from_s": 10, "span_s": 10, "sent_packets": 100}, {"packet": 1000})
-    assert found["loss_events"] == 1
-    assert found["loss_event_rate"] == pytest.approx(0.01)
+    assert found["loss_events"] == 3
+    assert found["loss_event_rate"] == pytest.approx(0.03)
     assert found["wali_p"] == pytest.approx(0.02)
+
+
+@needs_ns
+@pytest.mark.parametrize("p", [0.02, 0.08])
+def test_loss_events_are_one_per_round_trip_at_most_and_no_fewer(p: float) -> None:
+    run = ns2.run("tfrc-lossy", {"p": p})
+    per_round_trip = run.number("sent_packets") / run.number("span_s") * 0.168
+    assert run.number("loss_event_rate") == pytest.approx(p / (1 + p * per_round_trip), rel=0.06)
 
 
 def test_every_cell_and_workload_has_its_scenario_and_names_only_links_and_flows_in_it() -> None:
