@@ -4,16 +4,17 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::Factory;
 use steadycast_media::{Ladder, Scale};
 use steadycast_session::FrameKind;
 use steadycast_sim::{Column, Inputs, Simulation};
 
 /// A run of a scenario.
-#[pyclass(name = "Simulation", module = "steadycast._core")]
+#[pyclass(frozen, name = "Simulation", module = "steadycast._core")]
 pub(crate) struct PySimulation {
-    simulation: Simulation,
+    /// Behind a lock because its halves are for one thread at a time.
+    simulation: Mutex<Simulation>,
     fault: Arc<Mutex<Option<Fault>>>,
 }
 
@@ -34,17 +35,18 @@ impl PySimulation {
             inputs.factories.insert(flow.extract()?, factory);
         }
         let simulation = Simulation::build(scenario.scenario(), &inputs).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        Ok(Self { simulation, fault })
+        Ok(Self { simulation: Mutex::new(simulation), fault })
     }
 
     /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run. Returns whether the end was
     /// reached.
-    fn run(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
+    fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut stopped: Option<PyErr> = None;
         let mut asked = 0u32;
-        let end = self.simulation.end().as_secs_f64();
-        let (simulation, fault) = (&mut self.simulation, &self.fault);
+        let fault = &self.fault;
         let complete = py.detach(|| {
+            let mut simulation = self.locked();
+            let end = simulation.end().as_secs_f64();
             simulation.run(|now| {
                 if fault.lock().is_ok_and(|f| f.is_some()) {
                     return false;
@@ -71,18 +73,18 @@ impl PySimulation {
 
     /// summary.json of the run so far, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
-        self.simulation.summary(complete).to_string()
+        self.locked().summary(complete).to_string()
     }
 
     /// Packets that have left a link so far.
     #[getter]
     fn hops(&self) -> u64 {
-        self.simulation.hops()
+        self.locked().hops()
     }
 
     /// A table of the record: a list of (name, kind, content); kind "f64" or "i64" with bytes, or "text" with (bytes of u32 codes, texts).
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
-        let table = self.simulation.table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        let table = self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         let list = PyList::empty(py);
         for (name, column) in table {
             match column {
@@ -94,6 +96,13 @@ impl PySimulation {
             }
         }
         Ok(list)
+    }
+}
+
+impl PySimulation {
+    fn locked(&self) -> MutexGuard<'_, Simulation> {
+        // A panic inside has been reported; what the simulation holds is still the record up to then.
+        self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
