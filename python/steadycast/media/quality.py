@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from steadycast.media.metrics import (
 )
 from steadycast.media.splice import Fates, on_screen, segment_key, segments, units
 from steadycast.media.table import F64, I64, U8, FrameTable
+from steadycast.media.vmaf import vmaf
 
 Planes = tuple[float | None, float | None, float | None]
 Score = tuple[float, float, float]
@@ -99,7 +100,9 @@ def freezes(shown: I64) -> tuple[int, int]:
     return int(np.count_nonzero(starts)), int(np.count_nonzero(still))
 
 
-def evaluate(media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates) -> Quality | None:
+def evaluate(
+    media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates, *, with_vmaf: bool = False
+) -> Quality | None:
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
     ``chosen_q`` holds the quantizer of each group of pictures of the flow. Receivers with the same losses,
@@ -111,11 +114,14 @@ def evaluate(media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates) -
     if len(chosen_q) < needed:
         raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
     view = _View(media, chosen_q, told)
-    key = view.key()
+    key = (*view.key(), with_vmaf)
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
         return kept
     quality = view.measure()
+    if with_vmaf:
+        pairs = ((view.received(int(shown)), view.raw(slot)) for slot, shown in enumerate(quality.shown))
+        quality = replace(quality, vmaf=vmaf(pairs, media.width, media.height, media.table.fps))
     media.scores[key] = quality
     return quality
 
