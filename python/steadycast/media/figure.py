@@ -70,6 +70,7 @@ def draw(rungs: list[RungQuality], title: str, path: str | Path | None = None) -
     finite = [value for value in psnr if np.isfinite(value)]
     low, high = (min(finite) - 1.5, max(finite) + 2.5) if finite else (20.0, 45.0)
     right.set_ylim(low, high)
+    right.margins(x=0.1)  # room for the labels at both ends
     for bound, name in _CLASSES:
         if low < bound < high:
             right.axhline(bound, color="0.6", linewidth=0.7, linestyle=":")
