@@ -138,3 +138,26 @@ def test_a_clip_that_ends_early_says_where(tmp_path, clip_path):
     frames = list(pictures.frames)
     assert 5 <= len(frames) <= 35
     assert any("cut.mkv is damaged" in warning and "1.6" in warning for warning in pictures.warnings)
+
+
+def test_sound_that_outlasts_the_pictures_is_no_damage(tmp_path):
+    for suffix in ("mkv", "mp4"):
+        path = tmp_path / f"sound.{suffix}"
+        with av.open(str(path), "w") as container:
+            video = container.add_stream("mpeg4", rate=25)
+            video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
+            sound = container.add_stream("aac", rate=8000, layout="mono")
+            for index in range(25):
+                frame = av.VideoFrame(64, 48, "yuv420p")
+                frame.pts, frame.time_base = index, Fraction(1, 25)
+                container.mux(video.encode(frame))
+            for index in range(20):
+                noise = np.full((1, 1024), 0.1 * (index % 3), dtype=np.float32)
+                heard = av.AudioFrame.from_ndarray(noise, format="fltp", layout="mono")
+                heard.sample_rate, heard.pts = 8000, 1024 * index
+                container.mux(sound.encode(heard))
+            container.mux(video.encode(None))
+            container.mux(sound.encode(None))
+        pictures = Clip.of(path).pictures("clip", "clip")
+        assert len(list(pictures.frames)) == 25
+        assert pictures.warnings == []

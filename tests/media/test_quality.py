@@ -228,6 +228,29 @@ def test_sizes_without_pixels_have_no_quality():
     assert evaluate(table, [2, 2], Fates(whole(24))) is None
 
 
+def test_a_part_of_a_view_counts_its_own_slots_only():
+    ladder = small()
+    complete = whole(52)
+    complete[:12] = False
+    complete[-1] = False
+    view = evaluate(ladder, [2] * 5, Fates(complete))
+    part = view.between(12, 48)
+    assert (len(part.mos), part.blank_slots, part.freeze_count) == (36, 0, 0)
+    assert view.blank_slots == 12
+    assert part.mean_psnr_raw()[0] > view.mean_psnr_raw()[0] + 3
+    assert view.between(60, 70).mean_ssim() is None
+
+
+def test_a_flow_that_stops_inside_a_group_is_measured_to_its_end():
+    ladder = small()
+    for frames in (1, 2, 14, 53, 101):
+        quality = evaluate(ladder, chosen(ladder, frames), Fates(whole(frames)))
+        sent = set(ladder.table.slot_of(np.arange(frames)).tolist())
+        assert len(quality.mos) == frames
+        shown_in_place = np.flatnonzero(quality.shown == np.arange(frames)).tolist()
+        assert set(shown_in_place) == sent & set(range(frames))
+
+
 def test_too_few_quantizers_are_refused():
     with pytest.raises(ValueError, match="quantizers"):
         evaluate(small(), [2], Fates(whole(52)))

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -31,6 +32,8 @@ _PIXELS_HELD = 256 << 20
 class Quality:
     """What a viewer saw, with one entry per display slot; PSNR of identical pictures is infinite."""
 
+    fps: Fraction
+    """Display slots per second."""
     shown: I64
     """Slot number of the frame on screen; −1, and a black screen, before the first."""
     psnr_raw: F64
@@ -41,14 +44,35 @@ class Quality:
     """SSIM of luma against the source's pictures."""
     mos: U8
     """Opinion class 1…5 by luma PSNR against the source's pictures."""
-    freeze_count: int
-    """How often the picture stood still for one slot or more."""
-    freeze_s: float
-    """For how long in all."""
-    blank_slots: int
-    """Slots before the first picture."""
     vmaf: float | None = None
     """VMAF against the source's pictures; `None` where it is not available."""
+
+    @property
+    def freeze_count(self) -> int:
+        """How often the picture stood still for one slot or more."""
+        return freezes(self.shown)[0]
+
+    @property
+    def freeze_s(self) -> float:
+        """For how long the picture stood still in all."""
+        return float(freezes(self.shown)[1] / self.fps)
+
+    @property
+    def blank_slots(self) -> int:
+        """Slots before the first picture."""
+        return int(np.count_nonzero(self.shown < 0))
+
+    def between(self, first: int, last: int) -> "Quality":
+        """Cut to the slots from ``first`` up to ``last``, for late joins and for a warm-up."""
+        part = slice(max(0, first), max(0, last))
+        return Quality(
+            self.fps,
+            self.shown[part],
+            self.psnr_raw[part],
+            self.psnr_encoded[part],
+            self.ssim[part],
+            self.mos[part],
+        )
 
     def mean_psnr_raw(self, *, identical: bool = False) -> Planes:
         """Mean PSNR against the source; identical pictures are left out, or count as the cap."""
@@ -239,16 +263,13 @@ class _View:
         for slot in range(n):
             psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
             psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
-        count, still = freezes(shown)
         return Quality(
+            fps=self.table.fps,
             shown=shown,
             psnr_raw=psnr_raw,
             psnr_encoded=psnr_encoded,
             ssim=ssim,
             mos=opinion_classes(psnr_raw[:, 0]),
-            freeze_count=count,
-            freeze_s=float(still / self.table.fps),
-            blank_slots=int(np.count_nonzero(shown < 0)),
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
