@@ -28,7 +28,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     if across < 2 || down < 2 {
         return Err(PictureError::TooSmall { width: a.width(), height: a.height() });
     }
-    let mut columns = vec![Sums::default(); across * BLOCK];
+    let mut columns = Columns::of(across * BLOCK);
     let mut above = vec![Sums::default(); across];
     let mut here = vec![Sums::default(); across];
     let mut total = 0.0;
@@ -62,20 +62,53 @@ impl Sums {
     }
 }
 
-/// Down the columns first: that loop has no dependency between neighbours and becomes vector code.
-fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut [Sums], blocks: &mut [Sums]) {
-    columns.fill(Sums::default());
-    for y in top..top + BLOCK {
-        for ((sums, &a), &b) in columns.iter_mut().zip(a.row(y)).zip(b.row(y)) {
-            let (a, b) = (u32::from(a), u32::from(b));
-            sums.a += a;
-            sums.b += b;
-            sums.squares += a * a + b * b;
-            sums.products += a * b;
+/// Sums down each column of a row of blocks, apart from each other so that the loops over them become vector code.
+struct Columns {
+    a: Vec<u16>,
+    b: Vec<u16>,
+    squares: Vec<u32>,
+    products: Vec<u32>,
+}
+
+impl Columns {
+    fn of(width: usize) -> Self {
+        Self { a: vec![0; width], b: vec![0; width], squares: vec![0; width], products: vec![0; width] }
+    }
+
+    fn clear(&mut self) {
+        self.a.fill(0);
+        self.b.fill(0);
+        self.squares.fill(0);
+        self.products.fill(0);
+    }
+
+    fn add(&mut self, a: &[u8], b: &[u8]) {
+        let pairs = a.iter().zip(b);
+        for (sum, (&a, _)) in self.a.iter_mut().zip(pairs.clone()) {
+            *sum += u16::from(a);
+        }
+        for (sum, (_, &b)) in self.b.iter_mut().zip(pairs.clone()) {
+            *sum += u16::from(b);
+        }
+        for (sum, (&a, &b)) in self.squares.iter_mut().zip(pairs.clone()) {
+            *sum += u32::from(u16::from(a) * u16::from(a)) + u32::from(u16::from(b) * u16::from(b));
+        }
+        for (sum, (&a, &b)) in self.products.iter_mut().zip(pairs) {
+            *sum += u32::from(u16::from(a) * u16::from(b));
         }
     }
-    for (block, columns) in blocks.iter_mut().zip(columns.chunks_exact(BLOCK)) {
-        *block = columns.iter().copied().fold(Sums::default(), Sums::plus);
+}
+
+fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, blocks: &mut [Sums]) {
+    columns.clear();
+    for y in top..top + BLOCK {
+        columns.add(a.row(y), b.row(y));
+    }
+    let narrow = |sums: &[u16]| sums.iter().map(|&sum| u32::from(sum)).sum();
+    let all = columns.a.chunks_exact(BLOCK).zip(columns.b.chunks_exact(BLOCK));
+    let all = all.zip(columns.squares.chunks_exact(BLOCK).zip(columns.products.chunks_exact(BLOCK)));
+    for (block, ((a, b), (squares, products))) in blocks.iter_mut().zip(all) {
+        *block = Sums { a: narrow(a), b: narrow(b), squares: squares.iter().sum(), products: products.iter().sum() };
     }
 }
 

@@ -173,6 +173,11 @@ def _unreadable(path: Path, error: OSError) -> ClipError:
     )
 
 
+def _said(error: Exception) -> str:
+    """Take what FFmpeg says of an error, without its number and its log."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _open(path: Path) -> av.container.InputContainer:
     try:
         with path.open("rb"):
@@ -184,7 +189,7 @@ def _open(path: Path) -> av.container.InputContainer:
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise ClipError(
             str(path),
-            f"not a video file, or damaged at its head ({error})",
+            f"not a video file, or damaged at its head ({_said(error)})",
             "play it with another program to check",
         ) from error
     if not container.streams.video:
@@ -211,7 +216,7 @@ def _decode(path: Path, result: Pictures) -> Iterator[tuple[Fraction, U8]]:
         stream = container.streams.video[0]
         stream.thread_type = "SLICE"
         step = 1 / Fraction(stream.average_rate or stream.guessed_rate or result.fps)
-        expected = Fraction(container.duration, 1_000_000) if container.duration else None
+        expected = _duration(container, stream)
         damage = _Damage()
         start: Fraction | None = None
         time = Fraction(0)
@@ -220,7 +225,7 @@ def _decode(path: Path, result: Pictures) -> Iterator[tuple[Fraction, U8]]:
             try:
                 samples = scaled(frame, result.width, result.height)
             except (av.error.FFmpegError, ValueError) as error:
-                damage.note(str(error))
+                damage.note(_said(error))
                 continue
             if frame.is_corrupt:
                 damage.note("pictures marked as corrupt")
@@ -242,10 +247,23 @@ def _decode(path: Path, result: Pictures) -> Iterator[tuple[Fraction, U8]]:
             yield time, samples
         if count == 0:
             raise ClipError(str(path), "no picture could be decoded", "play it with another program to check")
-        if expected is not None and time + step < expected - max(2 * step, Fraction(1, 4)):
+        if expected is not None and time + step < expected - step * 3 / 2:
             damage.note(f"the pictures end at {float(time + step):.2f} s of {float(expected):.2f} s")
         if damage.notes:
             result.warnings.append(f"{path.name} is damaged: {'; '.join(damage.notes)}")
+
+
+def _duration(container: av.container.InputContainer, stream: av.VideoStream) -> Fraction | None:
+    """How long the pictures should last, in seconds; `None` where only a longer sound could be meant."""
+    if stream.duration and stream.time_base:
+        return stream.duration * Fraction(stream.time_base)
+    told = {name.upper(): value for name, value in stream.metadata.items()}.get("DURATION", "")  # Matroska
+    parts = told.split(":")
+    if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
+        hours, minutes, seconds = map(Fraction, parts)
+        return (hours * 60 + minutes) * 60 + seconds
+    alone = len(container.streams) == 1
+    return Fraction(container.duration, 1_000_000) if alone and container.duration else None
 
 
 class _Damage:
@@ -269,7 +287,7 @@ def _frames_of(
                 try:
                     packet = next(packets, None)
                 except (av.error.FFmpegError, OSError) as error:
-                    damage.note(f"it ends in an error ({error})")
+                    damage.note(f"it ends in an error ({_said(error)})")
                     packet = None
                 try:
                     frames = stream.codec_context.decode(
@@ -278,7 +296,7 @@ def _frames_of(
                 except EOFError:
                     frames = []
                 except (av.error.FFmpegError, ValueError) as error:
-                    damage.note(str(error))
+                    damage.note(_said(error))
                     frames = []
                 for _, _, message in log:
                     damage.note(" ".join(message.split()))

@@ -31,8 +31,9 @@ def decode_units(
     def take(unit: Unit | None) -> None:
         packet = None
         if unit is not None:
-            # Decoders read some bytes past the end and want zeros there. A packet made *from* bytes lends out the
-            # bytes' own memory, where anything may follow, and now and then a whole picture counts as damaged.
+            # Decoders read some bytes past the end and want zeros there. A packet made *from* bytes lends out
+            # the bytes' own memory, where anything may follow, and now and then a whole picture counts as
+            # damaged.
             packet = av.Packet(len(unit.data))
             packet.update(unit.data)
             packet.pts, packet.time_base = unit.slot, Fraction(1, 25)

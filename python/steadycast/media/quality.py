@@ -2,7 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from steadycast.media.metrics import (
 )
 from steadycast.media.splice import Fates, on_screen, segment_key, segments, units
 from steadycast.media.table import F64, I64, U8, FrameTable
+from steadycast.media.vmaf import vmaf
 
 Planes = tuple[float | None, float | None, float | None]
 Score = tuple[float, float, float]
@@ -30,6 +32,8 @@ _PIXELS_HELD = 256 << 20
 class Quality:
     """What a viewer saw, with one entry per display slot; PSNR of identical pictures is infinite."""
 
+    fps: Fraction
+    """Display slots per second."""
     shown: I64
     """Slot number of the frame on screen; −1, and a black screen, before the first."""
     psnr_raw: F64
@@ -40,14 +44,35 @@ class Quality:
     """SSIM of luma against the source's pictures."""
     mos: U8
     """Opinion class 1…5 by luma PSNR against the source's pictures."""
-    freeze_count: int
-    """How often the picture stood still for one slot or more."""
-    freeze_s: float
-    """For how long in all."""
-    blank_slots: int
-    """Slots before the first picture."""
     vmaf: float | None = None
     """VMAF against the source's pictures; `None` where it is not available."""
+
+    @property
+    def freeze_count(self) -> int:
+        """How often the picture stood still for one slot or more."""
+        return freezes(self.shown)[0]
+
+    @property
+    def freeze_s(self) -> float:
+        """For how long the picture stood still in all."""
+        return float(freezes(self.shown)[1] / self.fps)
+
+    @property
+    def blank_slots(self) -> int:
+        """Slots before the first picture."""
+        return int(np.count_nonzero(self.shown < 0))
+
+    def between(self, first: int, last: int) -> "Quality":
+        """Cut to the slots from ``first`` up to ``last``, for late joins and for a warm-up."""
+        part = slice(max(0, first), max(0, last))
+        return Quality(
+            self.fps,
+            self.shown[part],
+            self.psnr_raw[part],
+            self.psnr_encoded[part],
+            self.ssim[part],
+            self.mos[part],
+        )
 
     def mean_psnr_raw(self, *, identical: bool = False) -> Planes:
         """Mean PSNR against the source; identical pictures are left out, or count as the cap."""
@@ -99,7 +124,9 @@ def freezes(shown: I64) -> tuple[int, int]:
     return int(np.count_nonzero(starts)), int(np.count_nonzero(still))
 
 
-def evaluate(media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates) -> Quality | None:
+def evaluate(
+    media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates, *, with_vmaf: bool = False
+) -> Quality | None:
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
     ``chosen_q`` holds the quantizer of each group of pictures of the flow. Receivers with the same losses,
@@ -111,11 +138,14 @@ def evaluate(media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates) -
     if len(chosen_q) < needed:
         raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
     view = _View(media, chosen_q, told)
-    key = view.key()
+    key = (*view.key(), with_vmaf)
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
         return kept
     quality = view.measure()
+    if with_vmaf:
+        pairs = ((view.received(int(shown)), view.raw(slot)) for slot, shown in enumerate(quality.shown))
+        quality = replace(quality, vmaf=vmaf(pairs, media.width, media.height, media.table.fps))
     media.scores[key] = quality
     return quality
 
@@ -233,16 +263,13 @@ class _View:
         for slot in range(n):
             psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
             psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
-        count, still = freezes(shown)
         return Quality(
+            fps=self.table.fps,
             shown=shown,
             psnr_raw=psnr_raw,
             psnr_encoded=psnr_encoded,
             ssim=ssim,
             mos=opinion_classes(psnr_raw[:, 0]),
-            freeze_count=count,
-            freeze_s=float(still / self.table.fps),
-            blank_slots=int(np.count_nonzero(shown < 0)),
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:

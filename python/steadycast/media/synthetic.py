@@ -9,6 +9,7 @@ import av
 import numpy as np
 
 from steadycast.media.clip import CIF, Pictures, parse_fps, parse_size, resampled, scaled
+from steadycast.media.splitmix import mixed
 from steadycast.media.table import U8
 
 FPS = Fraction(25)
@@ -54,19 +55,8 @@ class Synthetic:
             yield _picture(plate, tint, grain, index, self.frames)
 
 
-def _mixed(
-    values: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    """SplitMix64's output function: counters in, random-looking words out."""
-    with np.errstate(over="ignore"):
-        z = values * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
 def _lattice(side: int, salt: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
-    words = _mixed(np.arange(side * side, dtype=np.uint64) + np.uint64(salt) * np.uint64(1 << 32))
+    words = mixed(np.arange(side * side, dtype=np.uint64) + np.uint64(salt) * np.uint64(1 << 32))
     return (words >> np.uint64(56)).astype(np.int32).reshape(side, side)
 
 
@@ -98,7 +88,7 @@ def _plate(seed: int) -> tuple[U8, U8]:
 
 def _grain(seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
     """Make a sheet of camera noise, larger than a picture, read at another place for each picture."""
-    words = _mixed(np.arange(512 * 512, dtype=np.uint64) + np.uint64(seed + 77) * np.uint64(1 << 40))
+    words = mixed(np.arange(512 * 512, dtype=np.uint64) + np.uint64(seed + 77) * np.uint64(1 << 40))
     four = sum(((words >> np.uint64(shift)) & np.uint64(3)).astype(np.int8) for shift in (0, 8, 16, 24))
     return np.asarray(four - 6, dtype=np.int8).reshape(512, 512)  # −6…6, mostly within ±2
 
@@ -128,7 +118,7 @@ def _picture(
         left, top = 60 + 2 * step % 220, 120 + (step * 3 // 2) % 90
         patch = plate[700 : 700 + 40, 500 : 500 + 48]
         luma[top : top + 40, left : left + 48] = 255 - patch
-    word = int(_mixed(np.array([index + 1], dtype=np.uint64))[0])
+    word = int(mixed(np.array([index + 1], dtype=np.uint64))[0])
     right, low = word % (512 - width), (word >> 16) % (512 - height)
     noise = grain[low : low + height, right : right + width] // 2
     out = np.empty(width * height * 3 // 2, dtype=np.uint8)

@@ -1,0 +1,59 @@
+"""The ladder of paper 000, Table 2: mean rates of a clip that is not to be had, so without pixels."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from steadycast.media.splitmix import mixed
+from steadycast.media.table import FrameTable, Kind, coding_order
+
+# Quantizers 2…31 as printed, in kb/s; they do not fall everywhere (22, 25, 28).
+_PRINTED = """
+    2614.4 1420.5 929.1 651.1 452.9 362.0 294.0 234.8 219.0 197.4 179.0 166.0 139.7 135.4 129.9
+    113.6 107.6 102.6 96.9 92.8 103.2 85.1 81.6 92.7 76.6 73.8 86.1 69.5 67.4 65.5
+"""
+MEAN_RATES_BPS = {q: Fraction(word) * 1000 for q, word in enumerate(_PRINTED.split(), start=2)}
+"""Quantizer → mean rate of its rung, in bit/s."""
+
+
+def table2(
+    frames: int = 2000,
+    fps: Fraction = Fraction(25),
+    gop: int = 12,
+    distance: int = 3,
+    weights: tuple[int, int, int] = (6, 2, 1),
+    variation_permille: int = 100,
+    seed: int = 1,
+) -> FrameTable:
+    """Frame sizes whose mean rates are exactly the published ones, to a byte per frame.
+
+    ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the sizes of
+    I, P and B frames relative to each other, which the paper does not say. Each frame's size varies evenly by
+    up to ``variation_permille`` both ways, the same at all quantizers, for it is the picture that varies.
+    """
+    if gop < 1 or distance < 1 or frames < 1 or min(weights) < 1 or not 0 <= variation_permille < 1000:
+        raise ValueError("lengths and weights start at 1, the variation is below 1000 permille")
+    pattern = "".join("I" if i == 0 else "P" if i % distance == 0 else "B" for i in range(gop))
+    kinds = np.empty(frames, dtype=np.uint8)
+    display = np.empty(frames, dtype=np.uint32)
+    for first in range(0, frames, gop):
+        part_kinds, part_display = coding_order(pattern[: min(gop, frames - first)])
+        kinds[first : first + gop] = part_kinds
+        display[first : first + gop] = first + part_display
+    words = mixed(np.arange(1, frames + 1, dtype=np.uint64) + np.uint64((seed % (1 << 31)) << 32))
+    spread = np.uint64(2 * variation_permille + 1)
+    factors = np.uint64(1000 - variation_permille) + (words >> np.uint64(16)) % spread
+    shares = np.array(weights, dtype=np.uint64)[kinds] * factors
+    whole = int(shares.sum())
+    sizes = np.empty((len(MEAN_RATES_BPS), frames), dtype=np.uint32)
+    ends = np.cumsum(shares)
+    for row, rate in enumerate(MEAN_RATES_BPS.values()):
+        total = int(rate * frames / (8 * Fraction(fps)))
+        # Differences of rounded running sums: nothing is lost to rounding. Python's integers, since products
+        # of long clips leave 64 bits.
+        marks = [total * int(end) // whole for end in ends]
+        sizes[row] = np.diff([0, *marks])
+    assert kinds[0] == Kind.I
+    return FrameTable(
+        Fraction(fps), gop, kinds, list(MEAN_RATES_BPS), sizes, display, "Table 2 of paper 000 (no pixels)"
+    )

@@ -1,0 +1,228 @@
+"""Frame sizes from files: Evalvid-RA's multi-rate traces, and the same as CSV."""
+
+import csv
+import io
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from steadycast.errors import UserError
+from steadycast.media.clip import parse_fps
+from steadycast.media.table import U8, U32, FrameTable, Kind
+
+_QS = list(range(2, 32))
+_COLUMNS = 4 + len(_QS) - 1
+_LARGEST = (1 << 31) - 1
+
+
+class TraceError(UserError):
+    """A trace file that cannot be used; `place` is ``file:line``."""
+
+
+@dataclass
+class _Row:
+    line: int
+    kind: Kind
+    sizes: list[int]
+
+
+def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
+    """Read a trace in either form; ``fps`` is asked for by the CSV form only, which holds no times."""
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise TraceError(str(path), "there is no such file", "check the path") from error
+    except OSError as error:
+        raise TraceError(
+            str(path), f"the file cannot be read ({error.strerror})", "check its rights"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            str(path), "this is not a text file", 'name a trace, or use media = "clip"'
+        ) from error
+    if not text.strip():
+        raise TraceError(str(path), "the file is empty", "name a trace with at least one frame")
+    return _csv(path, text, fps) if "," in text.strip().splitlines()[0] else _evalvid(path, text)
+
+
+def _evalvid(path: Path, text: str) -> FrameTable:
+    """Read ``µs between frames · size at q 2 · type · largest fragment · sizes at q 3…31`` per line.
+
+    Types are 0 for a header, 1 I, 2 P, 3 B. A header's bytes go with the I frame that follows it.
+    """
+    rows: list[_Row] = []
+    times: list[int] = []
+    header: list[int] | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        place = f"{path}:{number}"
+        values = _whole_numbers(place, line.split())
+        if len(values) != _COLUMNS:
+            raise TraceError(
+                place,
+                f"{len(values)} columns in place of {_COLUMNS}",
+                "a line is: µs, size at q 2, type 0…3, largest fragment, sizes at q 3…31",
+            )
+        time, first, kind, _, *others = values
+        sizes = [first, *others]
+        if kind == 0:
+            header = sizes
+            continue
+        if kind > 3:
+            raise TraceError(place, f"type {kind} is unknown", "types are 0 header, 1 I, 2 P, 3 B")
+        if header is not None:
+            if kind != 1:
+                raise TraceError(place, "a header is not followed by an I frame", "put it before the I frame")
+            sizes = [size + extra for size, extra in zip(sizes, header, strict=True)]
+            header = None
+        rows.append(_Row(number, Kind(kind - 1), sizes))
+        times.append(time)
+    if not rows:
+        raise TraceError(str(path), "the trace holds no frame", "name a trace with at least one frame")
+    step = int(np.median(times))
+    if step <= 0:
+        raise TraceError(
+            f"{path}:{rows[0].line}", "the time between frames is zero", "the first column is in µs"
+        )
+    fps = parse_fps(Fraction(1_000_000, step), Fraction(25), str(path))
+    return _table(path, rows, _QS, fps)
+
+
+def _csv(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable:
+    """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B."""
+    reader = csv.reader(io.StringIO(text))
+    try:
+        head = [name.strip().lower() for name in next(reader)]
+        if head != ["frame", "type", "q", "size"]:
+            raise TraceError(
+                f"{path}:1", f"the columns are {', '.join(head)}", "they must be frame,type,q,size"
+            )
+        kinds: dict[int, tuple[Kind, int]] = {}
+        sizes: dict[tuple[int, int], int] = {}
+        for fields in reader:
+            place = f"{path}:{reader.line_num}"
+            if not fields:
+                continue
+            if len(fields) != 4:
+                raise TraceError(place, f"{len(fields)} fields in place of 4", "a line is frame,type,q,size")
+            letter = fields[1].strip().upper()
+            frame, q, size = _whole_numbers(place, [fields[0], fields[2], fields[3]])
+            if letter not in Kind.__members__:
+                raise TraceError(place, f"type {letter!r} is unknown", "types are I, P and B")
+            if not 1 <= q <= 63:
+                raise TraceError(place, f"there is no quantizer {q}", "quantizers go from 1 to 63")
+            kind = Kind[letter]
+            if kinds.setdefault(frame, (kind, reader.line_num))[0] != kind:
+                raise TraceError(
+                    place,
+                    f"frame {frame} changes its type",
+                    f"line {kinds[frame][1]} says {kinds[frame][0].name}",
+                )
+            if (frame, q) in sizes:
+                raise TraceError(place, f"frame {frame} at q {q} stands twice", "remove one of the lines")
+            sizes[frame, q] = size
+    except csv.Error as error:
+        raise TraceError(f"{path}:{reader.line_num}", str(error), "save the file as plain CSV") from error
+    if not kinds:
+        raise TraceError(str(path), "the trace holds no frame", "add lines frame,type,q,size")
+    start = min(kinds)
+    qs = sorted({q for _, q in sizes})
+    rows = []
+    for frame in range(start, start + len(kinds)):
+        if frame not in kinds:
+            raise TraceError(str(path), f"frame {frame} is missing", "number the frames without a gap")
+        kind, line = kinds[frame]
+        for q in qs:
+            if (frame, q) not in sizes:
+                raise TraceError(
+                    f"{path}:{line}",
+                    f"frame {frame} has no size at q {q}",
+                    "give every frame at every quantizer",
+                )
+        rows.append(_Row(line, kind, [sizes[frame, q] for q in qs]))
+    return _table(path, rows, qs, parse_fps(fps, Fraction(25)))
+
+
+def _whole_numbers(place: str, words: list[str]) -> list[int]:
+    values = []
+    for word in words:
+        word = word.strip()
+        if not (word.isascii() and word.isdecimal()) or len(word) > 10 or int(word) > _LARGEST:
+            raise TraceError(
+                place, f"{word[:40]!r} is not a count", f"write a whole number from 0 to {_LARGEST}"
+            )
+        values.append(int(word))
+    return values
+
+
+def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameTable:
+    opens = [index for index, row in enumerate(rows) if row.kind == Kind.I]
+    if not opens or opens[0] != 0:
+        raise TraceError(f"{path}:{rows[0].line}", "the first frame is not an I frame", "start at an I frame")
+    gop = opens[1] if len(opens) > 1 else len(rows)
+    for number, index in enumerate(opens):
+        if index != number * gop:
+            raise TraceError(
+                f"{path}:{rows[index].line}",
+                f"an I frame after {index - opens[number - 1]} frames, where the first group has {gop}",
+                "encode with a fixed group of pictures and without scene cuts",
+            )
+    if len(rows) > len(opens) * gop:
+        raise TraceError(
+            f"{path}:{rows[len(opens) * gop].line}",
+            f"an I frame is missing after {gop} frames",
+            "encode with a fixed group of pictures",
+        )
+    order, display = _orders(np.array([row.kind for row in rows], dtype=np.uint8), gop)
+    for row in rows:
+        if 0 in row.sizes:
+            raise TraceError(
+                f"{path}:{row.line}", "a frame of 0 bytes", "every frame needs at least one byte"
+            )
+    sizes = np.array([row.sizes for row in rows], dtype=np.uint32).T[:, order]
+    kinds = np.array([rows[index].kind for index in order], dtype=np.uint8)
+    return FrameTable(
+        fps, gop, kinds, qs, np.ascontiguousarray(sizes), display, f"{path.name} (trace, no pixels)"
+    )
+
+
+def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
+    """Rows in coding order, and the display place of each.
+
+    Traces stand in coding order, as the file they were made from, unless a B frame follows the very first I
+    frame: then they stand in display order, for nothing could be between one I frame and nothing.
+    """
+    in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
+    order = np.arange(len(kinds), dtype=np.uint32)
+    display = np.empty(len(kinds), dtype=np.uint32)
+    for first in range(0, len(kinds), gop):
+        last = min(first + gop, len(kinds))
+        if in_display_order:
+            waiting: list[int] = []
+            coded: list[int] = []
+            for place in range(first, last):
+                if kinds[place] == Kind.B:
+                    waiting.append(place)
+                else:
+                    coded += [place, *waiting]
+                    waiting = []
+            coded += waiting
+            order[first:last] = coded
+            display[first:last] = coded
+        else:
+            held: int | None = None
+            slot = first
+            for place in range(first, last):
+                if kinds[place] == Kind.B:
+                    display[place], slot = slot, slot + 1
+                    continue
+                if held is not None:
+                    display[held], slot = slot, slot + 1
+                held = place
+            if held is not None:
+                display[held] = slot
+    return order, display

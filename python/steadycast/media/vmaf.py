@@ -1,0 +1,46 @@
+"""VMAF, where the optional FFmpeg of `imageio-ffmpeg` is there: called as a child process, never linked."""
+
+import importlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from steadycast.media.metrics import Picture
+
+
+@cache
+def program() -> str | None:
+    """Path of an FFmpeg that can VMAF; `None` when there is none."""
+    try:
+        path = str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
+        told = subprocess.run([path, "-hide_banner", "-filters"], capture_output=True, timeout=30, check=True)
+    except (ImportError, RuntimeError, OSError, subprocess.SubprocessError):
+        return None
+    return path if b" libvmaf " in told.stdout else None
+
+
+def vmaf(pairs: Iterable[tuple[Picture, Picture]], width: int, height: int, fps: Fraction) -> float | None:
+    """Mean VMAF of pairs (shown, original); `None` when it is not available, whatever the reason."""
+    path = program()
+    if path is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="steadycast-vmaf-") as name:
+        folder = Path(name)
+        with (folder / "shown.yuv").open("wb") as shown, (folder / "raw.yuv").open("wb") as raw:
+            for pair in pairs:
+                for file, picture in zip((shown, raw), pair, strict=True):
+                    for plane in (picture.y, picture.u, picture.v):
+                        file.write(plane.tobytes())
+        read = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{width}x{height}", "-r", str(fps), "-i"]
+        command = [path, "-nostdin", "-v", "error", *read, "shown.yuv", *read, "raw.yuv"]
+        command += ["-lavfi", "libvmaf=log_fmt=json:log_path=vmaf.json", "-f", "null", "-"]
+        try:
+            subprocess.run(command, cwd=folder, capture_output=True, timeout=3600, check=True)
+            told = json.loads((folder / "vmaf.json").read_text())
+            return float(told["pooled_metrics"]["vmaf"]["mean"])
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+            return None

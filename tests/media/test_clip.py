@@ -1,0 +1,163 @@
+import hashlib
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+from small_clips import write_clip
+from steadycast.errors import UserError
+from steadycast.media.clip import Clip, ClipError, parse_fps, parse_size, resampled
+from steadycast.media.synthetic import Synthetic
+
+
+def test_a_clip_is_scaled_to_cif_and_resampled_to_the_rate_asked_for(clip_path):
+    pictures = Clip.of(clip_path).pictures("cif", 50)
+    frames = list(pictures.frames)
+    assert (pictures.width, pictures.height, pictures.fps) == (352, 288, 50)
+    assert len(frames) in range(79, 82)
+    assert all(len(samples) == 352 * 288 * 3 // 2 for samples in frames)
+    assert pictures.warnings == []
+
+
+def test_size_and_rate_of_the_clip_itself_keep_every_frame(clip_path):
+    pictures = Clip.of(clip_path).pictures("clip", "clip")
+    assert (pictures.width, pictures.height, pictures.fps) == (176, 144, 25)
+    assert len(list(pictures.frames)) == 40
+
+
+def test_a_list_of_clips_is_played_end_to_end(tmp_path, clip_path):
+    other = write_clip(tmp_path / "other.mp4", frames=20, rate=10, size="128x96")
+    pictures = Clip.of([clip_path, other]).pictures("clip", "clip")
+    frames = list(pictures.frames)
+    assert len(frames) in range(40 + 49, 40 + 52)
+    assert {len(samples) for samples in frames} == {176 * 144 * 3 // 2}
+
+
+def test_resampling_takes_the_picture_whose_time_is_nearest():
+    times = [Fraction(k, 10) for k in range(10)]
+    pictures = [np.array([k], dtype=np.uint8) for k in range(10)]
+    half = [int(p[0]) for p in resampled(iter(zip(times, pictures, strict=True)), Fraction(5))]
+    assert half == [0, 2, 4, 6, 8]
+    more = [int(p[0]) for p in resampled(iter(zip(times, pictures, strict=True)), Fraction(25))]
+    assert more == [0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9]
+
+
+def test_what_is_no_clip_is_an_error_with_place_problem_and_remedy(tmp_path):
+    text = tmp_path / "notes.mkv"
+    text.write_text("no video at all\n" * 50)
+    empty = tmp_path / "empty.mp4"
+    empty.write_bytes(b"")
+    sound = tmp_path / "sound.wav"
+    with av.open(str(sound), "w") as container:
+        stream = container.add_stream("pcm_s16le", rate=8000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), dtype=np.int16), format="s16", layout="mono")
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    for path in (text, empty, sound, tmp_path / "absent.mkv", tmp_path):
+        with pytest.raises(ClipError) as caught:
+            list(Clip.of(path).pictures("cif", 25).frames)
+        assert caught.value.place == str(path)
+        assert caught.value.problem
+        assert caught.value.remedy
+    with pytest.raises(ClipError):
+        Clip.of([])
+    with pytest.raises(ClipError, match="no such file"):
+        Clip.of(tmp_path / "absent.mkv").identity()
+
+
+@pytest.mark.parametrize("size", ["", "cif2", "0x0", "640", "x480", "640x", "9999x9999", "-4x8", "64x48x3"])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(UserError):
+        parse_size(size, (640, 480))
+
+
+@pytest.mark.parametrize("fps", ["", "fast", 0, -25, 1e9, float("nan"), float("inf"), "25/0"])
+def test_a_rate_that_is_none_is_refused(fps):
+    with pytest.raises(UserError):
+        parse_fps(fps, Fraction(25))
+
+
+def test_odd_sides_are_cut_to_even_and_decimal_rates_become_their_fraction():
+    assert parse_size("clip", (769, 431)) == (768, 430)
+    assert parse_fps(29.97, Fraction(25)) == Fraction(30000, 1001)
+    assert parse_fps(12.5, Fraction(25)) == Fraction(25, 2)
+    assert parse_fps("clip", Fraction(10)) == 10
+
+
+def test_the_synthetic_clip_is_the_same_on_every_machine():
+    digest = hashlib.sha256()
+    for samples in Synthetic(24).pictures("cif", 25).frames:
+        digest.update(samples)
+    assert digest.hexdigest()[:16] == "5e746d2b281400c1"
+
+
+def test_the_synthetic_clip_says_so_and_knows_its_length():
+    clip = Synthetic(60)
+    assert "synthetic" in clip.label
+    assert len(list(clip.pictures("cif", 25).frames)) == 60
+    assert len(list(clip.pictures("176x144", "12.5").frames)) == 30
+    assert clip.identity() != Synthetic(60, seed=2).identity()
+
+
+def _damaged(whole: bytes):
+    """Forty ways to break a file: cut it, or write zeros over a part."""
+    for k in range(20):
+        yield f"cut at {k}/20", whole[: len(whole) * k // 20]
+    for k in range(20):
+        start = len(whole) * k // 20
+        hole = min(len(whole) // (3 + k % 5), len(whole) - start)
+        yield f"{hole} zeros from {start}", whole[:start] + bytes(hole) + whole[start + hole :]
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("mkv", "mpeg4"), ("mp4", "libx264")])
+def test_a_damaged_clip_is_an_error_or_a_marked_result(tmp_path, suffix, codec):
+    whole = write_clip(tmp_path / f"whole.{suffix}", codec=codec).read_bytes()
+    path = tmp_path / f"damaged.{suffix}"
+    outcomes = {"error": 0, "marked": 0, "unmarked": 0}
+    for _, data in _damaged(whole):
+        path.write_bytes(data)
+        pictures = None
+        try:
+            pictures = Clip.of(path).pictures("176x144", 25)
+            count = len(list(pictures.frames))
+        except UserError:
+            outcomes["error"] += 1
+        else:
+            assert 1 <= count <= 60
+            outcomes["marked" if pictures.warnings else "unmarked"] += 1
+    assert outcomes["error"] >= 1
+    assert outcomes["error"] + outcomes["marked"] >= 36, outcomes
+
+
+def test_a_clip_that_ends_early_says_where(tmp_path, clip_path):
+    whole = clip_path.read_bytes()
+    path = tmp_path / "cut.mkv"
+    path.write_bytes(whole[: len(whole) // 2])
+    pictures = Clip.of(path).pictures("cif", 25)
+    frames = list(pictures.frames)
+    assert 5 <= len(frames) <= 35
+    assert any("cut.mkv is damaged" in warning and "1.6" in warning for warning in pictures.warnings)
+
+
+def test_sound_that_outlasts_the_pictures_is_no_damage(tmp_path):
+    for suffix in ("mkv", "mp4"):
+        path = tmp_path / f"sound.{suffix}"
+        with av.open(str(path), "w") as container:
+            video = container.add_stream("mpeg4", rate=25)
+            video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
+            sound = container.add_stream("aac", rate=8000, layout="mono")
+            for index in range(25):
+                frame = av.VideoFrame(64, 48, "yuv420p")
+                frame.pts, frame.time_base = index, Fraction(1, 25)
+                container.mux(video.encode(frame))
+            for index in range(20):
+                noise = np.full((1, 1024), 0.1 * (index % 3), dtype=np.float32)
+                heard = av.AudioFrame.from_ndarray(noise, format="fltp", layout="mono")
+                heard.sample_rate, heard.pts = 8000, 1024 * index
+                container.mux(sound.encode(heard))
+            container.mux(video.encode(None))
+            container.mux(sound.encode(None))
+        pictures = Clip.of(path).pictures("clip", "clip")
+        assert len(list(pictures.frames)) == 25
+        assert pictures.warnings == []

@@ -1,0 +1,272 @@
+import numpy as np
+import pytest
+from small_clips import judged
+from steadycast.media import quality as quality_module
+from steadycast.media import vmaf as vmaf_module
+from steadycast.media.ladder import encode_ladder
+from steadycast.media.quality import evaluate, freezes, pictures_at
+from steadycast.media.splice import NEVER, Fate, Fates, fates, shown_frames
+from steadycast.media.synthetic import Synthetic
+from steadycast.media.table2 import table2
+
+MS = 1_000_000
+
+
+def small(codec="mpeg4"):
+    qs = [18, 32, 47] if codec == "h264" else [2, 9, 31]
+    return encode_ladder(Synthetic(52), codec=codec, size="176x144", qs=qs)
+
+
+def chosen(ladder, frames):
+    return [ladder.table.qs[group % 3] for group in range(ladder.table.groups_in(frames))]
+
+
+def whole(frames):
+    return np.ones(frames, dtype=bool)
+
+
+def test_a_late_frame_is_never_shown_once_a_newer_one_has_come():
+    # The paper's example: frame 3 misses its slot, so frame 2 stands for two slots; frame 4 is there in time.
+    play = np.arange(6) * 40 * MS + 150 * MS
+    arrival = np.arange(6) * 40 * MS + 50 * MS
+    arrival[3] = play[3] + 10 * MS
+    assert shown_frames(arrival, play).tolist() == [0, 1, 2, 2, 4, 5]
+
+
+def test_a_late_frame_is_shown_at_the_next_slot_when_nothing_newer_has_come():
+    play = np.arange(6) * 40 * MS + 150 * MS
+    arrival = np.arange(6) * 40 * MS + 50 * MS
+    arrival[3] = play[3] + 10 * MS
+    arrival[4] = play[5]
+    assert shown_frames(arrival, play).tolist() == [0, 1, 2, 2, 3, 5]
+
+
+def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
+    play = np.array([100, 200, 300])
+    assert shown_frames(np.array([100, 0, 301]), play).tolist() == [0, 1, 1]
+
+
+def test_lost_frames_are_replaced_by_the_one_before_and_the_screen_is_blank_before_the_first():
+    play = np.arange(5) * 40
+    arrival = np.array([NEVER, NEVER, 0, NEVER, 0])
+    assert shown_frames(arrival, play).tolist() == [-1, -1, 2, 2, 4]
+
+
+def test_freezes_count_runs_and_slots():
+    assert freezes(np.array([-1, -1, 0, 0, 0, 3, 4, 4, 6])) == (2, 3)
+    assert freezes(np.array([0, 1, 2])) == (0, 0)
+    assert freezes(np.array([], dtype=np.int64)) == (0, 0)
+
+
+def test_each_frame_has_one_fate_and_a_lost_reference_breaks_the_rest_of_its_group():
+    table = table2(frames=30, gop=6, distance=3)  # coding order I P B B B B in each group
+    complete = whole(30)
+    complete[7] = False  # the second group's P
+    complete[14] = False  # a B of the third
+    complete[18] = False  # the fourth group's I
+    play = np.arange(30) * 40 + 100
+    arrival = np.zeros(30, dtype=np.int64)
+    arrival[2] = 10_000
+    arrival[9] = 10_000  # late as well, but broken before that
+    told = fates(table, Fates(complete, arrival, play))
+    expected = np.zeros(30, dtype=int)
+    expected[[7, 14, 18]] = Fate.LOST
+    expected[8:12] = Fate.UNDECODABLE
+    expected[19:24] = Fate.UNDECODABLE
+    expected[2] = Fate.LATE
+    assert told.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("codec", ["mpeg4", "mpeg2", "h263", "h264"])
+def test_a_receiver_that_lost_nothing_sees_what_the_sender_encoded(codec):
+    ladder = small(codec)
+    quality = evaluate(ladder, chosen(ladder, 104), Fates(whole(104)))
+    assert quality.shown.tolist() == list(range(104))
+    assert quality.mean_psnr_encoded() == (None, None, None)
+    assert quality.mean_psnr_encoded(identical=True) == (100.0, 100.0, 100.0)
+    assert (quality.freeze_count, quality.freeze_s, quality.blank_slots) == (0, 0.0, 0)
+    finest, coarsest = quality.psnr_raw[:12, 0].mean(), quality.psnr_raw[24:36, 0].mean()
+    assert 38 < finest < 60
+    assert 15 < coarsest < 36
+    assert sum(quality.mos_share().values()) == pytest.approx(1)
+    looped = evaluate(ladder, [ladder.table.qs[1]] * 10, Fates(whole(104)))
+    assert np.array_equal(looped.psnr_raw[:52], looped.psnr_raw[52:])
+
+
+def test_psnr_and_ssim_of_a_damaged_flow_are_those_of_ffmpegs_filters():
+    ladder = small()
+    complete = whole(52)
+    complete[[4, 13, 30]] = False
+    told = Fates(complete, holes={13: [(200, 700)]})
+    q = chosen(ladder, 52)
+    quality = evaluate(ladder, q, told)
+    slots = list(range(0, 52, 5))
+    for slot, pictures in zip(slots, pictures_at(ladder, q, told, slots), strict=True):
+        told_psnr = judged("psnr", pictures.received, pictures.raw)
+        told_ssim = judged("ssim", pictures.received, pictures.raw)
+        expected = [float(told_psnr[f"lavfi.psnr.psnr.{plane}"]) for plane in "yuv"]
+        assert quality.psnr_raw[slot] == pytest.approx(expected, abs=0.01)
+        assert quality.ssim[slot] == pytest.approx(float(told_ssim["lavfi.ssim.Y"]), abs=0.001)
+        encoded = judged("psnr", pictures.received, pictures.encoded)["lavfi.psnr.psnr.y"]
+        assert min(100, quality.psnr_encoded[slot, 0]) == pytest.approx(min(100, float(encoded)), abs=0.01)
+
+
+@pytest.mark.parametrize("codec", ["mpeg4", "mpeg2", "h263", "h264"])
+def test_losses_hurt_their_own_group_and_no_other(codec):
+    ladder = small(codec)
+    complete = whole(52)
+    complete[15] = False  # early in the second group
+    quality = evaluate(ladder, chosen(ladder, 52), Fates(complete))
+    same = np.isinf(quality.psnr_encoded[:, 0])
+    assert same[:12].all()
+    assert same[24:].all()
+    assert 1 <= np.count_nonzero(~same[12:24]) <= 12
+
+
+@pytest.mark.parametrize("codec", ["mpeg4", "mpeg2", "h263", "h264"])
+def test_any_damage_gives_a_result(codec):
+    ladder = small(codec)
+    rng = np.random.default_rng(11)
+    q = chosen(ladder, 104)
+    for rate in (0.02, 0.3, 0.9, 1.0):
+        complete = rng.random(104) >= rate
+        sizes = [
+            int(ladder.table.sizes[ladder.table.row(q[int(ladder.table.group_of(f))]), f % 52])
+            for f in range(104)
+        ]
+        holes = {}
+        for frame in np.flatnonzero(~complete).tolist():
+            if rng.random() < 0.6:
+                start, end = sorted(rng.integers(0, sizes[frame] + 1, 2).tolist())
+                holes[frame] = [(start, end), (end, end + 5)]
+        quality = evaluate(ladder, q, Fates(complete, holes=holes))
+        assert len(quality.mos) == 104
+        assert np.isfinite(quality.psnr_raw).all()
+        assert ((quality.shown <= np.arange(104)) & (np.diff(quality.shown, prepend=-1) >= 0)).all()
+
+
+def test_the_same_damage_gives_the_same_result_every_time():
+    rng = np.random.default_rng(12)
+    complete = rng.random(104) >= 0.1
+    results = []
+    for _ in range(3):
+        ladder = small()
+        results.append(evaluate(ladder, chosen(ladder, 104), Fates(complete)))
+    for other in results[1:]:
+        assert np.array_equal(results[0].psnr_raw, other.psnr_raw)
+        assert np.array_equal(results[0].shown, other.shown)
+
+
+def test_a_stream_that_loses_everything_stays_black():
+    ladder = small()
+    quality = evaluate(ladder, chosen(ladder, 24), Fates(np.zeros(24, dtype=bool)))
+    assert quality.blank_slots == 24
+    assert quality.freeze_count == 0
+    assert quality.mean_mos() == 1.0
+
+
+def test_without_its_first_i_frame_nothing_is_shown_that_was_not_decoded():
+    ladder = small("h264")
+    complete = whole(24)
+    complete[0] = False
+    quality = evaluate(ladder, chosen(ladder, 24), Fates(complete))
+    assert quality.blank_slots == 12
+    assert np.isinf(quality.psnr_encoded[12:, 0]).all()
+
+
+def test_late_frames_freeze_the_picture_but_still_feed_the_decoder():
+    ladder = small()
+    slots = np.arange(52)
+    play = slots * 40 * MS + 150 * MS
+    arrival = ladder.table.slot_of(np.arange(52)) * 40 * MS + 50 * MS
+    late = int(np.flatnonzero(ladder.table.display == 15)[0])
+    arrival[late] += 120 * MS
+    quality = evaluate(ladder, chosen(ladder, 52), Fates(whole(52), arrival, play))
+    assert quality.shown[14:17].tolist() == [14, 14, 16]
+    assert (quality.freeze_count, quality.freeze_s) == (1, 0.04)
+    assert np.isinf(quality.psnr_encoded[16:, 0]).all()
+
+
+def test_a_delay_of_more_than_a_group_shows_old_pictures():
+    ladder = small()
+    play = np.arange(52) * 40 * MS
+    arrival = ladder.table.slot_of(np.arange(52)) * 40 * MS + 700 * MS
+    quality = evaluate(ladder, chosen(ladder, 52), Fates(whole(52), arrival, play))
+    assert quality.blank_slots == 18
+    assert quality.shown[18:].tolist() == list(range(34))
+
+
+def test_receivers_with_the_same_losses_are_decoded_once(monkeypatch):
+    ladder = small()
+    calls = []
+    real = quality_module.decode_units
+    monkeypatch.setattr(quality_module, "decode_units", lambda *a: calls.append(1) or real(*a))
+    complete = whole(52)
+    complete[20] = False
+    first = evaluate(ladder, chosen(ladder, 52), Fates(complete))
+    once = len(calls)
+    assert 5 <= once <= 6  # five groups, and the damaged one again as the sender has it
+    for _ in range(44):
+        assert evaluate(ladder, chosen(ladder, 52), Fates(complete.copy())) is first
+    assert len(calls) == once
+
+
+def test_receivers_that_share_some_losses_share_that_work(monkeypatch):
+    ladder = small()
+    one, other = whole(52), whole(52)
+    one[20] = other[20] = other[40] = False
+    evaluate(ladder, chosen(ladder, 52), Fates(one))
+    calls = []
+    real = quality_module.decode_units
+    monkeypatch.setattr(quality_module, "decode_units", lambda *a: calls.append(1) or real(*a))
+    evaluate(ladder, chosen(ladder, 52), Fates(other))
+    assert len(calls) == 1
+
+
+def test_sizes_without_pixels_have_no_quality():
+    table = table2(frames=24)
+    assert evaluate(table, [2, 2], Fates(whole(24))) is None
+
+
+def test_a_part_of_a_view_counts_its_own_slots_only():
+    ladder = small()
+    complete = whole(52)
+    complete[:12] = False
+    complete[-1] = False
+    view = evaluate(ladder, [2] * 5, Fates(complete))
+    part = view.between(12, 48)
+    assert (len(part.mos), part.blank_slots, part.freeze_count) == (36, 0, 0)
+    assert view.blank_slots == 12
+    assert part.mean_psnr_raw()[0] > view.mean_psnr_raw()[0] + 3
+    assert view.between(60, 70).mean_ssim() is None
+
+
+def test_a_flow_that_stops_inside_a_group_is_measured_to_its_end():
+    ladder = small()
+    for frames in (1, 2, 14, 53, 101):
+        quality = evaluate(ladder, chosen(ladder, frames), Fates(whole(frames)))
+        sent = set(ladder.table.slot_of(np.arange(frames)).tolist())
+        assert len(quality.mos) == frames
+        shown_in_place = np.flatnonzero(quality.shown == np.arange(frames)).tolist()
+        assert set(shown_in_place) == sent & set(range(frames))
+
+
+def test_too_few_quantizers_are_refused():
+    with pytest.raises(ValueError, match="quantizers"):
+        evaluate(small(), [2], Fates(whole(52)))
+
+
+def test_vmaf_is_none_where_it_is_not_available(monkeypatch):
+    monkeypatch.setattr(vmaf_module, "program", lambda: None)
+    ladder = small()
+    quality = evaluate(ladder, chosen(ladder, 24), Fates(whole(24)), with_vmaf=True)
+    assert quality.vmaf is None
+
+
+def test_vmaf_falls_with_the_quantizer():
+    if vmaf_module.program() is None:
+        pytest.skip("no FFmpeg with libvmaf: install the extra steadycast[vmaf]")
+    ladder = small()
+    fine, coarse = (evaluate(ladder, [q] * 2, Fates(whole(24)), with_vmaf=True).vmaf for q in (2, 31))
+    assert 90 < fine <= 100
+    assert 0 <= coarse < fine - 10
