@@ -64,6 +64,8 @@ def figures(x: float) -> str:
         return f"{x:.1f}"
     if size >= 1:
         return f"{x:.2f}"
+    if size >= 0.9995:
+        return f"{x:.2f}"
     if size >= 0.001:
         return f"{x:.3f}".rstrip("0")
     return f"{x:.2g}"
