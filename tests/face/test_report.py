@@ -196,10 +196,25 @@ def test_several_seeds_have_a_page_with_their_spread(seeds_folder: Path) -> None
         (say.ms, 12_000.0, "12.0 s"),
         (say.count, 15800, "15 800"),
         (say.db, None, "–"),
-        (say.rate, {"mean": 1.61e6, "ci95": 4.1e4, "min": 1e6, "max": 2e6, "n": 5}, "1.61 ± 0.041 Mb/s"),
-        (say.frac, {"mean": 0.86, "ci95": 0.0091, "min": 0.8, "max": 0.9, "n": 5}, "86 ± 0.91 %"),
+        (say.rate, {"mean": 1.61e6, "ci95": 4.1e4, "min": 1e6, "max": 2e6, "n": 5}, "1.610 ± 0.041 Mb/s"),
+        (say.frac, {"mean": 0.86, "ci95": 0.0091, "min": 0.8, "max": 0.9, "n": 5}, "86.00 ± 0.91 %"),
+        (say.ms, {"mean": 119.2, "ci95": 23.4, "min": 1.0, "max": 2.0, "n": 5}, "119 ± 23 ms"),
+        (say.rate, {"mean": 1e6, "ci95": 0.0, "min": 1e6, "max": 1e6, "n": 5}, "1.00 ± 0 Mb/s"),
         (say.score, {"mean": 4.2, "ci95": None, "min": 4.2, "max": 4.2, "n": 1}, "4.20"),
     ],
 )
 def test_numbers_are_said_with_unit_and_spread(how: object, value: object, said: str) -> None:
     assert how(value) == said  # type: ignore[operator]
+
+
+def test_many_flows_are_drawn_as_one_band_per_kind() -> None:
+    flows = [
+        {"name": f"{kind}-{n}", "kind": "tcp" if kind == "cubic" else "video", how: kind, "receivers": [{}]}
+        for kind, how in (("cubic", "congestion"), ("tfrc", "controller"))
+        for n in range(6)
+    ]
+    lines = [figures.Series(f, [0.5, 1.5], [i, i], [i, i], [i, i]) for i, f in enumerate(flows)]
+    joined = figures.grouped(lines)
+    assert [figures.flow_label(one.flow) for one in joined] == ["6 × cubic\nmedian", "6 × tfrc\nmedian"]
+    assert (joined[1].low, joined[1].high) == ([6, 6], [11, 11])
+    assert figures.grouped(lines[:3]) == lines[:3]
