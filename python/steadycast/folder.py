@@ -391,7 +391,8 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    return number(value)
+    # A bound is the same for all seeds; their mean would lose its last bit.
+    return number(value["min"] if is_spread(value) else value)
 
 
 # ---------------------------------------------------------------- paths into a summary

@@ -1,7 +1,7 @@
 """Scenarios from Python: the same keys as in a scenario file, checked by the same core.
 
-Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". What is None is not
-written, and takes the file's default.
+Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". What is
+None is not written, and takes the file's default.
 
     Scenario(
         name="dumbbell",
@@ -72,7 +72,7 @@ class Arq(Part):
 
 @dataclass(kw_only=True)
 class Loss(Part):
-    """Random loss: bernoulli (p), run (mean), gilbert (p_bad, p_good, loss_good, loss_bad) or list (packets)."""
+    """Loss: bernoulli (p), run (mean), gilbert (p_bad, p_good, loss_good, loss_bad) or list (packets)."""
 
     kind: str
     p: float | None = None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 8.4
+_MOST_LINES = 8
 _RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -359,10 +360,36 @@ def flow_label(flow: Json) -> str:
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     name = str(flow["name"])
     text = name if not how or str(how) == name else f"{name} ({how})"
+    if flow.get("flows"):
+        return f"{flow['flows']} × {name}\nmedian"
     if flow.get("seeds"):
         return f"{text}\n{flow['seeds']} seeds"
     n = len(flow.get("receivers") or [])
     return f"{text}\nmedian of {n}" if n > 1 else text
+
+
+def grouped(lines: Sequence[Series]) -> list[Series]:
+    """Join flows of one kind where there are too many to tell apart: their median, and their extremes."""
+    if len(lines) <= _MOST_LINES:
+        return list(lines)
+    groups: dict[tuple[object, ...], list[Series]] = {}
+    for one in lines:
+        how = one.flow.get("controller") or one.flow.get("congestion") or one.flow.get("kind")
+        groups.setdefault((one.flow.get("kind"), how), []).append(one)
+    result = []
+    for (_, how), members in groups.items():
+        at: dict[float, list[tuple[float, float, float]]] = {}
+        for one in members:
+            for t, *values in zip(one.t, one.mid, one.low, one.high, strict=True):
+                if values[0] == values[0]:
+                    at.setdefault(t, []).append((values[0], values[1], values[2]))
+        times = sorted(at)
+        flow = {**members[0].flow, "name": how, "receivers": [{}, {}], "flows": len(members)}
+        mid = [sorted(v[0] for v in at[x])[len(at[x]) // 2] for x in times]
+        low = [min(v[1] for v in at[x]) for x in times]
+        high = [max(v[2] for v in at[x]) for x in times]
+        result.append(Series(flow, times, mid, low, high))
+    return result
 
 
 def series(folder: Folder, column: str) -> list[Series]:
@@ -373,6 +400,8 @@ def series(folder: Folder, column: str) -> list[Series]:
     step = interval(rates)
     result = []
     for flow in folder.summary["flows"]:
+        if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
+            continue  # nobody waits for background traffic
         nodes = [r["name"] for r in flow.get("receivers") or []]
         mine = (
             rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
@@ -445,7 +474,7 @@ def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
 
 def draw_rates(folder: Folder) -> Figure | None:
     """Throughput over time, with the fair shares, the capacity and the events."""
-    lines = series(folder, "throughput_bps")
+    lines = grouped(series(folder, "throughput_bps"))
     if not lines:
         return None
     limit = capacity(folder)
@@ -477,7 +506,7 @@ def draw_rates(folder: Folder) -> Figure | None:
 
 def draw_delay(folder: Folder) -> Figure | None:
     """One-way delay over time, with the play-out limit."""
-    lines = series(folder, "delay_ms")
+    lines = grouped(series(folder, "delay_ms"))
     if not lines:
         return None
     figure, (axes,) = canvas()
@@ -499,8 +528,9 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def draw_why(folder: Folder) -> Figure | None:
-    """Video's target, what was sent, and what held the rate."""
+    """Draw the video's target, what was sent, and what held the rate."""
     import polars as pl
+    from matplotlib.patches import Patch
 
     if not folder.has("decisions"):
         return None
@@ -546,28 +576,36 @@ def draw_why(folder: Folder) -> Figure | None:
         mark_events(axes, folder, labels=False)
         label_ends(axes, labels)
         end = float(folder.summary["to_s"])
-        seen = []
+        held: dict[str, float] = {}
         for begin, stop, limit in stretches(t, [str(v) for v in mine["limit"].to_list()], end):
             colour = style.LIMIT.get(limit, style.MUTED)
-            axes.axvspan(begin, stop, color=colour, alpha=0.08, linewidth=0)
+            axes.axvspan(begin, stop, color=colour, alpha=0.1, linewidth=0)
             strip.axvspan(begin, stop, color=colour, linewidth=0)
-            if (stop - begin) > (end - strip.get_xlim()[0]) * 0.07 or limit not in seen:
+            held[limit] = held.get(limit, 0.0) + stop - begin
+            if (stop - begin) / end > 0.014 * len(limit):
                 strip.text(
-                    begin + (end / 200),
-                    0.5,
-                    limit,
-                    va="center",
-                    ha="left",
-                    fontsize=7,
-                    color="#111111",
-                    clip_on=True,
+                    (begin + stop) / 2, 0.5, limit, va="center", ha="center", fontsize=7, color="#111111"
                 )
-            seen.append(limit)
         strip.set_ylim(0, 1)
         strip.set_yticks([])
         strip.grid(visible=False)
         strip.spines["left"].set_visible(False)
-        beside(strip, "what held it", 0.5, 0, style.MUTED)
+        strip.legend(
+            handles=[
+                Patch(
+                    color=style.LIMIT.get(limit, style.MUTED),
+                    label=f"{limit} {say.frac(time / (end - t[0]))}",
+                )
+                for limit, time in sorted(held.items(), key=lambda e: -e[1])
+            ],
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            borderaxespad=0.3,
+            handlelength=1,
+            handletextpad=0.5,
+            labelspacing=0.15,
+            fontsize=7.5,
+        )
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 

@@ -89,6 +89,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
+def folded(words: str, content: str) -> str:
+    """Fold content away behind a line of words."""
+    return f"<details><summary>{html.escape(words)}</summary>{content}</details>"
+
+
 def figure(drawing: str, caption: str, command: str, name: str) -> str:
     """Drawing with its caption and the command that makes it."""
     words = f"<span>{caption}</span><code>{html.escape(command)}</code>"
@@ -238,7 +243,7 @@ def _reasons(folder: Folder) -> list[str]:
         )
         total = float(held["held"].sum()) or 1.0
         rules = (
-            held.group_by("rule", "limit")
+            held.group_by("rule", "limit", maintain_order=True)
             .agg(pl.len(), pl.col("held").sum(), pl.col("step").mean())
             .sort("held", descending=True)
         )
@@ -265,7 +270,7 @@ def _reasons(folder: Folder) -> list[str]:
         )
         by = (
             held.filter(pl.col("by").is_not_null())
-            .group_by("by")
+            .group_by("by", maintain_order=True)
             .agg(pl.col("held").sum())
             .sort("held", descending=True)
         )
@@ -325,8 +330,7 @@ def _receivers(summary: Json) -> list[str]:
         content = table(head, rows)
         if len(order) > _COLLAPSE_ABOVE:
             worst = table(head, rows[:3])
-            content = f"{worst}<details><summary>all {len(order)} receivers, worst "
-            f"first</summary>{content}</details>"
+            content = worst + folded(f"all {len(order)} receivers, worst first", content)
         parts.append(
             section(f"{title(flow)}: each receiver{', worst first' if len(order) > 1 else ''}", content)
         )
@@ -359,8 +363,7 @@ def _links(summary: Json) -> str:
     ]
     content = table(head, rows)
     if len(rows) > _COLLAPSE_ABOVE:
-        content = f"{table(head, rows[:5])}<details><summary>all {len(rows)} links, busiest "
-        f"first</summary>{content}</details>"
+        content = table(head, rows[:5]) + folded(f"all {len(rows)} links, busiest first", content)
     return section("Links", content)
 
 
@@ -429,8 +432,10 @@ def _notes(folder: Folder) -> str:
         parts.append(
             section(
                 "The scenario",
-                f"<details><summary>as it was run ({len(folder.scenario_text.splitlines())} lines)</summary>"
-                f"<pre>{html.escape(folder.scenario_text)}</pre></details>",
+                folded(
+                    f"as it was run ({len(folder.scenario_text.splitlines())} lines)",
+                    f"<pre>{html.escape(folder.scenario_text)}</pre>",
+                ),
             )
         )
     parts.append(_provenance(folder))

@@ -58,7 +58,8 @@ def side_by_side(folder: Folder, frame: int) -> str:
 def _cell(picture: Picture, caption: str) -> str:
     data = base64.b64encode(png(picture)).decode("ascii")
     text = html.escape(caption)
-    return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
+    image = f'<img alt="{text}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
 
 
 def png(picture: Picture) -> bytes:

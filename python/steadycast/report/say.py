@@ -5,8 +5,8 @@ With its unit, in three figures, and with its spread where there are several see
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
 
 from steadycast.folder import is_spread, number
 
@@ -64,6 +64,8 @@ def figures(x: float) -> str:
         return f"{x:.1f}"
     if size >= 1:
         return f"{x:.2f}"
+    if size >= 0.9995:
+        return f"{x:.2f}"
     if size >= 0.001:
         return f"{x:.3f}".rstrip("0")
     return f"{x:.2g}"
@@ -89,21 +91,20 @@ def _said(value: object, how: Callable[[float], str]) -> str:
     if x is None:
         return NOTHING
     said = how(x)
-    if is_spread(value):
-        assert isinstance(value, dict)
-        half: Any = value["ci95"]
-        if half is not None:
-            figure, _, unit = said.partition(" ")
-            return f"{figure} ± {_spread(how, float(half), unit)}"
-    return said
-
-
-def _spread(how: Callable[[float], str], half: float, unit: str) -> str:
-    """Say half an interval in two figures, in its mean's unit: "1.61 ± 0.04 Mb/s", not "± 40 kb/s"."""
+    if not is_spread(value):
+        return said
+    assert isinstance(value, dict)
+    half: float | None = value["ci95"]
+    if half is None:
+        return said
+    # Both in the mean's unit, the interval in two figures: "1.612 ± 0.041 Mb/s".
+    figure, _, unit = said.partition(" ")
     steps = {"Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3, "%": 0.01, "s": 1e3 if how is _ms else 1.0}
-    x = half / steps.get(unit, 1.0)
-    said = f"{x:.2g}" if 0.001 <= x < 99.5 else "0" if x == 0 else figures(x)
-    return f"{said} {unit}".rstrip()
+    step = steps.get(unit, 1.0)
+    if half < x * 1e-9:
+        return f"{figure} ± 0 {unit}".rstrip()
+    decimals = min(4, max(0, 1 - math.floor(math.log10(half / step))))
+    return f"{x / step:.{decimals}f} ± {half / step:.{decimals}f} {unit}".rstrip()
 
 
 def _rate(x: float) -> str:

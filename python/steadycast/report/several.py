@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +66,10 @@ def series(run: Run, column: str) -> list[figures.Series]:
             for one in lines:
                 if one.flow["name"] == flow["name"]:
                     for t, v in zip(one.t, one.mid, strict=True):
-                        if v == v:
-                            values.setdefault(t, []).append(v)
+                        values.setdefault(t, []).extend([v] if v == v else [])
         if values:
             times = sorted(values)
-            ordered = [sorted(values[t]) for t in times]
+            ordered = [sorted(values[t]) or [math.nan] for t in times]
             # The flow's own receivers are in each seed's median already: the band is the seeds'.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             result.append(
@@ -86,7 +86,7 @@ def series(run: Run, column: str) -> list[figures.Series]:
 
 def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
     """Panel per run, to one scale."""
-    shown = [(run, lines) for run in runs[:_MOST_PANELS] if (lines := series(run, column))]
+    shown = [(run, lines) for run in runs[:_MOST_PANELS] if (lines := figures.grouped(series(run, column)))]
     if not shown:
         return None
     top = max(figures.highest(lines) for _, lines in shown)

@@ -14,8 +14,6 @@ from steadycast.folder import Folder, Json
 from steadycast.report.figures import span
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from steadycast.media.ladder import Ladder
     from steadycast.media.quality import Quality, Shown
     from steadycast.media.splice import Fates
@@ -107,14 +105,14 @@ def viewer(folder: Folder, flow: Json, receiver: str, ladder: Ladder) -> Viewer:
 
     from steadycast.media.splice import NEVER, Fates
 
-    rows = (
-        folder.table("frames")
-        .filter((pl.col("flow") == flow["name"]) & (pl.col("node") == receiver))
-        .sort("pts_s")
-    )
+    mine = folder.table("frames").filter(pl.col("flow") == flow["name"])
+    rows = mine.filter(pl.col("node") == receiver).sort("pts_s")
     if not rows.height:
         raise UserError(str(folder.path / "frames.parquet"), f"nothing of {receiver} is in it", "run again")
-    slots = _slots(rows, float(ladder.table.fps))
+    fps = float(ladder.table.fps)
+    start = float(mine["pts_s"].min() or 0.0)  # type: ignore[arg-type]
+    # Display slots count from the flow's first frame; one that joined late begins in the middle.
+    slots = np.round((rows["pts_s"] - start).to_numpy() * fps).astype(np.int64)
     n = int(slots[-1]) + 1
     there, arrived = np.zeros(n, dtype=np.bool_), np.full(n, NEVER, dtype=np.int64)
     quantizer = np.zeros(n, dtype=np.int64)
@@ -131,18 +129,10 @@ def viewer(folder: Folder, flow: Json, receiver: str, ladder: Ladder) -> Viewer:
     limit = span(told.get("playout"))
     play = None
     if limit is not None:
-        first = float(rows["pts_s"][0]) - slots[0] / float(table.fps)
-        play = np.round((first + np.arange(n) / float(table.fps) + limit) * 1e9).astype(np.int64)
+        play = np.round((start + np.arange(n) / fps + limit) * 1e9).astype(np.int64)
     fates = Fates(there[coded], arrived[coded] if play is not None else None, play)
     best = table.qs[0]
     return Viewer(flow, receiver, ladder, [q if q in table.qs else best for q in chosen], fates)
-
-
-def _slots(rows: pl.DataFrame, fps: float) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Count display slots from the flow's first frame; one that joined late begins in the middle."""
-    if "frame" in rows.columns and bool((rows["frame"].diff().drop_nulls() > 0).all()):
-        return np.asarray(rows["frame"].cast(int).to_numpy(), dtype=np.int64)
-    return np.asarray(np.round((rows["pts_s"] - rows["pts_s"][0]).to_numpy() * fps), dtype=np.int64)
 
 
 def _found(folder: Folder, clip: str) -> Path:

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.face.conftest import Said
+
+Say = Callable[..., Said]
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "home.toml"
+    path.write_text("format = 1\n")
+    return path
+
+
+def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
+    said = say("--help")
+    commands = [
+        line.split()[0] for line in said.out.split("Commands:")[1].splitlines() if line.startswith("  ")
+    ]
+    assert said.code == 0
+    assert [c for c in commands if c != "Start"] == [
+        "run",
+        "report",
+        "compare",
+        "encode",
+        "quality",
+        "export",
+        "controllers",
+        "check",
+        "schema",
+        "reproduce",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run",
+        "report",
+        "compare",
+        "encode",
+        "quality",
+        "export",
+        "controllers",
+        "check",
+        "schema",
+        "reproduce",
+    ],
+)
+def test_each_commands_help_has_an_example(say: Say, command: str) -> None:
+    said = say(command, "--help")
+    assert said.code == 0
+    assert f"  steadycast {command}" in said.out
+
+
+def test_help_imports_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys; from steadycast.cli import app; "
+        "print([m for m in ('matplotlib', 'polars', 'numpy', 'av') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_run_prints_a_table_of_80_columns_the_expectations_and_the_report(
+    say: Say, scenario: Path, runner: ModuleType, tmp_path: Path
+) -> None:
+    said = say("run", scenario, "-o", tmp_path / "home")
+    lines = said.out.splitlines()
+    assert said.code == 0
+    assert all(len(line) <= 80 for line in lines if not line.startswith("report:"))
+    assert any(line.startswith("video (asmp) → 2") for line in lines)
+    assert any(line.startswith("flows.tcp.share_of_fair") and "holds" in line for line in lines)
+    assert lines[-1] == f"report: {tmp_path / 'home' / 'report.html'}"
+    assert (tmp_path / "home" / "report.html").exists()
+
+
+def test_json_is_the_summary_alone_and_writes_nothing(
+    say: Say, scenario: Path, runner: ModuleType, tmp_path: Path
+) -> None:
+    said = say("run", scenario, "--json")
+    assert json.loads(said.out)["flows"][0]["name"] == "video"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home.toml"]
+
+
+def test_without_a_folder_results_go_to_runs_and_replace_nothing(
+    say: Say, scenario: Path, runner: ModuleType, tmp_path: Path
+) -> None:
+    assert say("run", scenario).code == 0
+    assert say("run", scenario).code == 0
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["home", "home-2"]
+
+
+def test_a_failed_expectation_is_exit_code_1_with_its_table(
+    say: Say, scenario: Path, runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    good = runner.run
+
+    def fails(*arguments: Any, **named: Any) -> Any:
+        done = good(*arguments, **named)
+        done.summary["expect"][0].update(value=0.1, ok=False)
+        return done
+
+    monkeypatch.setattr(runner, "run", fails)
+    said = say("run", scenario, "-o", tmp_path / "home")
+    assert said.code == 1
+    assert "fails" in said.out
+
+
+def test_several_seeds_make_a_folder_with_a_report_for_each(
+    say: Say, scenario: Path, runner: ModuleType, tmp_path: Path
+) -> None:
+    said = say("run", scenario, "--seeds", "1-2", "-o", tmp_path / "many")
+    assert said.code == 0
+    assert "±" in said.out
+    assert sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("report.html")) == [
+        "many/report.html",
+        "many/seed-1/report.html",
+        "many/seed-2/report.html",
+    ]
+
+
+def test_an_interrupt_is_130_and_names_what_is_left(
+    say: Say, scenario: Path, runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stops(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", stops)
+    said = say("run", scenario, "-o", tmp_path / "home")
+    assert said.code == 130
+    assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "none.toml"], "none.toml: no such file"),
+        (["run", "home.toml", "--set", "flow.video"], "this is not PATH=VALUE"),
+        (["run", "home.toml", "--seeds", "5-1"], "this is not a range"),
+        (["run", "home.toml", "--seeds", "a-b"], "this is not a range"),
+        (["run", "home.toml", "--seed", "1", "--seeds", "1-2"], "--seed is given as well"),
+        (["run", "home.toml", "--sed", "1"], "No such option"),
+        (["report", "nowhere"], "nowhere: no such folder"),
+        (["report", "."], "this is not a run folder"),
+        (["compare", "nowhere"], "no such folder"),
+        (["compare", "nowhere", "--fail-if", "a<1"], "there is nothing to measure against"),
+        (["export", "nowhere"], "no format is named"),
+        (["reproduce", "K", "--seeds", "x"], ""),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
+    say: Say, scenario: Path, words: list[str], says: str
+) -> None:
+    said = say(*words)
+    assert said.code in (2, 3) if words[0] == "reproduce" else said.code == 2
+    assert says in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_an_existing_folder_is_refused_before_the_run(
+    say: Say, scenario: Path, runner: ModuleType, tmp_path: Path
+) -> None:
+    assert say("run", scenario, "-o", tmp_path / "home").code == 0
+    said = say("run", scenario, "-o", tmp_path / "home")
+    assert said.code == 2
+    assert "--force" in said.err
+    assert say("run", scenario, "-o", tmp_path / "home", "--force").code == 0
+
+
+def test_a_missing_compiled_module_is_exit_code_3(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "steadycast._core", None)
+    said = say("schema")
+    assert said.code == 3
+    assert "can't be loaded" in said.err
+
+
+def test_controllers_are_listed_and_one_has_its_page(say: Say, core: ModuleType) -> None:
+    assert "loss and delay of the worst receiver" in say("controllers").out
+    one = say("controllers", "asmp").out
+    assert "0.9 (paper: 0.2)" in one
+    assert "0 … 1" in one
+    assert "fraction | event" in one
+    assert [c["name"] for c in json.loads(say("controllers", "--json").out)] == ["asmp", "fixed"]
+    wrong = say("controllers", "asmpp")
+    assert wrong.code == 2
+    assert 'did you mean "asmp"?' in wrong.err
+
+
+def test_check_tells_file_line_key_problem_and_remedy(say: Say, core: ModuleType, scenario: Path) -> None:
+    assert say("check", scenario).code == 0
+    problem = {
+        "file": "home.toml",
+        "line": 7,
+        "key": "flow.video.rat",
+        "what": "unknown key",
+        "remedy": '"rate"?',
+    }
+    core.check = lambda path, sets: [problem]  # type: ignore[attr-defined]
+    said = say("check", scenario)
+    assert said.code == 2
+    assert said.err == 'home.toml:7: flow.video.rat: unknown key; "rate"?\n'
+
+
+def test_report_saves_one_figure(say: Say, run_folder: Path, tmp_path: Path) -> None:
+    said = say("report", run_folder, "--figure", "delay", "-o", "delay.svg")
+    assert said.code == 0
+    assert (tmp_path / "delay.svg").read_text().startswith("<?xml")
+    wrong = say("report", run_folder, "--figure", "delays")
+    assert wrong.code == 2
+    assert "there are: rates" in wrong.err

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from steadycast.compare import Condition, Verdict
+from steadycast.errors import UserError
+
+from tests.face.conftest import Said
+from tests.face.made_up import make
+
+Say = Callable[..., Said]
+
+
+def fails(condition: str, was: float | None, now: float | None) -> bool:
+    return Verdict("run", Condition.read(condition), was, now).fails
+
+
+@pytest.mark.parametrize(
+    ("condition", "was", "now", "failing"),
+    [
+        ("x<-10%", 1.0, 0.89, True),
+        ("x<-10%", 1.0, 0.90, False),
+        ("x<-10%", 1.0, 1.5, False),
+        ("x>+10%", 1.0, 1.11, True),
+        ("x>10%", 1.0, 1.10, False),
+        ("x<-1", 36.0, 34.9, True),
+        ("x<-1", 36.0, 35.0, False),
+        ("x>0", 0.0, 0.0, False),
+        ("x>5%", 0.0, 0.1, True),
+        ("x<-10%", -2.0, -2.5, True),
+        ("x<-10%", None, 1.0, True),
+        ("x<-10%", 1.0, None, True),
+    ],
+)
+def test_a_condition_fails_beyond_its_change_and_not_at_it(
+    condition: str, was: float | None, now: float | None, failing: bool
+) -> None:
+    assert fails(condition, was, now) is failing
+
+
+@pytest.mark.parametrize("text", ["x", "x<", "x<ten", "x<=1", "<1", "x<1%%", "x<nan"])
+def test_what_is_no_condition_is_told_with_an_example(text: str) -> None:
+    with pytest.raises(UserError, match="write for example"):
+        Condition.read(text)
+
+
+def test_a_worse_run_fails_the_baseline_with_a_table(say: Say, tmp_path: Path) -> None:
+    make(tmp_path / "main", receivers=2, seconds=64)
+    make(tmp_path / "greedy", receivers=2, seconds=64, greed=1.4)
+    worse = say("compare", "greedy", "--baseline", "main", "--fail-if", "flows.tcp.share_of_fair<-10%")
+    assert worse.code == 1
+    assert "fails" in worse.out
+    same = say("compare", "main", "--baseline", "main", "--fail-if", "flows.tcp.share_of_fair<-10%")
+    assert same.code == 0
+    assert all(len(line) <= 80 for line in worse.out.splitlines())
+
+
+def test_the_page_shows_all_runs_to_one_scale(say: Say, tmp_path: Path, seeds_folder: Path) -> None:
+    make(tmp_path / "asmp", receivers=2, seconds=64)
+    make(tmp_path / "tfmcc", receivers=2, seconds=64, controller="tfmcc")
+    said = say("compare", "asmp", "tfmcc", seeds_folder)
+    assert said.code == 0
+    text = (tmp_path / "compare.html").read_text()
+    assert text.count('<svg role="img"') == 3
+    for name in ("asmp", "tfmcc", "seeds"):
+        assert f"{name}: throughput (Mb/s)" in text
+    assert "±" in text
+
+
+def test_json_has_each_runs_quantities_and_the_verdicts(say: Say, tmp_path: Path) -> None:
+    make(tmp_path / "a", receivers=1, seconds=64)
+    said = say("compare", "a", "--baseline", "a", "--fail-if", "flows.video.rate_cov>5%", "--json")
+    value = json.loads(said.out)
+    assert value["baseline"] == "a"
+    assert value["conditions"][0]["ok"] is True
+    assert math.isclose(value["runs"][0]["tcp: share of fair"], 1.0, abs_tol=0.5)
+
+
+def test_many_runs_are_split_into_tables_that_fit(say: Say, tmp_path: Path) -> None:
+    for n in range(7):
+        make(tmp_path / f"a-rather-long-name-{n}", receivers=1, seconds=62, seed=n)
+    said = say("compare", *[f"a-rather-long-name-{n}" for n in range(7)])
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert all(any(f"a-rather-long-name-{n}" in line for line in lines) for n in range(7))

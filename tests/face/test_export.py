@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from steadycast import export
+from steadycast.errors import UserError
+from steadycast.folder import Folder
+
+from tests.face.made_up import make
+
+
+def test_csv_has_the_columns_of_the_logs(run_folder: Path, tmp_path: Path) -> None:
+    written = {p.name for p in export.csv(Folder.open(run_folder), tmp_path)}
+    assert written == {"rates.csv", "frames.csv", "control.csv", "links.csv", "packets.csv", "tcp.csv"}
+    with (tmp_path / "packets.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["t", "dir", "flow", "node", "seq", "size", "frame", "ftype", "q", "ecn", "owd"]
+    got = next(r for r in rows if r["dir"] == "r")
+    assert 0.02 < float(got["owd"]) < 0.07
+    with (tmp_path / "control.csv").open() as file:
+        step = next(csv.DictReader(file))
+    assert list(step) == ["t", "ctrl", "node", "r", "p", "rtt", "state", "extra"]
+    assert step["ctrl"] == "asmp"
+    assert 1e3 < float(step["r"]) < 1e6  # bytes per second
+
+
+def test_classic_traces_join_by_packet_number(run_folder: Path, tmp_path: Path) -> None:
+    written = export.classic(Folder.open(run_folder), tmp_path)
+    assert [p.name for p in written] == ["sd_be_0", *[f"rd_be_{n}" for n in range(25)]]
+    sent = [line.split() for line in (tmp_path / "sd_be_0").read_text().splitlines()]
+    got = [line.split() for line in (tmp_path / "rd_be_0").read_text().splitlines()]
+    assert sent[0] == ["0.000000", "id", "0", "udp", "990", "5", "1"]
+    assert [float(row[0]) for row in got] == sorted(float(row[0]) for row in got)
+    times = {row[2]: float(row[0]) for row in sent}
+    assert len(got) < len(sent)
+    assert all(row[1] == "id" and row[3] == "udp" and row[4] == "990" for row in got)
+    assert all(0.02 < float(row[0]) - times[row[2]] < 0.07 for row in got)
+
+
+def test_classic_traces_need_recorded_packets_and_say_how(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62)
+    with pytest.raises(UserError, match=r'put `packets = "all"` into \[record\]'):
+        export.classic(Folder.open(tmp_path / "run"), tmp_path / "out")

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from steadycast.errors import UserError
+from steadycast.folder import Draft, Folder, aggregate, find, judge, number, spread, student_t95
+
+from tests.face.made_up import make
+
+
+def summary_of(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((path / "summary.json").read_text())
+    return value
+
+
+def test_a_finished_draft_is_a_complete_folder_and_leaves_no_part(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62)
+    assert summary_of(tmp_path / "run")["complete"] is True
+    assert not (tmp_path / "run.part").exists()
+    assert Folder.open(tmp_path / "run").table("rates").height > 0
+
+
+def test_an_interrupted_draft_stays_a_part_that_says_it_is_not_complete(tmp_path: Path) -> None:
+
+    def interrupted() -> None:
+        with Draft(tmp_path / "run") as draft:
+            draft.table("rates", pl.DataFrame({"t_s": [0.0]}))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not (tmp_path / "run").exists()
+    assert summary_of(tmp_path / "run.part")["complete"] is False
+    with pytest.raises(UserError, match="interrupted"):
+        Folder.open(tmp_path / "run")
+
+
+@pytest.mark.parametrize("dies_in", ["replace_folder", "write_json"])
+def test_complete_is_never_true_where_finish_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    """Whatever step of finish dies, no summary in either place says complete."""
+    from steadycast import folder
+
+    real = getattr(folder, dies_in)
+    calls = []
+
+    def dies(*arguments: Any) -> None:
+        calls.append(arguments)
+        # Of the writes, the last one is the summary that says complete.
+        if dies_in == "write_json" and arguments[1].get("complete") is not True:
+            real(*arguments)
+            return
+        raise KeyboardInterrupt
+
+    def finished() -> None:
+        with Draft(tmp_path / "run") as draft:
+            monkeypatch.setattr(folder, dies_in, dies)
+            draft.finish({"format": 1, "complete": True, "flows": []})
+
+    with pytest.raises(KeyboardInterrupt):
+        finished()
+    assert calls
+    found = list(tmp_path.glob("*/summary.json"))
+    assert found
+    assert all(json.loads(path.read_text())["complete"] is False for path in found)
+
+
+def test_an_existing_folder_needs_force_and_then_is_replaced_whole(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62)
+    (tmp_path / "run" / "old").write_text("old")
+    with pytest.raises(UserError, match="--force"):
+        make(tmp_path / "run", receivers=1, seconds=62)
+    make(tmp_path / "run", receivers=1, seconds=62, force=True)
+    assert not (tmp_path / "run" / "old").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
+
+
+def test_force_never_replaces_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("all of it")
+    with pytest.raises(UserError, match="no results of this program"), Draft(tmp_path / "thesis", force=True):
+        pass
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "all of it"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("summary.json", b"{", "damaged"),
+        ("summary.json", b"[]", "not an object"),
+        ("summary.json", b"\xff\xfe\x00", "not text"),
+        ("summary.json", b'{"format": 2}', "format 2"),
+        ("summary.json", b'{"format": 1, "complete": false}', "interrupted"),
+        ("rates.parquet", b"PAR1 no more", "the table is damaged"),
+    ],
+)
+def test_a_damaged_folder_is_told_by_file_problem_and_remedy(
+    tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62)
+    (tmp_path / "run" / name).write_bytes(content)
+    with pytest.raises(UserError, match=says) as told:
+        Folder.open(tmp_path / "run").table("rates")
+    assert name in told.value.place or told.value.place == str(tmp_path / "run")
+    assert told.value.remedy
+
+
+def test_students_t_is_the_tables() -> None:
+    for freedom, quantile in (
+        (1, 12.706),
+        (4, 2.776),
+        (20, 2.086),
+        (21, 2.0796),
+        (30, 2.0423),
+        (120, 1.9799),
+    ):
+        assert math.isclose(student_t95(freedom), quantile, rel_tol=2e-4)
+
+
+def test_a_spread_is_mean_and_student_interval() -> None:
+    s = spread([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (s["mean"], s["min"], s["max"], s["n"]) == (3.0, 1.0, 5.0, 5)
+    assert math.isclose(s["ci95"], 2.7764 * math.sqrt(2.5) / math.sqrt(5), rel_tol=1e-4)
+    assert spread([7.0])["ci95"] is None
+
+
+def test_seeds_join_by_name_count_what_is_null_and_judge_the_mean() -> None:
+    def seed(n: int, share: float, mos: float | None) -> dict[str, Any]:
+        flow = {
+            "name": "tcp",
+            "kind": "tcp",
+            "share_of_fair": share,
+            "mos": mos,
+            "receivers": [{"name": "tcp.dst1"}],
+        }
+        entry = {
+            "that": "flows.tcp.share_of_fair",
+            "min": 0.8,
+            "max": None,
+            "value": share,
+            "ok": share >= 0.8,
+        }
+        return {
+            "format": 1,
+            "complete": True,
+            "warnings": ["w"],
+            "scenario": {"name": "x", "seed": n},
+            "flows": [flow],
+            "expect": [entry],
+        }
+
+    whole = aggregate([seed(1, 0.7, None), seed(2, 1.0, 4.0), seed(3, 1.0, 4.2)])
+    tcp = whole["flows"][0]
+    assert len(whole["flows"]) == 1
+    assert tcp["name"] == "tcp"
+    assert tcp["share_of_fair"]["n"] == 3
+    assert math.isclose(tcp["share_of_fair"]["mean"], 0.9)
+    assert tcp["mos"]["n"] == 2
+    assert whole["scenario"]["seed"] == [1, 2, 3]
+    assert whole["format"] == 1
+    assert whole["warnings"] == ["w"]
+    expect = whole["expect"][0]
+    assert expect["min"] == 0.8
+    assert expect["ok"] is True  # one seed fails, their mean does not
+    assert json.loads(json.dumps(whole, allow_nan=False)) == whole
+
+
+def test_paths_go_by_names_that_hold_dots(run_folder: Path) -> None:
+    summary = summary_of(run_folder)
+    receiver = summary["flows"][0]["receivers"][0]
+    assert find(summary, "flows.video.receivers.video.dst1.psnr_db.raw.y") == receiver["psnr_db"]["raw"]["y"]
+    assert find(summary, "flows.video.receivers.video.dst1.mos.share.5") == receiver["mos"]["share"]["5"]
+    assert find(summary, "links.left.access.utilisation_frac") == 0.4
+    assert find(summary, "fairness.jain_1s.p05") == 0.8
+
+
+def test_a_links_direction_is_forward_where_none_is_named() -> None:
+    links = [{"name": "air", "direction": d, "drop_frac": x} for d, x in (("back", 0.1), ("forward", 0.2))]
+    assert find({"links": links}, "links.air.drop_frac") == 0.2
+    assert find({"links": links}, "links.air.back.drop_frac") == 0.1
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("flows.tpc.share_of_fair", 'did you mean "tcp"'),
+        ("flows.tcp.share_of_fare", 'did you mean "share_of_fair"'),
+        ("flow.tcp", 'did you mean "flows"'),
+        ("flows.tcp.share_of_fair.x", "end the path there"),
+    ],
+)
+def test_a_path_that_leads_nowhere_names_the_nearest(run_folder: Path, path: str, remedy: str) -> None:
+    with pytest.raises(UserError, match=remedy):
+        find(summary_of(run_folder), path)
+
+
+def test_expectations_hold_within_their_bounds_and_absent_values_fail() -> None:
+    summary = {"flows": [{"name": "tcp", "share_of_fair": 0.9, "vmaf": None}]}
+    path = "flows.tcp.share_of_fair"
+    results = judge(
+        summary,
+        [
+            {"that": path, "min": 0.9},
+            {"that": path, "max": 0.89},
+            {"that": path, "min": 0.5, "max": 0.95},
+            {"that": "flows.tcp.vmaf", "min": 0},
+        ],
+    )
+    assert [r["ok"] for r in results] == [True, False, True, False]
+
+
+def test_a_truth_value_is_not_a_number() -> None:
+    assert number(True) is None
+    assert number(spread([1.0, 3.0])) == 2.0

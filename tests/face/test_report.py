@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from steadycast.errors import UserError
+from steadycast.folder import Folder
+from steadycast.report import figures, say, write_report, write_seeds_report
+from steadycast.report.answer import answer
+
+from tests.face.made_up import make
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, what is linked to, and what there is to link to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {k: v or "" for k, v in attrs}
+        if tag in ("link", "iframe", "object", "embed") or (
+            tag in ("script", "img", "source") and "src" in values
+        ):
+            self.loads.append(values.get("src") or values.get("href") or tag)
+        if tag == "a":
+            self.links.append(values.get("href", ""))
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag not in ("meta", "br", "img", "link", "hr", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page(run_folder: Path) -> str:
+    return write_report(run_folder).read_text(encoding="utf-8")
+
+
+def test_the_page_loads_nothing_and_is_well_formed(page: str) -> None:
+    read = Page(page)
+    assert read.open == []
+    assert read.loads == []
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_every_word_that_is_linked_is_in_the_glossary_and_ids_are_unique(page: str) -> None:
+    read = Page(page)
+    words = [link for link in read.links if link.startswith("#w-")]
+    assert len(words) > 20
+    assert {w[1:] for w in words} <= set(read.ids)
+    assert len(read.ids) == len(set(read.ids))
+
+
+def test_all_figures_are_there_and_name_the_command_that_makes_them(page: str) -> None:
+    assert page.count('<svg role="img"') == len(figures.PLOTS)
+    for plot in figures.PLOTS:
+        assert f"--figure {plot.name}</code>" in page
+
+
+def test_the_same_folder_gives_the_same_page(run_folder: Path, page: str) -> None:
+    assert write_report(run_folder).read_text(encoding="utf-8") == page
+
+
+def test_more_than_twenty_receivers_are_folded_away_worst_first(page: str) -> None:
+    assert "<details><summary>all 25 receivers, worst first</summary>" in page
+    table = page[page.index("each receiver") :]
+    assert table.index("video.dst9<") < table.index("video.dst1<")  # dst9 is the one on bad Wi-Fi
+
+
+def test_an_encoder_limited_run_says_first_that_it_compares_nothing(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62, encoder_limited=True)
+    text = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    first = re.search(r"<p class=\"(\w+)\">(.*?)</p>", text)
+    assert first is not None
+    assert first[1] == "nothing"
+    assert first[2].startswith(
+        "Such a run compares nothing: for 77 % of the time video (asmp) was limited by its"
+    )
+
+
+def test_a_network_limited_run_opens_with_who_got_what(run_folder: Path) -> None:
+    first = answer(Folder.open(run_folder).summary)[0]
+    assert re.fullmatch(
+        r"video \(asmp\) got \S+ Mb/s, \d+ % of its fair share; "
+        r"tcp \(newreno\) got \S+ Mb/s, \d+ % of its fair share\.",
+        first,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ({"network": 0.2, "encoder": 0.0, "start": 0.8, "cap": 0.0}, "still in its start phase for 80 %"),
+        ({"network": 0.4, "encoder": 0.3, "start": 0.3, "cap": 0.0}, "the network decided only 40 %"),
+        ({"network": 0.0, "encoder": 0.0, "start": 0.0, "cap": 1.0}, "ran at a set rate for 100 %"),
+    ],
+)
+def test_what_else_held_the_rate_is_said_first(shares: dict[str, float], says: str) -> None:
+    flow = {
+        "name": "video",
+        "kind": "video",
+        "controller": "asmp",
+        "throughput_bps": 1e6,
+        "limited_by_frac": shares,
+    }
+    assert says in answer({"flows": [flow]})[0]
+
+
+def test_a_run_without_pixels_has_no_quality_but_a_report(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=2, seconds=62, pixels=False)
+    text = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "no pixels" in text
+    assert "--figure mos" not in text
+    assert "--figure quality" in text  # frames' fates and the quantizer are there without pixels
+
+
+def test_a_bare_summary_without_tables_still_makes_a_report(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=2, seconds=62)
+    for table in (tmp_path / "run").glob("*.parquet"):
+        table.unlink()
+    (tmp_path / "run" / "scenario.toml").unlink()
+    (tmp_path / "run" / "cost.json").unlink()
+    text = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert Page(text).open == []
+    assert "each receiver" in text
+
+
+def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62, controller="<script>alert(1)</script>.py:Mine")
+    text = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_a_damaged_table_is_told_not_skipped(run_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_folder, tmp_path / "run")
+    path = tmp_path / "run" / "rates.parquet"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(UserError, match="the table is damaged"):
+        write_report(tmp_path / "run")
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_figure_alone_can_be_saved(run_folder: Path, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"rates.{ending}"
+    figures.save(Folder.open(run_folder), "rates", path)
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
+
+
+def test_labels_at_line_ends_never_overlap() -> None:
+    _, (axes,) = figures.canvas()
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 10)
+    figures.label_ends(axes, [figures.Label(5.0 + i / 100, f"line {i}", "#000000") for i in range(5)])
+    heights = sorted(text.xy[1] for text in axes.texts)  # type: ignore[attr-defined]
+    inches = axes.get_position().height * 3.0
+    gaps = [(b - a) / 10 * inches * 72 for a, b in pairwise(heights)]
+    assert min(gaps) >= 8.5  # points: the labels' size
+
+
+def test_several_seeds_have_a_page_with_their_spread(seeds_folder: Path) -> None:
+    text = write_seeds_report(seeds_folder).read_text(encoding="utf-8")
+    assert Page(text).open == []
+    assert re.search(r"video \(asmp\) got [\d.]+ ± [\d.]+ Mb/s", text)
+    assert 'href="seed-2/report.html"' in text
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "said"),
+    [
+        (say.rate, 1.61e6, "1.61 Mb/s"),
+        (say.rate, 999_999.0, "1.00 Mb/s"),
+        (say.rate, 64_000, "64.0 kb/s"),
+        (say.rate, 12, "12.0 b/s"),
+        (say.frac, 0.001, "0.1 %"),
+        (say.frac, 0.98, "98 %"),
+        (say.ms, 12_000.0, "12.0 s"),
+        (say.count, 15800, "15 800"),
+        (say.db, None, "–"),
+        (say.rate, {"mean": 1.61e6, "ci95": 4.1e4, "min": 1e6, "max": 2e6, "n": 5}, "1.610 ± 0.041 Mb/s"),
+        (say.frac, {"mean": 0.86, "ci95": 0.0091, "min": 0.8, "max": 0.9, "n": 5}, "86.00 ± 0.91 %"),
+        (say.ms, {"mean": 119.2, "ci95": 23.4, "min": 1.0, "max": 2.0, "n": 5}, "119 ± 23 ms"),
+        (say.rate, {"mean": 1e6, "ci95": 0.0, "min": 1e6, "max": 1e6, "n": 5}, "1.00 ± 0 Mb/s"),
+        (say.score, {"mean": 4.2, "ci95": None, "min": 4.2, "max": 4.2, "n": 1}, "4.20"),
+    ],
+)
+def test_numbers_are_said_with_unit_and_spread(how: object, value: object, said: str) -> None:
+    assert how(value) == said  # type: ignore[operator]
+
+
+def test_many_flows_are_drawn_as_one_band_per_kind() -> None:
+    flows = [
+        {"name": f"{kind}-{n}", "kind": "tcp" if kind == "cubic" else "video", how: kind, "receivers": [{}]}
+        for kind, how in (("cubic", "congestion"), ("tfrc", "controller"))
+        for n in range(6)
+    ]
+    lines = [figures.Series(f, [0.5, 1.5], [i, i], [i, i], [i, i]) for i, f in enumerate(flows)]
+    joined = figures.grouped(lines)
+    assert [figures.flow_label(one.flow) for one in joined] == ["6 × cubic\nmedian", "6 × tfrc\nmedian"]
+    assert (joined[1].low, joined[1].high) == ([6, 6], [11, 11])
+    assert figures.grouped(lines[:3]) == lines[:3]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+import tomllib
+
+from steadycast.scenario import (
+    Encode,
+    Event,
+    Expect,
+    Flow,
+    Link,
+    Loss,
+    Period,
+    Pipe,
+    Queue,
+    Record,
+    Scenario,
+    Topology,
+    Uniform,
+)
+
+
+def test_a_scenario_from_python_reads_as_the_file_that_one_would_write() -> None:
+    scenario = Scenario(
+        name="dumbbell",
+        duration="80s",
+        seed=3,
+        topology=Topology(
+            shape="dumbbell",
+            bottleneck=Pipe(rate="4Mbps", delay="10ms", queue=Queue(kind="droptail", limit="50p")),
+            access=Pipe(rate="10Mbps", delay="5ms"),
+        ),
+        links=[
+            Link(
+                name="air",
+                between=("bs", "r[1-3]"),
+                loss=Loss(kind="bernoulli", p=0.02),
+                back=Pipe(rate="1Mbps"),
+            )
+        ],
+        flows=[
+            Flow(
+                name="video",
+                kind="video",
+                controller="asmp",
+                receivers=45,
+                params={"asmp": {"gamma_congested": 0.2}},
+                clip=['a "b".mkv', "c.mkv"],
+                encode=Encode(size="clip"),
+                extra={"cap": "2Mbps"},
+            ),
+            Flow(name="tcp", kind="tcp", start=Uniform(uniform=("0s", "1s")), from_="s", to=["r1"]),
+            Flow(name="noise", kind="onoff", rate="400kbps", on=Period(dist="pareto", mean="5s", shape=1.5)),
+        ],
+        events=[Event(at="50s", set={"link": "bottleneck", "rate": "1Mbps"})],
+        record=Record(interval="1s", packets=["video"]),
+        expect=[Expect(that="flows.tcp.share_of_fair", min=0.8)],
+    )
+    read = tomllib.loads(scenario.to_toml())
+    assert read == json.loads(scenario.to_json())
+    assert read["topology"]["bottleneck"] == {
+        "rate": "4Mbps",
+        "delay": "10ms",
+        "queue": {"kind": "droptail", "limit": "50p"},
+    }
+    assert read["link"][0]["between"] == ["bs", "r[1-3]"]
+    video, tcp, noise = read["flow"]
+    assert video["params"]["asmp"]["gamma_congested"] == 0.2
+    assert video["clip"] == ['a "b".mkv', "c.mkv"]
+    assert video["cap"] == "2Mbps"
+    assert "start" not in video
+    assert tcp["from"] == "s"
+    assert tcp["start"] == {"uniform": ["0s", "1s"]}
+    assert noise["on"]["shape"] == 1.5
+    assert read["event"] == [{"at": "50s", "set": {"link": "bottleneck", "rate": "1Mbps"}}]
+    assert read["format"] == 1
