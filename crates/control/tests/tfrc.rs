@@ -197,6 +197,35 @@ fn the_rate_is_at_most_twice_the_largest_of_the_last_received_rates() {
 }
 
 #[test]
+fn only_the_last_three_received_rates_count() {
+    let mut bench = Bench::started();
+    for i in 1..6 {
+        let at = 0.1 + 0.1 * f64::from(i);
+        bench.send_all(at - 0.1, at);
+        bench.report(at, 800.0, 0.001);
+    }
+    for (i, want) in [(1, 1600.0), (2, 1600.0), (3, 200.0)] {
+        // Early ones: the last is less than two round trips after the last report of 800.
+        let at = 0.6 + 0.066 * f64::from(i);
+        bench.send_all(at - 0.066, at);
+        bench.report(at, 100.0, 0.001);
+        close(bench.kbps(), want);
+    }
+}
+
+#[test]
+fn a_single_packet_per_round_trip_with_more_waiting_is_not_data_limited() {
+    let mut bench = Bench::started();
+    for i in 1..10 {
+        // Off the stamps' grid, so that the echo of a packet lies before its departure.
+        let at = 0.100_001_3 * f64::from(i);
+        bench.send(at, false);
+        bench.report(at + 0.1, if i < 5 { 400.0 } else { 80.0 }, 0.001);
+    }
+    close(bench.kbps(), 160.0);
+}
+
+#[test]
 fn the_round_trip_time_is_smoothed_and_free_of_the_receiver_s_delay() {
     let mut bench = Bench::started();
     let echo = Stamp::of(s(0.2));
@@ -532,6 +561,13 @@ fn late_packets_are_no_losses() {
     world.source = Source::Rate(Rate::kbps(800));
     world.run_until(s(20.0));
     // 60 ms are six packets: thought lost for a while, then taken back, and the sender is in slow start again.
+    let taken_back = world.delivered.iter().filter(|d| d.seq > 0 && d.seq % 50 == 0 && d.at < s(19.0));
+    let mut count = 0;
+    for late in taken_back {
+        assert!(world.reports.iter().any(|r| r.0 == late.at), "no report at {}", late.at);
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
     assert!(world.decisions.iter().any(|d| d.decision.why.loss.is_some()));
     assert_eq!(world.members[0].half.view().loss, None);
     assert_eq!(world.sender.decision().limit, Limit::Start);
