@@ -282,6 +282,8 @@ struct Sender {
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
+    /// The equation has set the rate before.
+    lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,
     /// Nothing was sent since the no-feedback timer was set.
@@ -308,6 +310,7 @@ impl Sender {
             received: vec![(Rate::MAX, Time::ZERO)],
             doubled: Time::ZERO,
             changed: Time::ZERO,
+            lossy: false,
             first_sent: None,
             nofeedback: None,
             idle: true,
@@ -395,7 +398,7 @@ impl Sender {
             let fair = self.equation(rtt, loss);
             let mut rate = fair.min(limit);
             self.rule = if fair <= limit { "throughput equation" } else { "twice the received rate" };
-            if self.settings.gentle && rate > self.allowed {
+            if self.settings.gentle && self.lossy && rate > self.allowed {
                 let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
                 rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips));
             }
@@ -405,6 +408,7 @@ impl Sender {
             }
             self.allowed = rate;
             self.changed = now;
+            self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
             // The unit, because reports that come every R as the receiver knows it must not miss R by its rounding.
             let twice = self.allowed.scale(2.0);
@@ -477,6 +481,8 @@ impl SenderHalf for Sender {
         if self.first_sent.is_none() {
             self.first_sent = Some(sent.at);
             self.nofeedback = Some(sent.at + FIRST_TIMER);
+        } else if self.nofeedback.is_none() {
+            self.set_timer(sent.at);
         }
         self.idle = false;
         if !sent.data_limited {
@@ -534,8 +540,11 @@ impl SenderHalf for Sender {
         if self.nofeedback.is_some_and(|at| at <= now) {
             if self.halve(now) {
                 self.rule = "no report: halved";
+                self.set_timer(now);
+            } else {
+                // Idle: however often the timer expired, nothing would change before the next packet, which sets it again.
+                self.nofeedback = None;
             }
-            self.set_timer(now);
         }
     }
 
