@@ -25,6 +25,7 @@ mod half;
 pub mod loss;
 mod message;
 pub mod registry;
+mod tfmcc;
 
 pub use half::{
     Announcement, Arrival, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Overheard, ReceiverHalf, Reception,
