@@ -19,13 +19,14 @@
 //! are to be read again.
 
 mod asmp;
-pub mod equation;
 mod echo;
+pub mod equation;
 mod fixed;
 mod half;
 pub mod loss;
 mod message;
 pub mod registry;
+mod tfmcc;
 mod tfrc;
 
 pub use echo::{Echo, EchoReceiver};

@@ -17,8 +17,10 @@ fn compare(
     measure: fn(&Plane<'_>, &Plane<'_>) -> Result<f64, PictureError>,
 ) -> PyResult<f64> {
     let ((a, width, height), (b, other_width, other_height)) = (plane(py, a)?, plane(py, b)?);
-    py.detach(|| measure(&Plane::new(&a, width, width, height)?, &Plane::new(&b, other_width, other_width, other_height)?))
-        .map_err(|e| PyValueError::new_err(e.to_string()))
+    py.detach(|| {
+        measure(&Plane::new(&a, width, width, height)?, &Plane::new(&b, other_width, other_width, other_height)?)
+    })
+    .map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
 /// PSNR of two 2-D uint8 planes of one size, in dB; infinite for equal ones.

@@ -11,15 +11,21 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         entry.set_item("name", c.name)?;
         entry.set_item("about", c.about)?;
         entry.set_item("source", c.source)?;
-        entry.set_item("cast", match c.cast {
-            Cast::Unicast => "unicast",
-            Cast::Any => "any",
-        })?;
-        entry.set_item("feedback", match c.feedback {
-            Feedback::Periodic => "periodic",
-            Feedback::Clocked => "clocked",
-            Feedback::None => "none",
-        })?;
+        entry.set_item(
+            "cast",
+            match c.cast {
+                Cast::Unicast => "unicast",
+                Cast::Any => "any",
+            },
+        )?;
+        entry.set_item(
+            "feedback",
+            match c.feedback {
+                Feedback::Periodic => "periodic",
+                Feedback::Clocked => "clocked",
+                Feedback::None => "none",
+            },
+        )?;
         entry.set_item("standard_reports", c.standard_reports)?;
         entry.set_item("colour", c.colour)?;
         entry.set_item("dashes", c.dashes.to_vec())?;

@@ -149,16 +149,22 @@ impl PyScenario {
                 }
             }
             let encode = &video.encode;
-            entry.set_item("codec", match encode.codec {
-                Codec::Mpeg2 => "mpeg2",
-                Codec::Mpeg4 => "mpeg4",
-                Codec::H263 => "h263",
-                Codec::H264 => "h264",
-            })?;
-            entry.set_item("size", match encode.size {
-                Size::Clip => "clip".to_owned(),
-                Size::Pixels { width, height } => format!("{width}x{height}"),
-            })?;
+            entry.set_item(
+                "codec",
+                match encode.codec {
+                    Codec::Mpeg2 => "mpeg2",
+                    Codec::Mpeg4 => "mpeg4",
+                    Codec::H263 => "h263",
+                    Codec::H264 => "h264",
+                },
+            )?;
+            entry.set_item(
+                "size",
+                match encode.size {
+                    Size::Clip => "clip".to_owned(),
+                    Size::Pixels { width, height } => format!("{width}x{height}"),
+                },
+            )?;
             entry.set_item("fps", encode.fps)?;
             entry.set_item("gop", encode.gop)?;
             entry.set_item("bframes", encode.bframes)?;

@@ -34,7 +34,8 @@ impl PySimulation {
             let factory: Arc<dyn Factory> = Arc::new(PythonController::new(class.unbind(), Arc::clone(&fault)));
             inputs.factories.insert(flow.extract()?, factory);
         }
-        let simulation = Simulation::build(scenario.scenario(), &inputs).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let simulation =
+            Simulation::build(scenario.scenario(), &inputs).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(Self { simulation: Mutex::new(simulation), fault })
     }
 
