@@ -1,4 +1,5 @@
 use crate::rtt::Floor;
+use crate::wire::Ack;
 use steadycast_units::{Bytes, Span};
 
 /// How the window is governed, and how losses are repaired where SACK is off.
@@ -43,6 +44,8 @@ pub struct Config {
     pub congestion: Congestion,
     /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
     pub sack: bool,
+    /// Whether blocks make an acknowledgment longer; ns-2 sends 40 B always.
+    pub sack_on_wire: bool,
     /// Size on the wire of a full segment, headers included.
     pub packet: Bytes,
     /// IP and TCP header of a data segment, options included: `packet` less this is payload.
@@ -142,6 +145,7 @@ impl Config {
     /// | field | `Ns2` | `Ns2Old` | `Linux` |
     /// |---|---|---|---|
     /// | `sack` | with `Sack` and `Cubic` only | same | always |
+    /// | `sack_on_wire` | no | same | yes |
     /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
     /// | `window` | 20 | same | 4096 (6 MB) |
     /// | `initial_window`, `initial_ssthresh` | 2, the window | same | 10, infinite |
@@ -163,6 +167,7 @@ impl Config {
         let ns2 = Self {
             congestion,
             sack: matches!(congestion, Congestion::Sack | Congestion::Cubic),
+            sack_on_wire: false,
             packet: Bytes::new(1040),
             header: Bytes::new(40),
             bytes: None,
@@ -194,6 +199,7 @@ impl Config {
             Preset::Ns2Old => Self { tick: Span::millis(100), min_rto: Span::secs(1), ..ns2 },
             Preset::Linux => Self {
                 sack: true,
+                sack_on_wire: true,
                 packet: Bytes::new(1500),
                 header: Bytes::new(52),
                 window: 4096,
@@ -242,9 +248,10 @@ impl Config {
         }
     }
 
-    /// Size on the wire of an acknowledgment without SACK blocks, which ns-2 gives to all.
-    pub fn ack_len(&self) -> Bytes {
-        self.header
+    /// Size on the wire of an acknowledgment: the header, and 4 + 8n B for n blocks of SACK with `sack_on_wire`.
+    pub fn ack_len(&self, ack: &Ack) -> Bytes {
+        let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
+        if blocks == 0 || !self.sack_on_wire { self.header } else { self.header + Bytes::new(4 + 8 * blocks) }
     }
 
     pub(crate) fn payload(&self) -> u64 {

@@ -130,11 +130,6 @@ impl Scoreboard {
         self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count
     }
 
-    /// How many are known to have arrived beyond a gap.
-    pub(crate) fn sacked_count(&self) -> u32 {
-        self.sacked_count
-    }
-
     fn unsacked(&self, low: u32, high: u32) -> u32 {
         if low >= high {
             0

@@ -1,5 +1,5 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
-use crate::cubic::{BETA, Cubic};
+use crate::cubic::Cubic;
 use crate::hystart::{Advice, Hystarter};
 use crate::rtt::Estimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
@@ -98,6 +98,7 @@ pub struct Sender {
     timeouts: u64,
     recoveries: u64,
     nonsense: u64,
+    marks_answered: u64,
 }
 
 impl Sender {
@@ -150,6 +151,7 @@ impl Sender {
             timeouts: 0,
             recoveries: 0,
             nonsense: 0,
+            marks_answered: 0,
             config: config.clone(),
         }
     }
@@ -274,6 +276,10 @@ impl Sender {
     /// Fast recoveries begun.
     pub fn fast_recoveries(&self) -> u64 {
         self.recoveries
+    }
+    /// Reductions in answer to ECN marks.
+    pub fn marks_answered(&self) -> u64 {
+        self.marks_answered
     }
     /// Acknowledgments of data that was never sent.
     pub fn nonsense(&self) -> u64 {
@@ -514,7 +520,7 @@ impl Sender {
         let window = self.cwnd.min(f64::from(self.window));
         if self.config.congestion == Congestion::Cubic {
             self.ssthresh = self.cubic.on_congestion(window).max(2.0);
-            self.cwnd = (window * BETA).max(1.0);
+            self.cwnd = self.ssthresh;
         } else {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
@@ -527,6 +533,7 @@ impl Sender {
             return;
         }
         self.reduce();
+        self.marks_answered += 1;
         self.recover = self.max;
         self.marked = true;
         self.cwr = true;
@@ -565,7 +572,7 @@ impl Sender {
 
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
-        if self.config.handshake && ack.next == acked && acked >= 1 && self.una - acked == 0 {
+        if self.config.handshake && ack.next == acked {
             // The connection is open.
             self.cwnd = self.initial_window.min(most);
             return;
@@ -579,24 +586,20 @@ impl Sender {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
-                    let step = (counted * share).min((self.ssthresh - self.cwnd).max(if self.config.byte_counting {
-                        0.0
-                    } else {
-                        counted
-                    }));
+                    // Only with byte counting can one acknowledgment reach beyond the threshold by more than one.
+                    let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
+                    let step = (counted * share).min(room);
                     self.cwnd += step;
                     counted -= step / share;
-                    if counted <= 0.0 {
-                        self.cwnd = self.cwnd.min(most);
-                        return;
-                    }
                 }
             }
         }
-        self.cwnd = match self.config.congestion {
-            Congestion::Cubic => self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO)),
-            _ => self.cwnd + counted / self.cwnd,
+        if counted > 0.0 {
+            self.cwnd = match self.config.congestion {
+                Congestion::Cubic => self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO)),
+                _ => self.cwnd + counted / self.cwnd,
+            };
         }
-        .min(most);
+        self.cwnd = self.cwnd.min(most);
     }
 }
