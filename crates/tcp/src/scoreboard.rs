@@ -81,9 +81,17 @@ impl Scoreboard {
         }
     }
 
-    /// A time-out: all that has not arrived is lost, and nothing has been repaired.
+    /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged one was
+    /// reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
+        if self.sacked_count > 0 && self.sacked.get(self.una) {
+            self.sacked.clear_range(self.una, self.sacked_to);
+            self.sacked_count = 0;
+            self.sacked_to = self.una;
+            self.lost_to = self.una;
+            self.lost_count = 0;
+        }
         self.lose_to(self.max);
         self.start_repair();
     }
@@ -183,13 +191,11 @@ mod tests {
                     }
                     2 => {
                         plain.una = (plain.una + at / 4).min(plain.max);
-                        while plain.una < plain.max && plain.sacked[plain.una as usize] {
-                            plain.una += 1;
-                        }
                         board.advance(plain.una);
                     }
                     3 => {
-                        let block = Block { start: plain.una + 1 + at, end: plain.una + 1 + at + len };
+                        // From the first unacknowledged on: a false report.
+                        let block = Block { start: plain.una + at, end: plain.una + at + len };
                         board.take(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {
                             plain.sacked[n as usize] = true;
@@ -205,6 +211,9 @@ mod tests {
                         }
                     }
                     _ => {
+                        if plain.una < plain.max && plain.sacked[plain.una as usize] {
+                            plain.sacked.fill(false);
+                        }
                         board.lose_all();
                         plain.declared = plain.max;
                         plain.repaired.fill(false);

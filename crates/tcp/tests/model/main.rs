@@ -2,4 +2,8 @@
 
 mod path;
 mod recovery;
+mod robust;
+mod table;
+mod throughput;
 mod timing;
+mod window;

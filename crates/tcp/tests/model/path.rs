@@ -44,7 +44,6 @@ enum What {
 pub(crate) struct Departure {
     pub(crate) at: Time,
     pub(crate) segment: Segment,
-    pub(crate) dropped: bool,
 }
 
 pub(crate) struct Run {
@@ -128,7 +127,7 @@ impl Run {
             self.queue_drops += 1;
         }
         if self.keep_trace {
-            self.sent.push(Departure { at: self.now, segment, dropped: lost || full });
+            self.sent.push(Departure { at: self.now, segment });
         }
         if full {
             return;
@@ -217,13 +216,10 @@ impl Run {
                 }
             }
         }
-        self.now = self.now.max(if self.sender.completed().is_some() { self.now } else { end });
+        if self.sender.completed().is_none() {
+            self.now = end;
+        }
         self
-    }
-
-    /// Distinct segments per second.
-    pub(crate) fn rate(&self) -> f64 {
-        self.receiver.distinct_segments() as f64 / self.now.as_secs_f64()
     }
 }
 

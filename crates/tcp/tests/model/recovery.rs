@@ -66,3 +66,87 @@ fn reno_times_out_on_many_losses_in_a_window_where_newreno_and_sack_do_not() {
     assert_eq!(timeouts(Congestion::NewReno), 0);
     assert_eq!(timeouts(Congestion::Sack), 0);
 }
+
+#[test]
+fn a_segment_that_two_others_overtake_is_not_sent_again_and_one_that_four_overtake_is() {
+    for congestion in ALL {
+        let config = Config { window: 60, ..finite(congestion, 1000) };
+        let one = config.packet.at(Rate::mbps(2));
+        for (overtaken, repeated) in [(1, 0), (2, 0), (4, 1)] {
+            let by = Span::nanos(one.as_nanos() * overtaken + one.as_nanos() / 2);
+            let late = vec![(300, by), (450, by), (700, by)];
+            let path = Path { late, ..Path::new(Rate::mbps(2), Span::millis(20), 1000) };
+            let mut run = Run::new(&config, &path);
+            run.until(at(60.0));
+            assert!(run.sender.completed().is_some());
+            assert_eq!(run.sender.retransmitted(), 3 * repeated, "{congestion:?}, {overtaken} overtake");
+            assert_eq!(run.receiver.duplicates(), 3 * repeated);
+        }
+    }
+}
+
+#[test]
+fn limited_transmit_saves_a_small_window_from_a_timeout() {
+    // Four segments are under way: one is lost, two duplicates come, each lets a new segment out, which makes the third.
+    for congestion in ALL {
+        let timeouts = |limited_transmit| {
+            let config = Config { window: 8, initial_ssthresh: Some(3), limited_transmit, ..finite(congestion, 60) };
+            let mut run = Run::new(&config, &Path { drop: vec![(4, 1)], ..long_and_fast() });
+            run.until(at(60.0));
+            assert!(run.sender.completed().is_some());
+            run.sender.timeouts()
+        };
+        assert_eq!((timeouts(true), timeouts(false)), (0, 1), "{congestion:?}");
+    }
+}
+
+#[test]
+fn marks_reduce_the_window_once_per_round_trip_and_lose_nothing() {
+    for congestion in ALL {
+        let config = Config { ecn: true, window: 64, ..Config::new(Preset::Ns2, congestion) };
+        let mut run = Run::new(&config, &Path { mark: 1.0, ..long_and_fast() });
+        run.until(at(20.0));
+        assert_between(run.sender.marks_answered() as f64, 90.0, 202.0);
+        assert_between(run.sender.cwnd(), 1.0, 2.0);
+        assert_eq!((run.sender.retransmitted(), run.sender.timeouts()), (0, 0));
+
+        let mut run = Run::new(&config, &Path { mark: 0.01, ..long_and_fast() });
+        run.until(at(200.0));
+        let sparse = run.receiver.distinct_segments() as f64 / 200.0;
+        // sqrt(3/2p)/RTT with CUBIC's and the others' reductions.
+        assert_between(sparse, 95.0, 200.0);
+        assert_eq!(run.sender.retransmitted(), 0);
+    }
+}
+
+#[test]
+fn without_ecn_a_mark_changes_nothing() {
+    let config = Config { window: 64, ..finite(Congestion::NewReno, 500) };
+    let end = |mark| {
+        let mut run = Run::new(&config, &Path { mark, ..long_and_fast() });
+        run.until(at(60.0));
+        run.sender.completed()
+    };
+    assert_eq!(end(1.0), end(0.0));
+}
+
+#[test]
+fn a_finite_transfer_ends_with_its_last_byte() {
+    let config = Config { bytes: Some(Bytes::new(10_500)), ..Config::new(Preset::Ns2, Congestion::NewReno) };
+    let mut run = Run::new(&config, &long_and_fast());
+    run.until(at(60.0));
+    // The SYN, ten full segments, one of 500 B.
+    assert_eq!(run.receiver.distinct_segments(), 12);
+    assert_eq!(run.receiver.distinct(), Bytes::new(40 + 10 * 1040 + 540));
+    assert_eq!(run.sender.wake(), None);
+    // One round trip to open, then 2, 4 and 5 segments.
+    assert_between(run.sender.completed().expect("done").as_secs_f64(), 0.4, 0.402);
+}
+
+#[test]
+fn an_empty_transfer_is_done_at_once() {
+    let config = Config { bytes: Some(Bytes::ZERO), ..Config::new(Preset::Ns2, Congestion::NewReno) };
+    let mut run = Run::new(&config, &long_and_fast());
+    run.until(at(1.0));
+    assert_eq!(run.sender.sent(), 0);
+}
