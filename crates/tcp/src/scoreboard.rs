@@ -66,10 +66,10 @@ impl Scoreboard {
             self.repaired_count -= repaired;
             self.sacked_to = self.sacked_to.max(end);
         }
-        if fresh_count > 0 && self.sacked_count >= DUP_THRESH {
-            if let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH) {
-                self.lose_to(limit);
-            }
+        if fresh_count > 0
+            && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
+        {
+            self.lose_to(limit);
         }
         fresh_count
     }

@@ -363,21 +363,23 @@ impl Sender {
         // Limited transmit: what has left the network makes room.
         let under_way = if repairing || self.config.limited_transmit { self.board.pipe() } else { outstanding };
         let room = under_way < cwnd;
-        if repairing && room {
-            if let Some(seq) = self.board.next_lost() {
-                self.board.on_repair(seq);
-                return Ok(seq);
-            }
+        if repairing
+            && room
+            && let Some(seq) = self.board.next_lost()
+        {
+            self.board.on_repair(seq);
+            return Ok(seq);
         }
         let in_window = outstanding < self.window;
         if room && in_window && self.max < self.end {
             return Ok(self.max);
         }
-        if self.state == State::Recovery && room {
-            if let Some(seq) = self.board.next_suspect() {
-                self.board.on_repair(seq);
-                return Ok(seq);
-            }
+        if self.state == State::Recovery
+            && room
+            && let Some(seq) = self.board.next_suspect()
+        {
+            self.board.on_repair(seq);
+            return Ok(seq);
         }
         Err(match (repairing, room, self.max < self.end) {
             (true, _, _) => Why::Recovery,

@@ -127,24 +127,21 @@ fn cubic_reduces_by_three_tenths_and_aims_lower_at_a_second_loss_on_the_way_up()
 fn hystart_leaves_slow_start_before_a_deep_buffer_overflows() {
     let run = |hystart, delayed_ack| {
         let config = Config { hystart, delayed_ack, ..Config::new(Preset::Linux, Congestion::Cubic) };
-        let mut run = Run::new(&config, &Path::new(Rate::mbps(20), Span::millis(40), 400));
+        let mut run = Run::new(&config, &Path::new(Rate::mbps(20), Span::millis(40), 1000));
         run.until(at(4.0));
-        if std::env::var("DBG").is_ok() && hystart == Hystart::PlusPlus {
-            for w in run.windows.iter().step_by(20).take(80) {
-                eprintln!("{} {} {} {:?}", w.0, w.1, w.2, run.max_queue);
-            }
-        }
         let left = run.windows.iter().find(|(_, cwnd, ssthresh)| cwnd >= ssthresh).map(|w| w.1);
+        assert!(run.queue_drops > 0 || run.max_queue < Span::millis(600));
         (run.queue_drops, left)
     };
     let product = 20e6 * 0.08 / 8.0 / 1500.0; // 133 segments
     for delayed_ack in [false, true] {
         let (drops, _) = run(Hystart::Off, delayed_ack);
         assert!(drops > 100, "slow start alone overflows: {drops}");
-        for hystart in [Hystart::Classic, Hystart::PlusPlus] {
+        // RFC 9406 goes on for five rounds of a quarter of the growth, before it is sure.
+        for (hystart, low, high) in [(Hystart::Classic, 0.5, 3.0), (Hystart::PlusPlus, 2.0, 8.0)] {
             let (drops, left) = run(hystart, delayed_ack);
             assert_eq!(drops, 0, "{hystart:?}");
-            assert_between(left.expect("left slow start") / product, 0.5, 3.5);
+            assert_between(left.expect("left slow start") / product, low, high);
         }
     }
 }
