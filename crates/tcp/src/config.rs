@@ -1,5 +1,7 @@
 use crate::rtt::Floor;
 use crate::wire::Ack;
+use std::fmt;
+use std::str::FromStr;
 use steadycast_units::{Bytes, Span};
 
 /// How the window is governed, and how losses are repaired where SACK is off.
@@ -37,6 +39,76 @@ pub enum Preset {
     Linux,
 }
 
+impl Congestion {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic];
+
+    /// Its name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Sack => "sack",
+            Self::Cubic => "cubic",
+        }
+    }
+}
+
+impl Preset {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Ns2, Self::Ns2Old, Self::Linux];
+
+    /// Its name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ns2 => "ns2",
+            Self::Ns2Old => "ns2old",
+            Self::Linux => "linux",
+        }
+    }
+}
+
+/// A name that is none of those there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {what} “{got}”: use {known}")]
+pub struct UnknownName {
+    /// What was to be named.
+    pub what: &'static str,
+    /// What was written.
+    pub got: String,
+    /// The names there are.
+    pub known: &'static str,
+}
+
+impl FromStr for Congestion {
+    type Err = UnknownName;
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let found = Self::ALL.into_iter().find(|congestion| congestion.name() == text);
+        let known = "reno, newreno, sack or cubic";
+        found.ok_or_else(|| UnknownName { what: "congestion control", got: text.to_owned(), known })
+    }
+}
+
+impl FromStr for Preset {
+    type Err = UnknownName;
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let found = Self::ALL.into_iter().find(|preset| preset.name() == text);
+        found.ok_or_else(|| UnknownName { what: "preset", got: text.to_owned(), known: "ns2, ns2old or linux" })
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -50,7 +122,7 @@ pub struct Config {
     pub packet: Bytes,
     /// IP and TCP header of a data segment, options included: `packet` less this is payload.
     pub header: Bytes,
-    /// Payload to carry; `None`: without end.
+    /// Payload to carry; `None`: without end (4 290 000 000 segments).
     pub bytes: Option<Bytes>,
     /// The receiver's advertised window, in segments.
     pub window: u32,
@@ -88,7 +160,8 @@ pub struct Config {
     /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses ends in a
     /// time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
     pub impatient: bool,
-    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit.
+    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit together
+    /// with its send jitter (`overhead_`): set 0 where polls are delayed.
     pub recovery_burst: u32,
     /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
     pub hold_ssthresh: bool,

@@ -12,6 +12,8 @@ const TRAIN_GAP: Span = Span::millis(2);
 /// RFC 9406: growth is divided by that in conservative slow start, which lasts at most that many rounds.
 const CSS_DIVISOR: f64 = 4.0;
 const CSS_ROUNDS: u32 = 5;
+/// RFC 9406: L, for a sender without pacing.
+const UNPACED_LIMIT: f64 = 8.0;
 
 /// What slow start is to do with this acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +54,17 @@ impl Hystarter {
             least_ever: Span::MAX,
             conservative: None,
         }
+    }
+
+    /// The network was congested. RFC 9406 (section 4.3) is for the first slow start only; Linux looks in each.
+    pub(crate) fn on_congestion(&mut self) {
+        let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
+        *self = Self { least_ever: self.least_ever, ..Self::new(kind) };
+    }
+
+    /// How many of the segments acknowledged at once count.
+    pub(crate) fn limit(&self) -> f64 {
+        if self.kind == Hystart::PlusPlus { UNPACED_LIMIT } else { f64::INFINITY }
     }
 
     /// An acknowledgment up to `una` arrived in slow start, with up to `max` sent, measured as `rtt`.

@@ -44,7 +44,7 @@ mod scoreboard;
 mod sender;
 mod wire;
 
-pub use config::{Config, ConfigError, Congestion, Hystart, MAX_WINDOW, Preset};
+pub use config::{Config, ConfigError, Congestion, Hystart, MAX_WINDOW, Preset, UnknownName};
 pub use receiver::Receiver;
 pub use rtt::Floor;
 pub use sender::{Poll, Sender, Why};

@@ -159,6 +159,7 @@ impl Sender {
     /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`] and [`Sender::on_timer`].
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
+            self.completed.get_or_insert(now);
             return Poll::Done;
         }
         let seq = if self.config.uses_sack() { self.choose_by_board() } else { self.choose_by_window() };
@@ -214,6 +215,7 @@ impl Sender {
             }
             .max(2.0);
         }
+        self.hystart.on_congestion();
         self.cwnd = 1.0;
         self.state = State::Loss;
         self.recover = self.max;
@@ -505,7 +507,7 @@ impl Sender {
         self.recoveries += 1;
         // A mark in the same window has reduced it already (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
-            self.reduce();
+            self.reduce(2.0);
         }
         self.marked = false;
         self.state = State::Recovery;
@@ -518,15 +520,18 @@ impl Sender {
         self.timer = Some(now + self.rtt.rto());
     }
 
-    fn reduce(&mut self) {
+    /// `least`: the least window of CUBIC, which is 1 after a mark and 2 after a loss (RFC 9438, section 4.6).
+    fn reduce(&mut self, least: f64) {
         let window = self.cwnd.min(f64::from(self.window));
         if self.config.congestion == Congestion::Cubic {
-            self.ssthresh = self.cubic.on_congestion(window).max(2.0);
-            self.cwnd = self.ssthresh;
+            let threshold = self.cubic.on_congestion(window);
+            self.ssthresh = threshold.max(2.0);
+            self.cwnd = threshold.max(least);
         } else {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
         }
+        self.hystart.on_congestion();
     }
 
     fn answer_mark(&mut self, next: u32) {
@@ -534,7 +539,7 @@ impl Sender {
         if self.state != State::Open || answered && next <= self.recover {
             return;
         }
-        self.reduce();
+        self.reduce(1.0);
         self.marks_answered += 1;
         self.recover = self.max;
         self.marked = true;
@@ -588,6 +593,7 @@ impl Sender {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
+                    counted = counted.min(self.hystart.limit());
                     // Only with byte counting can one acknowledgment reach beyond the threshold by more than one.
                     let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
                     let step = (counted * share).min(room);

@@ -3,6 +3,7 @@
 mod path;
 mod recovery;
 mod robust;
+mod settings;
 mod table;
 mod throughput;
 mod timing;

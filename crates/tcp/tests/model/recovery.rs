@@ -153,5 +153,5 @@ fn an_empty_transfer_is_done_at_once() {
     let config = Config { bytes: Some(Bytes::ZERO), ..Config::new(Preset::Ns2, Congestion::NewReno) };
     let mut run = Run::new(&config, &long_and_fast());
     run.until(at(1.0));
-    assert_eq!(run.sender.sent(), 0);
+    assert_eq!((run.sender.sent(), run.sender.completed()), (0, Some(at(0.0))));
 }
