@@ -163,6 +163,9 @@ pub struct Config {
     /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit together
     /// with its send jitter (`overhead_`): set 0 where polls are delayed.
     pub recovery_burst: u32,
+    /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
+    /// RFC 6937), instead of waiting until enough has left the network.
+    pub proportional_reduction: bool,
     /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
     pub hold_ssthresh: bool,
     /// Mark segments as ECN-capable and answer marks (RFC 3168), once per round trip.
@@ -231,6 +234,7 @@ impl Config {
     /// | `min_rto`, `rto_floor` | 200 ms, `Whole` | 1 s, `Whole` | 200 ms, `Variance` |
     /// | `max_rto`, `initial_rto` | 60 s, 3 s | same | 120 s, 1 s |
     /// | `impatient`, `recovery_burst` | yes, 2 | same | no, none |
+    /// | `proportional_reduction` | no | same | yes |
     /// | `hold_ssthresh` | no | same | yes |
     /// | `hystart` | off | same | classic, with `Cubic` |
     /// | `ecn` | off | same | off |
@@ -262,6 +266,7 @@ impl Config {
             initial_rto: Span::secs(3),
             impatient: true,
             recovery_burst: 2,
+            proportional_reduction: false,
             hold_ssthresh: false,
             ecn: false,
             hystart: Hystart::Off,
@@ -289,6 +294,7 @@ impl Config {
                 initial_rto: Span::secs(1),
                 impatient: false,
                 recovery_burst: 0,
+                proportional_reduction: true,
                 hold_ssthresh: true,
                 hystart: if congestion == Congestion::Cubic { Hystart::Classic } else { Hystart::Off },
                 ..ns2

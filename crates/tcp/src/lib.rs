@@ -32,7 +32,7 @@
 //! ```
 //!
 //! What it leaves out: the three-way handshake beyond its first segment, FIN, a window that the receiver changes, data in
-//! both directions, Nagle, DSACK, F-RTO, and of Linux its RACK, tail loss probe and proportional rate reduction.
+//! both directions, Nagle, DSACK, F-RTO, and of Linux its RACK and tail loss probe.
 
 mod bits;
 mod config;

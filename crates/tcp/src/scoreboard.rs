@@ -31,16 +31,20 @@ impl Scoreboard {
         self.max = self.max.max(max);
     }
 
-    /// All below `una` has been acknowledged.
-    pub(crate) fn advance(&mut self, una: u32) {
+    /// All below `una` has been acknowledged; how many of them were not known to have arrived.
+    pub(crate) fn advance(&mut self, una: u32) -> u32 {
+        let mut fresh = una - self.una;
         if self.sacked_count > 0 || self.lost_to > self.una || self.repaired_to > self.una {
             self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
             self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
             let sacked_to = una.min(self.sacked_to);
-            self.sacked_count -= self.sacked.count(self.una, sacked_to);
+            let known = self.sacked.count(self.una, sacked_to);
+            self.sacked_count -= known;
+            fresh -= known;
             self.sacked.clear_range(self.una, sacked_to);
         }
         self.una = una;
+        fresh
     }
 
     /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
@@ -190,8 +194,10 @@ mod tests {
                         board.on_sent_to(plain.max);
                     }
                     2 => {
+                        let before = plain.una;
                         plain.una = (plain.una + at / 4).min(plain.max);
-                        board.advance(plain.una);
+                        let fresh = (before..plain.una).filter(|n| !plain.sacked[*n as usize]).count();
+                        prop_assert_eq!(board.advance(plain.una) as usize, fresh);
                     }
                     3 => {
                         // From the first unacknowledged on: a false report.

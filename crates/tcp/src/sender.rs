@@ -44,6 +44,31 @@ enum State {
     Loss,
 }
 
+/// The books of proportional rate reduction (RFC 6937), since recovery began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shrinking {
+    /// Outstanding when it began (RecoverFS).
+    from: u32,
+    delivered: u32,
+    out: u32,
+}
+
+impl Shrinking {
+    /// How many segments may be sent now, with `pipe` under way and the window to end at `goal`, after `fresh` more arrived.
+    fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
+        self.delivered += fresh;
+        let allowed = if pipe > goal {
+            let share = u64::from(self.delivered) * u64::from(goal);
+            (share.div_ceil(u64::from(self.from.max(1))) as u32).saturating_sub(self.out)
+        } else {
+            // Below the goal slow start leads back to it, but only while acknowledgments advance (as Linux's PRR-SSRB).
+            let most = self.delivered.saturating_sub(self.out).max(fresh) + u32::from(advanced);
+            most.min(goal - pipe)
+        };
+        allowed.max(u32::from(self.out == 0))
+    }
+}
+
 /// The sending end: window, losses, timer.
 ///
 /// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a window
@@ -77,6 +102,7 @@ pub struct Sender {
     repair_first: bool,
     burst_left: u32,
     board: Scoreboard,
+    shrinking: Shrinking,
 
     cwnd: f64,
     ssthresh: f64,
@@ -136,6 +162,7 @@ impl Sender {
             repair_first: false,
             burst_left: u32::MAX,
             board: Scoreboard::default(),
+            shrinking: Shrinking::default(),
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
@@ -305,6 +332,9 @@ impl Sender {
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
+        if self.state == State::Recovery {
+            self.shrinking.out += 1;
+        }
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
@@ -464,24 +494,28 @@ impl Sender {
 
     fn on_ack_by_board(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
+        let mut fresh = 0;
         match (acked > 0, self.state) {
             (false, _) => {}
             (true, State::Recovery) if ack.next < self.recover => {
                 self.measure(now, ack);
                 self.una = ack.next;
-                self.board.advance(self.una);
+                fresh = self.board.advance(self.una);
                 self.restart_on_partial(now);
             }
             (true, State::Recovery) => {
-                self.accept(now, ack);
+                fresh = self.accept(now, ack);
                 self.state = State::Open;
                 self.guarded = false;
                 self.dupacks = 0;
                 self.board.start_repair();
+                if self.config.proportional_reduction {
+                    self.cwnd = self.ssthresh;
+                }
             }
             (true, _) => {
                 self.dupacks = 0;
-                self.accept(now, ack);
+                fresh = self.accept(now, ack);
                 if self.state == State::Loss && self.una >= self.recover {
                     self.state = State::Open;
                     self.guarded = false;
@@ -492,12 +526,18 @@ impl Sender {
                 }
             }
         }
-        if self.board.take(&ack.sacks) > 0 && acked == 0 {
+        let sacked = self.board.take(&ack.sacks);
+        if sacked > 0 && acked == 0 {
             self.dupacks += 1;
         }
         let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
+        }
+        if self.state == State::Recovery && self.config.proportional_reduction {
+            let pipe = self.board.pipe();
+            let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, fresh + sacked, acked > 0);
+            self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
     }
 
@@ -516,6 +556,7 @@ impl Sender {
         self.partial_seen = false;
         self.repair_first = true;
         self.board.start_repair();
+        self.shrinking = Shrinking { from: self.max - self.una, delivered: 0, out: 0 };
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
@@ -546,12 +587,12 @@ impl Sender {
         self.cwr = true;
     }
 
-    /// Takes a cumulative acknowledgment of new data outside of recovery.
-    fn accept(&mut self, now: Time, ack: &Ack) {
+    /// Takes a cumulative acknowledgment that no recovery depends on; how many segments were not known to have arrived.
+    fn accept(&mut self, now: Time, ack: &Ack) -> u32 {
         self.measure(now, ack);
         self.una = ack.next;
-        self.board.advance(self.una);
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
+        self.board.advance(self.una)
     }
 
     fn measure(&mut self, now: Time, ack: &Ack) {

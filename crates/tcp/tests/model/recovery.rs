@@ -155,3 +155,30 @@ fn an_empty_transfer_is_done_at_once() {
     run.until(at(1.0));
     assert_eq!((run.sender.sent(), run.sender.completed()), (0, Some(at(0.0))));
 }
+
+#[test]
+fn proportional_reduction_keeps_sending_where_the_plain_pipe_falls_silent() {
+    // 1.04 ms per segment; 77 fill the path.
+    let path = Path { drop: vec![(1500, 1)], ..Path::new(Rate::mbps(8), Span::millis(40), 1000) };
+    let recovery = |proportional_reduction, congestion| {
+        let config =
+            Config { proportional_reduction, window: 400, initial_ssthresh: Some(80), ..finite(congestion, 3000) };
+        let mut run = Run::new(&config, &path);
+        run.until(at(60.0));
+        assert_eq!((run.sender.retransmitted(), run.sender.timeouts()), (1, 0));
+        let repair = run.sent.iter().position(|d| d.segment.retransmission).expect("a repair");
+        let gaps = run.sent[repair..repair + 60].windows(2).map(|pair| pair[1].at.since(pair[0].at));
+        let begun = run.sent[repair].at;
+        let before = run.windows.iter().rev().find(|w| w.0 < begun).expect("before").1;
+        let after = run.windows.iter().find(|w| w.0 > begun + Span::millis(150)).expect("after").1;
+        (gaps.max().expect("gaps").as_millis_f64() / 1.04, before, after / before)
+    };
+    for (congestion, share) in [(Congestion::Sack, 0.5), (Congestion::Cubic, 0.7)] {
+        let (silence, before, end) = recovery(false, congestion);
+        assert_between(silence, before * (1.0 - share) - 4.0, before * (1.0 - share) + 1.0);
+        assert_between(end, share - 0.01, share + 0.03);
+        let (silence, _, end) = recovery(true, congestion);
+        assert_between(silence, 1.0, 3.1);
+        assert_between(end, share - 0.01, share + 0.03);
+    }
+}

@@ -30,3 +30,63 @@ fn throughput_under_random_loss_is_within_15_percent_of_the_equation() {
         }
     }
 }
+
+/// What ns-2.35 (Debian's `ns`, one FTP over one link of 10 Mb/s, defaults but for the window) counted.
+struct Ns2 {
+    congestion: Congestion,
+    /// Segments that wait, loss probability, one-way delay, window.
+    link: (usize, f64, u64, u32),
+    /// Segments acknowledged per second.
+    rate: f64,
+    /// Segments sent again, time-outs.
+    counts: Option<(u64, u64)>,
+}
+
+#[test]
+fn on_a_drop_tail_link_the_ns2_preset_counts_what_ns2_counts() {
+    use Congestion::{NewReno, Reno, Sack};
+    let cases = [
+        (Reno, 10, 994.0, Some((82, 1))),
+        (Reno, 50, 1182.3, Some((221, 1))),
+        (Reno, 200, 1186.9, Some((398, 1))),
+        (NewReno, 10, 986.9, Some((83, 1))),
+        (NewReno, 50, 1183.4, Some((228, 1))),
+        (NewReno, 200, 1186.9, Some((398, 1))),
+        // ns-2's SACK repairs each hole below a block at once and two holes per partial acknowledgment: not RFC 6675.
+        (Sack, 10, 998.3, None),
+        (Sack, 50, 1188.1, None),
+        (Sack, 200, 1191.6, None),
+    ];
+    for (congestion, buffer, rate, counts) in cases {
+        compare(&Ns2 { congestion, link: (buffer, 0.0, 22, 400), rate, counts }, 60.0, &[1], 0.01);
+    }
+}
+
+#[test]
+fn on_a_lossy_link_the_ns2_preset_is_within_four_percent_of_ns2() {
+    use Congestion::{NewReno, Reno, Sack};
+    // Means of three seeds of 2000 s.
+    let cases = [(Reno, [391.3, 105.7, 52.7]), (NewReno, [400.7, 116.0, 60.0]), (Sack, [401.0, 116.0, 59.0])];
+    for (congestion, rates) in cases {
+        for (loss, rate) in [0.001, 0.01, 0.03].into_iter().zip(rates) {
+            compare(&Ns2 { congestion, link: (1000, loss, 50, 100), rate, counts: None }, 1000.0, &[1, 2], 0.04);
+        }
+    }
+}
+
+fn compare(ns2: &Ns2, seconds: f64, seeds: &[u64], tolerance: f64) {
+    let (buffer, loss, delay, window) = ns2.link;
+    let config = Config { window, ..Config::new(Preset::Ns2, ns2.congestion) };
+    let mut mean = 0.0;
+    for &seed in seeds {
+        let path = Path { loss, seed, ..Path::new(Rate::mbps(10), Span::millis(delay), buffer) };
+        let mut run = Run::new(&config, &path).untraced();
+        run.until(at(seconds));
+        mean += f64::from(run.sender.acknowledged()) / seconds / seeds.len() as f64;
+        if let Some((repeated, timeouts)) = ns2.counts {
+            assert_between(run.sender.retransmitted() as f64, repeated as f64 - 1.0, repeated as f64 + 1.0);
+            assert_eq!(run.sender.timeouts(), timeouts);
+        }
+    }
+    assert_between(mean / ns2.rate, 1.0 - tolerance, 1.0 + tolerance);
+}
