@@ -142,8 +142,8 @@ pub struct Config {
     pub limited_transmit: bool,
     /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
     pub byte_counting: bool,
-    /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip, by
-    /// Karn's rule.
+    /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip,
+    /// by Karn's rule.
     pub timestamps: bool,
     /// The clock of the round-trip measurement; zero: exact.
     pub tick: Span,
@@ -157,11 +157,11 @@ pub struct Config {
     pub max_rto: Span,
     /// Time-out before the first measurement.
     pub initial_rto: Span,
-    /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses ends in a
-    /// time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
+    /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses
+    /// ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
     pub impatient: bool,
-    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit together
-    /// with its send jitter (`overhead_`): set 0 where polls are delayed.
+    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit
+    /// together with its send jitter (`overhead_`): set 0 where polls are delayed.
     pub recovery_burst: u32,
     /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
     /// RFC 6937), instead of waiting until enough has left the network.
@@ -302,8 +302,8 @@ impl Config {
         }
     }
 
-    /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is out of
-    /// range to the nearest bound.
+    /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is
+    /// out of range to the nearest bound.
     ///
     /// # Errors
     /// The first that doesn't.

@@ -95,8 +95,8 @@ impl Hystarter {
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// As Linux's tcp_cubic without pacing: the length of the train against half a round trip, and the least delay of the
-    /// round once there are eight samples.
+    /// As Linux's tcp_cubic without pacing: the length of the train against half a round trip, and the least delay of
+    /// the round once there are eight samples.
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;

@@ -44,7 +44,8 @@ impl Estimator {
         }
     }
 
-    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on it.
+    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on
+    /// it.
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         let rtt = now.since(sent).as_nanos();
         let into_tick = if self.tick == 1 { 0 } else { (sent.as_nanos() % self.tick + self.phase) % self.tick };

@@ -6,9 +6,9 @@ pub(crate) const DUP_THRESH: u32 = 3;
 
 /// What is known of the segments between the cumulative acknowledgment and the highest sent (RFC 6675).
 ///
-/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the third
-/// highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below `repaired_to`. Two
-/// limits and four counts then hold the whole board, and no question walks over it.
+/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the
+/// third highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below
+/// `repaired_to`. Two limits and four counts then hold the whole board, and no question walks over it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
@@ -85,8 +85,8 @@ impl Scoreboard {
         }
     }
 
-    /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged one was
-    /// reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
+    /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged
+    /// one was reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
         if self.sacked_count > 0 && self.sacked.get(self.una) {

@@ -54,7 +54,8 @@ struct Shrinking {
 }
 
 impl Shrinking {
-    /// How many segments may be sent now, with `pipe` under way and the window to end at `goal`, after `fresh` more arrived.
+    /// How many segments may be sent now, with `pipe` under way and the window to end at `goal`, after `fresh` more
+    /// arrived.
     fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
         self.delivered += fresh;
         let allowed = if pipe > goal {
@@ -71,8 +72,8 @@ impl Shrinking {
 
 /// The sending end: window, losses, timer.
 ///
-/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a window
-/// inflated by a count of its own); with SACK they are RFC 6675's pipe.
+/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a
+/// window inflated by a count of its own); with SACK they are RFC 6675's pipe.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
@@ -534,9 +535,10 @@ impl Sender {
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
-        if self.state == State::Recovery && self.config.proportional_reduction {
+        let delivered = fresh + sacked;
+        if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
             let pipe = self.board.pipe();
-            let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, fresh + sacked, acked > 0);
+            let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
             self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
     }

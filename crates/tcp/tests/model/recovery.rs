@@ -92,7 +92,8 @@ fn a_segment_that_two_others_overtake_is_not_sent_again_and_one_that_four_overta
 
 #[test]
 fn limited_transmit_saves_a_small_window_from_a_timeout() {
-    // Four segments are under way: one is lost, two duplicates come, each lets a new segment out, which makes the third.
+    // Four segments are under way: one is lost, two duplicates come, each lets a new segment out, which makes the
+    // third.
     for congestion in ALL {
         let timeouts = |limited_transmit| {
             let config = Config { window: 8, initial_ssthresh: Some(3), limited_transmit, ..finite(congestion, 60) };

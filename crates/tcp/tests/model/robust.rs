@@ -152,7 +152,7 @@ impl Bench {
                 let acknowledges = ack.next > una && u64::from(ack.next) <= max && self.sender.nonsense() == nonsense;
                 // During a proportional reduction the window breathes, up to where it will end.
                 let most = if proportional { before.max(self.sender.ssthresh()) } else { before };
-                prop_assert!(acknowledges || self.sender.cwnd() <= most);
+                prop_assert!(acknowledges || self.sender.cwnd() <= most, "{before} became {}", self.sender.cwnd());
                 prop_assert!(acknowledges || self.sender.acknowledged() == una);
             }
         }

@@ -35,7 +35,8 @@ fn table() -> String {
                     (sender.retransmitted(), sender.timeouts(), sender.fast_recoveries());
                 writeln!(
                     table,
-                    "{name:<14}  {buffer:>5} {loss:>5}  {kbps:>7.0}  {again:>8}  {timeouts:>9}  {recoveries:>10}  {srtt:>7.1}"
+                    "{name:<14}  {buffer:>5} {loss:>5}  {kbps:>7.0}  {again:>8}  {timeouts:>9}  {recoveries:>10}  \
+                     {srtt:>7.1}"
                 )
                 .expect("a string takes all");
             }
