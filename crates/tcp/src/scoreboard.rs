@@ -124,7 +124,7 @@ impl Scoreboard {
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// `seq`, which was told by [`Self::next_lost`] or [`Self::next_suspect`] or is the first unacknowledged, is sent again.
+    /// `seq` is sent again: the one told by [`Self::next_lost`] or [`Self::next_suspect`], or the first unacknowledged.
     pub(crate) fn on_repair(&mut self, seq: u32) {
         if seq >= self.repaired_to.max(self.una) {
             self.repaired_to = seq + 1;
