@@ -327,8 +327,13 @@ impl Config {
         }
     }
 
-    /// Size on the wire of an acknowledgment: the header, and 4 + 8n B for n blocks of SACK with `sack_on_wire`.
-    pub fn ack_len(&self, ack: &Ack) -> Bytes {
+    /// Size on the wire of an acknowledgment without SACK blocks.
+    pub fn ack_len(&self) -> Bytes {
+        self.header
+    }
+
+    /// Size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.
+    pub fn len_of(&self, ack: &Ack) -> Bytes {
         let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
         if blocks == 0 || !self.sack_on_wire { self.header } else { self.header + Bytes::new(4 + 8 * blocks) }
     }

@@ -71,7 +71,7 @@ fn blocks_make_an_acknowledgment_longer_in_linux_and_not_in_ns2() {
     let ack = |sacks| Ack { next: 1, sacks, echo: Time::ZERO, ece: false };
     let (none, two) = (ack([Block::default(); 3]), ack([block, block, Block::default()]));
     let ns2 = Config::new(Preset::Ns2, Congestion::Sack);
-    assert_eq!((ns2.ack_len(&none), ns2.ack_len(&two)), (Bytes::new(40), Bytes::new(40)));
+    assert_eq!((ns2.len_of(&none), ns2.len_of(&two)), (Bytes::new(40), Bytes::new(40)));
     let linux = Config::new(Preset::Linux, Congestion::Cubic);
-    assert_eq!((linux.ack_len(&none), linux.ack_len(&two)), (Bytes::new(52), Bytes::new(72)));
+    assert_eq!((linux.len_of(&none), linux.len_of(&two)), (Bytes::new(52), Bytes::new(72)));
 }
