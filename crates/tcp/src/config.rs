@@ -122,12 +122,16 @@ pub struct Config {
     pub packet: Bytes,
     /// IP and TCP header of a data segment, options included: `packet` less this is payload.
     pub header: Bytes,
-    /// Payload to carry; `None`: without end (4 290 000 000 segments).
+    /// Payload to carry; `None`: without end (4 290 000 000 segments). [`crate::Sender::offer`] adds to it.
     pub bytes: Option<Bytes>,
     /// The receiver's advertised window, in segments.
     pub window: u32,
     /// Congestion window after the handshake, in segments.
     pub initial_window: u32,
+    /// Congestion window after a pause longer than the time-out, at most (RFC 5681, section 4.1), in segments.
+    pub restart_window: u32,
+    /// Grow only while the window, and not the application, is the limit (RFC 7661's aim, by Linux's rule).
+    pub validated_growth: bool,
     /// Slow-start threshold at the start, in segments; `None`: `window`.
     pub initial_ssthresh: Option<u32>,
     /// Whether a first segment of headers only opens the connection; the window grows from its acknowledgment on.
@@ -225,6 +229,7 @@ impl Config {
     /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
     /// | `window` | 20 | same | 4096 (6 MB) |
     /// | `initial_window`, `initial_ssthresh` | 2, the window | same | 10, infinite |
+    /// | `restart_window`, `validated_growth` | 1, no | same | 10, yes |
     /// | `handshake` | yes (40 B, then the window opens) | same | yes |
     /// | `delayed_ack`, its timer, `quick_acks` | off, 100 ms, 0 | same | on, 40 ms, 16 |
     /// | `limited_transmit` | on: ns-2.35 has `singledup_ 1` | same | on |
@@ -250,6 +255,8 @@ impl Config {
             bytes: None,
             window: 20,
             initial_window: 2,
+            restart_window: 1,
+            validated_growth: false,
             initial_ssthresh: None,
             handshake: true,
             delayed_ack: false,
@@ -282,6 +289,8 @@ impl Config {
                 header: Bytes::new(52),
                 window: 4096,
                 initial_window: 10,
+                restart_window: 10,
+                validated_growth: true,
                 initial_ssthresh: Some(MAX_WINDOW),
                 delayed_ack: true,
                 delayed_ack_timeout: Span::millis(40),

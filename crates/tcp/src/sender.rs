@@ -79,8 +79,11 @@ pub struct Sender {
     config: Config,
     window: u32,
     initial_window: f64,
+    /// One past the last there is to send.
     end: u32,
-    last_len: Bytes,
+    /// The one segment that is shorter: the last of `Config::bytes`.
+    short: (u32, Bytes),
+    last_sent: Time,
 
     /// All below is acknowledged.
     una: u32,
@@ -149,7 +152,8 @@ impl Sender {
             window,
             initial_window,
             end,
-            last_len,
+            short: (end.wrapping_sub(1), last_len),
+            last_sent: Time::ZERO,
             una: 0,
             next: 0,
             max: 0,
@@ -184,7 +188,25 @@ impl Sender {
         }
     }
 
-    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`] and [`Sender::on_timer`].
+    /// The application has `segments` more full segments to send: poll again. For a source that is limited by itself, begin
+    /// with `Config::bytes` of zero; without end (`None`) there is nothing to add.
+    ///
+    /// After a pause longer than the time-out the window restarts at [`Config::restart_window`] at most.
+    pub fn offer(&mut self, now: Time, segments: u32) {
+        if segments == 0 || self.end == MAX_SEGMENTS {
+            return;
+        }
+        if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() {
+            let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
+            self.cwnd = self.cwnd.min(f64::from(restart));
+        }
+        let opening = u32::from(self.config.handshake && self.end == 0);
+        self.end = self.end.saturating_add(segments).saturating_add(opening).min(MAX_SEGMENTS);
+        self.completed = None;
+    }
+
+    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`],
+    /// [`Sender::on_timer`] and [`Sender::offer`].
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
             self.completed.get_or_insert(now);
@@ -315,7 +337,7 @@ impl Sender {
     pub fn nonsense(&self) -> u64 {
         self.nonsense
     }
-    /// When the last byte of a finite transfer was acknowledged.
+    /// When the last byte there was to send was acknowledged.
     pub fn completed(&self) -> Option<Time> {
         self.completed
     }
@@ -333,6 +355,7 @@ impl Sender {
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
+        self.last_sent = now;
         if self.state == State::Recovery {
             self.shrinking.out += 1;
         }
@@ -341,8 +364,8 @@ impl Sender {
         }
         let len = if seq == 0 && self.config.handshake {
             self.config.header
-        } else if seq + 1 == self.end {
-            self.last_len
+        } else if seq == self.short.0 {
+            self.short.1
         } else {
             self.config.packet
         };
@@ -630,6 +653,13 @@ impl Sender {
         if self.cwnd >= most {
             self.cwnd = most;
             return;
+        }
+        if self.config.validated_growth {
+            let was_out = f64::from(self.max - self.una + acked);
+            let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
+            if used < self.cwnd.trunc() {
+                return;
+            }
         }
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {

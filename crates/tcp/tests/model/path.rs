@@ -177,6 +177,12 @@ impl Run {
         }
     }
 
+    /// The application has more.
+    pub(crate) fn offer(&mut self, segments: u32) {
+        self.sender.offer(self.now, segments);
+        self.drain();
+    }
+
     /// On until `end` or until all is acknowledged.
     pub(crate) fn until(&mut self, end: Time) -> &mut Self {
         self.drain();

@@ -31,6 +31,8 @@ fn everything_arrives_through_thirty_percent_of_loss_both_ways() {
 
 /// A connection whose path does what it is told, one step at a time.
 struct Bench {
+    /// Segments there are to carry, the SYN included.
+    total: u64,
     proportional: bool,
     sender: Sender,
     receiver: Receiver,
@@ -42,6 +44,7 @@ struct Bench {
 impl Bench {
     fn new(config: &Config) -> Self {
         Self {
+            total: 151,
             proportional: config.proportional_reduction,
             sender: Sender::new(config),
             receiver: Receiver::new(config),
@@ -143,6 +146,10 @@ impl Bench {
                 }
             }
             Op::Pass(span) => self.pass(span)?,
+            Op::Offer(segments) => {
+                self.sender.offer(self.now, segments);
+                self.total += u64::from(segments);
+            }
             Op::Forge(ack) => {
                 let before = self.sender.cwnd();
                 let proportional = self.proportional;
@@ -171,6 +178,7 @@ enum Op {
     LoseAck,
     RepeatAck,
     Pass(Span),
+    Offer(u32),
     Forge(Ack),
 }
 
@@ -203,6 +211,7 @@ fn honest() -> impl Strategy<Value = Op> {
         2 => Just(Op::LoseAck),
         1 => Just(Op::RepeatAck),
         2 => (0u64..2000).prop_map(|ms| Op::Pass(Span::millis(ms))),
+        1 => (0u32..5).prop_map(Op::Offer),
     ]
 }
 
@@ -238,7 +247,7 @@ proptest! {
             bench.step(Op::Ack)?;
         }
         prop_assert!(bench.sender.completed().is_some());
-        prop_assert_eq!(bench.receiver.distinct_segments(), 151);
+        prop_assert_eq!(bench.receiver.distinct_segments(), bench.total);
     }
 
     #[test]
@@ -277,7 +286,7 @@ proptest! {
             bench.step(Op::Deliver)?;
             bench.step(Op::Ack)?;
         }
-        prop_assert_eq!(bench.receiver.distinct_segments(), 151);
+        prop_assert_eq!(bench.receiver.distinct_segments(), bench.total);
     }
 
     #[test]

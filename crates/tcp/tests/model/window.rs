@@ -1,6 +1,6 @@
 use crate::path::{Path, Run, assert_between, at};
 use steadycast_tcp::{Config, Congestion, Hystart, Preset, Why};
-use steadycast_units::{Rate, Span};
+use steadycast_units::{Bytes, Rate, Span};
 
 fn wide() -> Path {
     Path::new(Rate::bps(10_000_000_000), Span::millis(50), 100_000)
@@ -142,6 +142,52 @@ fn hystart_leaves_slow_start_before_a_deep_buffer_overflows() {
             let (drops, left) = run(hystart, delayed_ack);
             assert_eq!(drops, 0, "{hystart:?}");
             assert_between(left.expect("left slow start") / product, low, high);
+        }
+    }
+}
+
+#[test]
+fn an_application_that_offers_less_than_the_window_gets_its_rate_and_raises_no_window_that_it_does_not_use() {
+    for (preset, most) in [(Preset::Ns2, 200.0), (Preset::Linux, 24.0)] {
+        let config = Config {
+            bytes: Some(Bytes::ZERO),
+            window: 200,
+            initial_ssthresh: None,
+            ..Config::new(preset, Congestion::NewReno)
+        };
+        let mut run = Run::new(&config, &Path::new(Rate::mbps(100), Span::millis(50), 1000));
+        for step in 1..=300 {
+            run.offer(1);
+            run.now = at(f64::from(step) * 0.02);
+            run.until(run.now);
+        }
+        // Fifty per second, about five under way; without validation each acknowledgment opens the window further.
+        assert_between(run.receiver.distinct_segments() as f64, 290.0, 301.0);
+        assert_between(run.sender.cwnd(), most / 3.0, most);
+        assert_eq!(run.sender.retransmitted(), 0);
+    }
+}
+
+#[test]
+fn a_pause_longer_than_the_timeout_restarts_the_window_and_a_shorter_one_does_not() {
+    for (preset, restart) in [(Preset::Ns2, 1), (Preset::Linux, 10)] {
+        for (pause, restarts) in [(0.02, false), (5.0, true)] {
+            let config = Config { bytes: Some(Bytes::ZERO), ..Config::new(preset, Congestion::NewReno) };
+            let mut run = Run::new(&config, &Path::new(Rate::mbps(100), Span::millis(50), 1000));
+            run.offer(200);
+            run.until(at(60.0));
+            let (done, before) = (run.sender.completed().expect("all of it"), run.sender.cwnd());
+            assert!(before >= 20.0);
+            run.now = done + Span::from_secs_f64(pause);
+            let sent = run.sender.sent();
+            run.offer(100);
+            assert_eq!(run.sender.completed(), None);
+            let burst = run.sender.sent() - sent;
+            let expected = if restarts { restart } else { 100.min(before as u64) };
+            assert_eq!(burst, expected, "{preset}, {pause} s");
+            let end = run.now + Span::secs(60);
+            run.until(end);
+            assert_eq!(run.receiver.distinct_segments(), 301);
         }
     }
 }
