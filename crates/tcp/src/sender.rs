@@ -488,7 +488,8 @@ impl Sender {
         }
     }
 
-    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too.
+    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too. It is no
+    /// sample of the round trip: only what is sent since then is timed.
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
         if self.inflation > acked {
             self.inflation -= acked - 1;
@@ -499,10 +500,6 @@ impl Sender {
         self.una = una;
         self.board.advance(una);
         self.next = self.next.max(una);
-        if self.timed.is_some_and(|(seq, _)| seq < una) {
-            self.timed = None;
-            self.rtt.end_backoff();
-        }
         self.restart_on_partial(now);
         self.repair_first = true;
         self.limit_burst();
