@@ -163,7 +163,10 @@ mod tests {
                 let mut fresh = 0;
                 let split = low + 100;
                 let mut fresh_below = 0;
-                bits.set_range(start, end, |w, new| { fresh += new.count_ones(); fresh_below += below(w, new, split); });
+                bits.set_range(start, end, |w, new| {
+                    fresh += new.count_ones();
+                    fresh_below += below(w, new, split);
+                });
                 let new: Vec<u32> = (start..end).filter(|n| set.insert(*n)).collect();
                 prop_assert_eq!(fresh as usize, new.len());
                 prop_assert_eq!(fresh_below as usize, new.iter().filter(|n| **n < split).count());

@@ -1,4 +1,7 @@
 use crate::rtt::Floor;
+use crate::wire::Ack;
+use std::fmt;
+use std::str::FromStr;
 use steadycast_units::{Bytes, Span};
 
 /// How the window is governed, and how losses are repaired where SACK is off.
@@ -36,6 +39,76 @@ pub enum Preset {
     Linux,
 }
 
+impl Congestion {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic];
+
+    /// Its name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Sack => "sack",
+            Self::Cubic => "cubic",
+        }
+    }
+}
+
+impl Preset {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Ns2, Self::Ns2Old, Self::Linux];
+
+    /// Its name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ns2 => "ns2",
+            Self::Ns2Old => "ns2old",
+            Self::Linux => "linux",
+        }
+    }
+}
+
+/// A name that is none of those there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {what} “{got}”: use {known}")]
+pub struct UnknownName {
+    /// What was to be named.
+    pub what: &'static str,
+    /// What was written.
+    pub got: String,
+    /// The names there are.
+    pub known: &'static str,
+}
+
+impl FromStr for Congestion {
+    type Err = UnknownName;
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let found = Self::ALL.into_iter().find(|congestion| congestion.name() == text);
+        let known = "reno, newreno, sack or cubic";
+        found.ok_or_else(|| UnknownName { what: "congestion control", got: text.to_owned(), known })
+    }
+}
+
+impl FromStr for Preset {
+    type Err = UnknownName;
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let found = Self::ALL.into_iter().find(|preset| preset.name() == text);
+        found.ok_or_else(|| UnknownName { what: "preset", got: text.to_owned(), known: "ns2, ns2old or linux" })
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -43,16 +116,22 @@ pub struct Config {
     pub congestion: Congestion,
     /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
     pub sack: bool,
+    /// Whether blocks make an acknowledgment longer; ns-2 sends 40 B always.
+    pub sack_on_wire: bool,
     /// Size on the wire of a full segment, headers included.
     pub packet: Bytes,
     /// IP and TCP header of a data segment, options included: `packet` less this is payload.
     pub header: Bytes,
-    /// Payload to carry; `None`: without end.
+    /// Payload to carry; `None`: without end (4 290 000 000 segments). [`crate::Sender::offer`] adds to it.
     pub bytes: Option<Bytes>,
     /// The receiver's advertised window, in segments.
     pub window: u32,
     /// Congestion window after the handshake, in segments.
     pub initial_window: u32,
+    /// Congestion window after a pause longer than the time-out, at most (RFC 5681, section 4.1), in segments.
+    pub restart_window: u32,
+    /// Grow only while the window, and not the application, is the limit (RFC 7661's aim, by Linux's rule).
+    pub validated_growth: bool,
     /// Slow-start threshold at the start, in segments; `None`: `window`.
     pub initial_ssthresh: Option<u32>,
     /// Whether a first segment of headers only opens the connection; the window grows from its acknowledgment on.
@@ -67,8 +146,8 @@ pub struct Config {
     pub limited_transmit: bool,
     /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
     pub byte_counting: bool,
-    /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip, by
-    /// Karn's rule.
+    /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip,
+    /// by Karn's rule.
     pub timestamps: bool,
     /// The clock of the round-trip measurement; zero: exact.
     pub tick: Span,
@@ -82,11 +161,15 @@ pub struct Config {
     pub max_rto: Span,
     /// Time-out before the first measurement.
     pub initial_rto: Span,
-    /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses ends in a
-    /// time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
+    /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses
+    /// ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
     pub impatient: bool,
-    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit.
+    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit
+    /// together with its send jitter (`overhead_`): set 0 where polls are delayed.
     pub recovery_burst: u32,
+    /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
+    /// RFC 6937), instead of waiting until enough has left the network.
+    pub proportional_reduction: bool,
     /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
     pub hold_ssthresh: bool,
     /// Mark segments as ECN-capable and answer marks (RFC 3168), once per round trip.
@@ -142,9 +225,11 @@ impl Config {
     /// | field | `Ns2` | `Ns2Old` | `Linux` |
     /// |---|---|---|---|
     /// | `sack` | with `Sack` and `Cubic` only | same | always |
+    /// | `sack_on_wire` | no | same | yes |
     /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
     /// | `window` | 20 | same | 4096 (6 MB) |
     /// | `initial_window`, `initial_ssthresh` | 2, the window | same | 10, infinite |
+    /// | `restart_window`, `validated_growth` | 1, no | same | 10, yes |
     /// | `handshake` | yes (40 B, then the window opens) | same | yes |
     /// | `delayed_ack`, its timer, `quick_acks` | off, 100 ms, 0 | same | on, 40 ms, 16 |
     /// | `limited_transmit` | on: ns-2.35 has `singledup_ 1` | same | on |
@@ -154,6 +239,7 @@ impl Config {
     /// | `min_rto`, `rto_floor` | 200 ms, `Whole` | 1 s, `Whole` | 200 ms, `Variance` |
     /// | `max_rto`, `initial_rto` | 60 s, 3 s | same | 120 s, 1 s |
     /// | `impatient`, `recovery_burst` | yes, 2 | same | no, none |
+    /// | `proportional_reduction` | no | same | yes |
     /// | `hold_ssthresh` | no | same | yes |
     /// | `hystart` | off | same | classic, with `Cubic` |
     /// | `ecn` | off | same | off |
@@ -163,11 +249,14 @@ impl Config {
         let ns2 = Self {
             congestion,
             sack: matches!(congestion, Congestion::Sack | Congestion::Cubic),
+            sack_on_wire: false,
             packet: Bytes::new(1040),
             header: Bytes::new(40),
             bytes: None,
             window: 20,
             initial_window: 2,
+            restart_window: 1,
+            validated_growth: false,
             initial_ssthresh: None,
             handshake: true,
             delayed_ack: false,
@@ -184,6 +273,7 @@ impl Config {
             initial_rto: Span::secs(3),
             impatient: true,
             recovery_burst: 2,
+            proportional_reduction: false,
             hold_ssthresh: false,
             ecn: false,
             hystart: Hystart::Off,
@@ -194,10 +284,13 @@ impl Config {
             Preset::Ns2Old => Self { tick: Span::millis(100), min_rto: Span::secs(1), ..ns2 },
             Preset::Linux => Self {
                 sack: true,
+                sack_on_wire: true,
                 packet: Bytes::new(1500),
                 header: Bytes::new(52),
                 window: 4096,
                 initial_window: 10,
+                restart_window: 10,
+                validated_growth: true,
                 initial_ssthresh: Some(MAX_WINDOW),
                 delayed_ack: true,
                 delayed_ack_timeout: Span::millis(40),
@@ -210,6 +303,7 @@ impl Config {
                 initial_rto: Span::secs(1),
                 impatient: false,
                 recovery_burst: 0,
+                proportional_reduction: true,
                 hold_ssthresh: true,
                 hystart: if congestion == Congestion::Cubic { Hystart::Classic } else { Hystart::Off },
                 ..ns2
@@ -217,8 +311,8 @@ impl Config {
         }
     }
 
-    /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is out of
-    /// range to the nearest bound.
+    /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is
+    /// out of range to the nearest bound.
     ///
     /// # Errors
     /// The first that doesn't.
@@ -242,9 +336,15 @@ impl Config {
         }
     }
 
-    /// Size on the wire of an acknowledgment without SACK blocks, which ns-2 gives to all.
+    /// Size on the wire of an acknowledgment without SACK blocks.
     pub fn ack_len(&self) -> Bytes {
         self.header
+    }
+
+    /// Size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.
+    pub fn len_of(&self, ack: &Ack) -> Bytes {
+        let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
+        if blocks == 0 || !self.sack_on_wire { self.header } else { self.header + Bytes::new(4 + 8 * blocks) }
     }
 
     pub(crate) fn payload(&self) -> u64 {

@@ -1,7 +1,7 @@
 use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
-/// Round trips that a judgement needs (N_RTT_SAMPLE).
+/// Samples in a round that a judgement needs (N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
 /// Smallest and largest growth of the round trip that counts (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
@@ -12,6 +12,8 @@ const TRAIN_GAP: Span = Span::millis(2);
 /// RFC 9406: growth is divided by that in conservative slow start, which lasts at most that many rounds.
 const CSS_DIVISOR: f64 = 4.0;
 const CSS_ROUNDS: u32 = 5;
+/// RFC 9406: L, for a sender without pacing.
+const UNPACED_LIMIT: f64 = 8.0;
 
 /// What slow start is to do with this acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,12 +56,27 @@ impl Hystarter {
         }
     }
 
+    /// The network was congested. RFC 9406 (section 4.3) is for the first slow start only; Linux looks in each.
+    pub(crate) fn on_congestion(&mut self) {
+        let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
+        *self = Self { least_ever: self.least_ever, ..Self::new(kind) };
+    }
+
+    /// How many of the segments acknowledged at once count.
+    pub(crate) fn limit(&self) -> f64 {
+        if self.kind == Hystart::PlusPlus { UNPACED_LIMIT } else { f64::INFINITY }
+    }
+
     /// An acknowledgment up to `una` arrived in slow start, with up to `max` sent, measured as `rtt`.
     pub(crate) fn on_ack(&mut self, now: Time, una: u32, max: u32, rtt: Span, cwnd: f64) -> Advice {
         if self.kind == Hystart::Off {
             return Advice::Grow(1.0);
         }
-        if una > self.round_end || self.round_end == 0 {
+        self.least_ever = self.least_ever.min(rtt);
+        if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
+            return Advice::Grow(1.0);
+        }
+        if una > self.round_end {
             self.round_end = max;
             self.round_start = now;
             self.last_ack = now;
@@ -67,32 +84,28 @@ impl Hystarter {
             self.least = Span::MAX;
             self.samples = 0;
             if let Some((_, rounds)) = &mut self.conservative {
-                *rounds = rounds.saturating_sub(1);
+                *rounds -= 1;
                 if *rounds == 0 {
                     return Advice::Leave;
                 }
             }
         }
         self.least = self.least.min(rtt);
-        self.least_ever = self.least_ever.min(rtt);
         self.samples += 1;
-        if self.kind == Hystart::Classic { self.classic(now, cwnd) } else { self.plus_plus() }
+        if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// As Linux's tcp_cubic: the delay judged once per round by its first eight samples, and the length of the train.
-    fn classic(&mut self, now: Time, cwnd: f64) -> Advice {
-        if cwnd < LOW_WINDOW {
-            self.last_ack = now;
-            return Advice::Grow(1.0);
-        }
+    /// As Linux's tcp_cubic without pacing: the length of the train against half a round trip, and the least delay of
+    /// the round once there are eight samples.
+    fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
-            if now.since(self.round_start) > self.least_ever {
+            if now.since(self.round_start) > self.least_ever / 2 {
                 return Advice::Leave;
             }
         }
         let limit = self.least_ever + (self.least_ever / 8).clamp(THRESHOLDS.0, THRESHOLDS.1);
-        if self.samples == SAMPLES && self.least > limit { Advice::Leave } else { Advice::Grow(1.0) }
+        if self.samples > SAMPLES && self.least > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
     /// RFC 9406, section 4.2.

@@ -19,7 +19,8 @@ pub struct Receiver {
     /// What has arrived beyond `next`.
     beyond: Bits,
     beyond_count: u32,
-    /// Blocks as last reported, the latest first. Each is as long as it can be: only an arrival inside of it makes it longer.
+    /// Blocks as last reported, the latest first. Each is as long as it can be: only an arrival inside of it makes it
+    /// longer.
     blocks: [Block; 3],
     echo: Time,
     /// `next` of the last acknowledgment: the segment that starts there sets the echo.
@@ -56,8 +57,8 @@ impl Receiver {
         }
     }
 
-    /// A segment arrived; the acknowledgment to send now, if any. One from outside of the window is not taken, and is answered
-    /// like a duplicate.
+    /// A segment arrived; the acknowledgment to send now, if any. One from outside of the window is not taken, and is
+    /// answered like a duplicate.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         if segment.cwr {
@@ -66,8 +67,8 @@ impl Receiver {
         if segment.ecn == Ecn::Ce {
             self.ece = true;
         }
-        // The earliest segment that the coming acknowledgment covers is the one to measure by: waiting for the second is part
-        // of the round trip.
+        // The earliest segment that the coming acknowledgment covers is the one to measure by: waiting for the second
+        // is part of the round trip.
         if seq == self.acked || self.delay.is_none() && seq <= self.next {
             self.echo = segment.sent;
         }

@@ -29,9 +29,10 @@ pub(crate) struct Estimator {
 
 impl Estimator {
     pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: Floor) -> Self {
+        let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
-            tick: tick.as_nanos().max(1),
-            phase: phase.as_nanos(),
+            tick,
+            phase: phase.as_nanos() % tick,
             srtt8: 0,
             var4: 0,
             base: initial,
@@ -43,11 +44,12 @@ impl Estimator {
         }
     }
 
-    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on it.
+    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on
+    /// it.
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         let rtt = now.since(sent).as_nanos();
         let into_tick = if self.tick == 1 { 0 } else { (sent.as_nanos() % self.tick + self.phase) % self.tick };
-        let ticks = (((rtt.saturating_add(into_tick)) / self.tick).max(1)).min(1 << 50) as i64;
+        let ticks = (rtt.saturating_add(into_tick) / self.tick).clamp(1, 1 << 50) as i64;
         if self.srtt8 == 0 {
             self.srtt8 = ticks << 3;
             self.var4 = ticks << 1;

@@ -6,9 +6,9 @@ pub(crate) const DUP_THRESH: u32 = 3;
 
 /// What is known of the segments between the cumulative acknowledgment and the highest sent (RFC 6675).
 ///
-/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the third
-/// highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below `repaired_to`. Two
-/// limits and four counts then hold the whole board, and no question walks over it.
+/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the
+/// third highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below
+/// `repaired_to`. Two limits and four counts then hold the whole board, and no question walks over it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
@@ -31,16 +31,20 @@ impl Scoreboard {
         self.max = self.max.max(max);
     }
 
-    /// All below `una` has been acknowledged.
-    pub(crate) fn advance(&mut self, una: u32) {
+    /// All below `una` has been acknowledged; how many of them were not known to have arrived.
+    pub(crate) fn advance(&mut self, una: u32) -> u32 {
+        let mut fresh = una - self.una;
         if self.sacked_count > 0 || self.lost_to > self.una || self.repaired_to > self.una {
             self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
             self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
             let sacked_to = una.min(self.sacked_to);
-            self.sacked_count -= self.sacked.count(self.una, sacked_to);
+            let known = self.sacked.count(self.una, sacked_to);
+            self.sacked_count -= known;
+            fresh -= known;
             self.sacked.clear_range(self.una, sacked_to);
         }
         self.una = una;
+        fresh
     }
 
     /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
@@ -66,10 +70,10 @@ impl Scoreboard {
             self.repaired_count -= repaired;
             self.sacked_to = self.sacked_to.max(end);
         }
-        if fresh_count > 0 && self.sacked_count >= DUP_THRESH {
-            if let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH) {
-                self.lose_to(limit);
-            }
+        if fresh_count > 0
+            && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
+        {
+            self.lose_to(limit);
         }
         fresh_count
     }
@@ -81,9 +85,17 @@ impl Scoreboard {
         }
     }
 
-    /// A time-out: all that has not arrived is lost, and nothing has been repaired.
+    /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged
+    /// one was reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
+        if self.sacked_count > 0 && self.sacked.get(self.una) {
+            self.sacked.clear_range(self.una, self.sacked_to);
+            self.sacked_count = 0;
+            self.sacked_to = self.una;
+            self.lost_to = self.una;
+            self.lost_count = 0;
+        }
         self.lose_to(self.max);
         self.start_repair();
     }
@@ -112,7 +124,7 @@ impl Scoreboard {
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// `seq`, which was told by [`Self::next_lost`] or [`Self::next_suspect`] or is the first unacknowledged, is sent again.
+    /// `seq` is sent again: the one told by [`Self::next_lost`] or [`Self::next_suspect`], or the first unacknowledged.
     pub(crate) fn on_repair(&mut self, seq: u32) {
         if seq >= self.repaired_to.max(self.una) {
             self.repaired_to = seq + 1;
@@ -128,11 +140,6 @@ impl Scoreboard {
     /// Segments believed to be under way (RFC 6675, SetPipe).
     pub(crate) fn pipe(&self) -> u32 {
         self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count
-    }
-
-    /// How many are known to have arrived beyond a gap.
-    pub(crate) fn sacked_count(&self) -> u32 {
-        self.sacked_count
     }
 
     fn unsacked(&self, low: u32, high: u32) -> u32 {
@@ -187,14 +194,14 @@ mod tests {
                         board.on_sent_to(plain.max);
                     }
                     2 => {
+                        let before = plain.una;
                         plain.una = (plain.una + at / 4).min(plain.max);
-                        while plain.una < plain.max && plain.sacked[plain.una as usize] {
-                            plain.una += 1;
-                        }
-                        board.advance(plain.una);
+                        let fresh = (before..plain.una).filter(|n| !plain.sacked[*n as usize]).count();
+                        prop_assert_eq!(board.advance(plain.una) as usize, fresh);
                     }
                     3 => {
-                        let block = Block { start: plain.una + 1 + at, end: plain.una + 1 + at + len };
+                        // From the first unacknowledged on: a false report.
+                        let block = Block { start: plain.una + at, end: plain.una + at + len };
                         board.take(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {
                             plain.sacked[n as usize] = true;
@@ -210,6 +217,9 @@ mod tests {
                         }
                     }
                     _ => {
+                        if plain.una < plain.max && plain.sacked[plain.una as usize] {
+                            plain.sacked.fill(false);
+                        }
                         board.lose_all();
                         plain.declared = plain.max;
                         plain.repaired.fill(false);

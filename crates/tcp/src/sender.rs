@@ -1,5 +1,5 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
-use crate::cubic::{BETA, Cubic};
+use crate::cubic::Cubic;
 use crate::hystart::{Advice, Hystarter};
 use crate::rtt::Estimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
@@ -44,17 +44,46 @@ enum State {
     Loss,
 }
 
+/// The books of proportional rate reduction (RFC 6937), since recovery began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shrinking {
+    /// Outstanding when it began (RecoverFS).
+    from: u32,
+    delivered: u32,
+    out: u32,
+}
+
+impl Shrinking {
+    /// How many segments may be sent now, with `pipe` under way and the window to end at `goal`, after `fresh` more
+    /// arrived.
+    fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
+        self.delivered += fresh;
+        let allowed = if pipe > goal {
+            let share = u64::from(self.delivered) * u64::from(goal);
+            (share.div_ceil(u64::from(self.from.max(1))) as u32).saturating_sub(self.out)
+        } else {
+            // Below the goal slow start leads back to it, but only while acknowledgments advance (as Linux's PRR-SSRB).
+            let most = self.delivered.saturating_sub(self.out).max(fresh) + u32::from(advanced);
+            most.min(goal - pipe)
+        };
+        allowed.max(u32::from(self.out == 0))
+    }
+}
+
 /// The sending end: window, losses, timer.
 ///
-/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a window
-/// inflated by a count of its own); with SACK they are RFC 6675's pipe.
+/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a
+/// window inflated by a count of its own); with SACK they are RFC 6675's pipe.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     window: u32,
     initial_window: f64,
+    /// One past the last there is to send.
     end: u32,
-    last_len: Bytes,
+    /// The one segment that is shorter: the last of `Config::bytes`.
+    short: (u32, Bytes),
+    last_sent: Time,
 
     /// All below is acknowledged.
     una: u32,
@@ -77,6 +106,7 @@ pub struct Sender {
     repair_first: bool,
     burst_left: u32,
     board: Scoreboard,
+    shrinking: Shrinking,
 
     cwnd: f64,
     ssthresh: f64,
@@ -98,6 +128,7 @@ pub struct Sender {
     timeouts: u64,
     recoveries: u64,
     nonsense: u64,
+    marks_answered: u64,
 }
 
 impl Sender {
@@ -121,7 +152,8 @@ impl Sender {
             window,
             initial_window,
             end,
-            last_len,
+            short: (end.wrapping_sub(1), last_len),
+            last_sent: Time::ZERO,
             una: 0,
             next: 0,
             max: 0,
@@ -135,6 +167,7 @@ impl Sender {
             repair_first: false,
             burst_left: u32::MAX,
             board: Scoreboard::default(),
+            shrinking: Shrinking::default(),
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
@@ -150,13 +183,33 @@ impl Sender {
             timeouts: 0,
             recoveries: 0,
             nonsense: 0,
+            marks_answered: 0,
             config: config.clone(),
         }
     }
 
-    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`] and [`Sender::on_timer`].
+    /// The application has `segments` more full segments to send: poll again. For a source that is limited by itself, begin
+    /// with `Config::bytes` of zero; without end (`None`) there is nothing to add.
+    ///
+    /// After a pause longer than the time-out the window restarts at [`Config::restart_window`] at most.
+    pub fn offer(&mut self, now: Time, segments: u32) {
+        if segments == 0 || self.end == MAX_SEGMENTS {
+            return;
+        }
+        if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() {
+            let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
+            self.cwnd = self.cwnd.min(f64::from(restart));
+        }
+        let opening = u32::from(self.config.handshake && self.end == 0);
+        self.end = self.end.saturating_add(segments).saturating_add(opening).min(MAX_SEGMENTS);
+        self.completed = None;
+    }
+
+    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`],
+    /// [`Sender::on_timer`] and [`Sender::offer`].
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
+            self.completed.get_or_insert(now);
             return Poll::Done;
         }
         let seq = if self.config.uses_sack() { self.choose_by_board() } else { self.choose_by_window() };
@@ -212,6 +265,7 @@ impl Sender {
             }
             .max(2.0);
         }
+        self.hystart.on_congestion();
         self.cwnd = 1.0;
         self.state = State::Loss;
         self.recover = self.max;
@@ -275,11 +329,15 @@ impl Sender {
     pub fn fast_recoveries(&self) -> u64 {
         self.recoveries
     }
+    /// Reductions in answer to ECN marks.
+    pub fn marks_answered(&self) -> u64 {
+        self.marks_answered
+    }
     /// Acknowledgments of data that was never sent.
     pub fn nonsense(&self) -> u64 {
         self.nonsense
     }
-    /// When the last byte of a finite transfer was acknowledged.
+    /// When the last byte there was to send was acknowledged.
     pub fn completed(&self) -> Option<Time> {
         self.completed
     }
@@ -297,13 +355,17 @@ impl Sender {
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
+        self.last_sent = now;
+        if self.state == State::Recovery {
+            self.shrinking.out += 1;
+        }
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
         let len = if seq == 0 && self.config.handshake {
             self.config.header
-        } else if seq + 1 == self.end {
-            self.last_len
+        } else if seq == self.short.0 {
+            self.short.1
         } else {
             self.config.packet
         };
@@ -357,21 +419,23 @@ impl Sender {
         // Limited transmit: what has left the network makes room.
         let under_way = if repairing || self.config.limited_transmit { self.board.pipe() } else { outstanding };
         let room = under_way < cwnd;
-        if repairing && room {
-            if let Some(seq) = self.board.next_lost() {
-                self.board.on_repair(seq);
-                return Ok(seq);
-            }
+        if repairing
+            && room
+            && let Some(seq) = self.board.next_lost()
+        {
+            self.board.on_repair(seq);
+            return Ok(seq);
         }
         let in_window = outstanding < self.window;
         if room && in_window && self.max < self.end {
             return Ok(self.max);
         }
-        if self.state == State::Recovery && room {
-            if let Some(seq) = self.board.next_suspect() {
-                self.board.on_repair(seq);
-                return Ok(seq);
-            }
+        if self.state == State::Recovery
+            && room
+            && let Some(seq) = self.board.next_suspect()
+        {
+            self.board.on_repair(seq);
+            return Ok(seq);
         }
         Err(match (repairing, room, self.max < self.end) {
             (true, _, _) => Why::Recovery,
@@ -424,7 +488,8 @@ impl Sender {
         }
     }
 
-    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too.
+    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too. It is no
+    /// sample of the round trip: only what is sent since then is timed.
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
         if self.inflation > acked {
             self.inflation -= acked - 1;
@@ -435,10 +500,6 @@ impl Sender {
         self.una = una;
         self.board.advance(una);
         self.next = self.next.max(una);
-        if self.timed.is_some_and(|(seq, _)| seq < una) {
-            self.timed = None;
-            self.rtt.end_backoff();
-        }
         self.restart_on_partial(now);
         self.repair_first = true;
         self.limit_burst();
@@ -454,24 +515,28 @@ impl Sender {
 
     fn on_ack_by_board(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
+        let mut fresh = 0;
         match (acked > 0, self.state) {
             (false, _) => {}
             (true, State::Recovery) if ack.next < self.recover => {
                 self.measure(now, ack);
                 self.una = ack.next;
-                self.board.advance(self.una);
+                fresh = self.board.advance(self.una);
                 self.restart_on_partial(now);
             }
             (true, State::Recovery) => {
-                self.accept(now, ack);
+                fresh = self.accept(now, ack);
                 self.state = State::Open;
                 self.guarded = false;
                 self.dupacks = 0;
                 self.board.start_repair();
+                if self.config.proportional_reduction {
+                    self.cwnd = self.ssthresh;
+                }
             }
             (true, _) => {
                 self.dupacks = 0;
-                self.accept(now, ack);
+                fresh = self.accept(now, ack);
                 if self.state == State::Loss && self.una >= self.recover {
                     self.state = State::Open;
                     self.guarded = false;
@@ -482,12 +547,19 @@ impl Sender {
                 }
             }
         }
-        if self.board.take(&ack.sacks) > 0 && acked == 0 {
+        let sacked = self.board.take(&ack.sacks);
+        if sacked > 0 && acked == 0 {
             self.dupacks += 1;
         }
         let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
+        }
+        let delivered = fresh + sacked;
+        if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
+            let pipe = self.board.pipe();
+            let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
+            self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
     }
 
@@ -497,7 +569,7 @@ impl Sender {
         self.recoveries += 1;
         // A mark in the same window has reduced it already (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
-            self.reduce();
+            self.reduce(2.0);
         }
         self.marked = false;
         self.state = State::Recovery;
@@ -506,19 +578,23 @@ impl Sender {
         self.partial_seen = false;
         self.repair_first = true;
         self.board.start_repair();
+        self.shrinking = Shrinking { from: self.max - self.una, delivered: 0, out: 0 };
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
 
-    fn reduce(&mut self) {
+    /// `least`: the least window of CUBIC, which is 1 after a mark and 2 after a loss (RFC 9438, section 4.6).
+    fn reduce(&mut self, least: f64) {
         let window = self.cwnd.min(f64::from(self.window));
         if self.config.congestion == Congestion::Cubic {
-            self.ssthresh = self.cubic.on_congestion(window).max(2.0);
-            self.cwnd = (window * BETA).max(1.0);
+            let threshold = self.cubic.on_congestion(window);
+            self.ssthresh = threshold.max(2.0);
+            self.cwnd = threshold.max(least);
         } else {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
         }
+        self.hystart.on_congestion();
     }
 
     fn answer_mark(&mut self, next: u32) {
@@ -526,18 +602,19 @@ impl Sender {
         if self.state != State::Open || answered && next <= self.recover {
             return;
         }
-        self.reduce();
+        self.reduce(1.0);
+        self.marks_answered += 1;
         self.recover = self.max;
         self.marked = true;
         self.cwr = true;
     }
 
-    /// Takes a cumulative acknowledgment of new data outside of recovery.
-    fn accept(&mut self, now: Time, ack: &Ack) {
+    /// Takes a cumulative acknowledgment that no recovery depends on; how many segments were not known to have arrived.
+    fn accept(&mut self, now: Time, ack: &Ack) -> u32 {
         self.measure(now, ack);
         self.una = ack.next;
-        self.board.advance(self.una);
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
+        self.board.advance(self.una)
     }
 
     fn measure(&mut self, now: Time, ack: &Ack) {
@@ -565,7 +642,7 @@ impl Sender {
 
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
-        if self.config.handshake && ack.next == acked && acked >= 1 && self.una - acked == 0 {
+        if self.config.handshake && ack.next == acked {
             // The connection is open.
             self.cwnd = self.initial_window.min(most);
             return;
@@ -574,29 +651,33 @@ impl Sender {
             self.cwnd = most;
             return;
         }
+        if self.config.validated_growth {
+            let was_out = f64::from(self.max - self.una + acked);
+            let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
+            if used < self.cwnd.trunc() {
+                return;
+            }
+        }
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
-                    let step = (counted * share).min((self.ssthresh - self.cwnd).max(if self.config.byte_counting {
-                        0.0
-                    } else {
-                        counted
-                    }));
+                    counted = counted.min(self.hystart.limit());
+                    // Only with byte counting can one acknowledgment reach beyond the threshold by more than one.
+                    let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
+                    let step = (counted * share).min(room);
                     self.cwnd += step;
                     counted -= step / share;
-                    if counted <= 0.0 {
-                        self.cwnd = self.cwnd.min(most);
-                        return;
-                    }
                 }
             }
         }
-        self.cwnd = match self.config.congestion {
-            Congestion::Cubic => self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO)),
-            _ => self.cwnd + counted / self.cwnd,
+        if counted > 0.0 {
+            self.cwnd = match self.config.congestion {
+                Congestion::Cubic => self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO)),
+                _ => self.cwnd + counted / self.cwnd,
+            };
         }
-        .min(most);
+        self.cwnd = self.cwnd.min(most);
     }
 }

@@ -57,13 +57,3 @@ pub struct Ack {
     /// A mark arrived and the sender has not answered it yet.
     pub ece: bool,
 }
-
-impl Ack {
-    /// Size on the wire: 40 B, 12 B more with timestamps, and 4 + 8n B with n blocks of SACK (padded), as kernels send it.
-    /// ns-2 counts 40 B always: use [`crate::Config::ack_len`].
-    pub fn options_len(&self, timestamps: bool) -> Bytes {
-        let blocks = self.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
-        let sack = if blocks == 0 { 0 } else { 4 + 8 * blocks };
-        Bytes::new(40 + if timestamps { 12 } else { 0 } + sack)
-    }
-}

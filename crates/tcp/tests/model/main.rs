@@ -2,4 +2,9 @@
 
 mod path;
 mod recovery;
+mod robust;
+mod settings;
+mod table;
+mod throughput;
 mod timing;
+mod window;

@@ -7,26 +7,26 @@ use steadycast_units::{Chance, Rate, Seed, Span, Time};
 
 /// What goes wrong on the path.
 #[derive(Clone, Debug)]
-pub struct Path {
-    pub rate: Rate,
+pub(crate) struct Path {
+    pub(crate) rate: Rate,
     /// One way, each way.
-    pub delay: Span,
+    pub(crate) delay: Span,
     /// Segments that wait or are being sent.
-    pub buffer: usize,
+    pub(crate) buffer: usize,
     /// Drops the nth transmissions of these numbers: (number, how often).
-    pub drop: Vec<(u32, u32)>,
+    pub(crate) drop: Vec<(u32, u32)>,
     /// Random loss of segments and of acknowledgments.
-    pub loss: f64,
-    pub ack_loss: f64,
+    pub(crate) loss: f64,
+    pub(crate) ack_loss: f64,
     /// These numbers' first transmission arrives later by that much.
-    pub late: Vec<(u32, Span)>,
+    pub(crate) late: Vec<(u32, Span)>,
     /// Segments are marked instead of dropped with this probability.
-    pub mark: f64,
-    pub seed: u64,
+    pub(crate) mark: f64,
+    pub(crate) seed: u64,
 }
 
 impl Path {
-    pub fn new(rate: Rate, delay: Span, buffer: usize) -> Self {
+    pub(crate) fn new(rate: Rate, delay: Span, buffer: usize) -> Self {
         Self { rate, delay, buffer, drop: vec![], loss: 0.0, ack_loss: 0.0, late: vec![], mark: 0.0, seed: 1 }
     }
 }
@@ -41,23 +41,22 @@ enum What {
 
 /// What left the sender, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Departure {
-    pub at: Time,
-    pub segment: Segment,
-    pub dropped: bool,
+pub(crate) struct Departure {
+    pub(crate) at: Time,
+    pub(crate) segment: Segment,
 }
 
-pub struct Run {
-    pub sender: Sender,
-    pub receiver: Receiver,
-    pub now: Time,
-    pub sent: Vec<Departure>,
-    pub acks: Vec<(Time, Ack)>,
+pub(crate) struct Run {
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    pub(crate) now: Time,
+    pub(crate) sent: Vec<Departure>,
+    pub(crate) acks: Vec<(Time, Ack)>,
     /// (time, cwnd, ssthresh) after each acknowledgment.
-    pub windows: Vec<(Time, f64, f64)>,
-    pub last_why: Option<Why>,
-    pub queue_drops: u64,
-    pub max_queue: Span,
+    pub(crate) windows: Vec<(Time, f64, f64)>,
+    pub(crate) last_why: Option<Why>,
+    pub(crate) queue_drops: u64,
+    pub(crate) max_queue: Span,
     keep_trace: bool,
     path: Path,
     heap: BinaryHeap<Reverse<(Time, u64, What)>>,
@@ -73,7 +72,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(config: &Config, path: &Path) -> Self {
+    pub(crate) fn new(config: &Config, path: &Path) -> Self {
         Self {
             sender: Sender::new(config),
             receiver: Receiver::new(config),
@@ -99,7 +98,7 @@ impl Run {
         }
     }
 
-    pub fn untraced(mut self) -> Self {
+    pub(crate) fn untraced(mut self) -> Self {
         self.keep_trace = false;
         self
     }
@@ -128,7 +127,7 @@ impl Run {
             self.queue_drops += 1;
         }
         if self.keep_trace {
-            self.sent.push(Departure { at: self.now, segment, dropped: lost || full });
+            self.sent.push(Departure { at: self.now, segment });
         }
         if full {
             return;
@@ -178,8 +177,14 @@ impl Run {
         }
     }
 
+    /// The application has more.
+    pub(crate) fn offer(&mut self, segments: u32) {
+        self.sender.offer(self.now, segments);
+        self.drain();
+    }
+
     /// On until `end` or until all is acknowledged.
-    pub fn until(&mut self, end: Time) -> &mut Self {
+    pub(crate) fn until(&mut self, end: Time) -> &mut Self {
         self.drain();
         while self.sender.completed().is_none() {
             let Some(&Reverse((at, _, what))) = self.heap.peek() else { break };
@@ -217,21 +222,18 @@ impl Run {
                 }
             }
         }
-        self.now = self.now.max(if self.sender.completed().is_some() { self.now } else { end });
+        if self.sender.completed().is_none() {
+            self.now = end;
+        }
         self
-    }
-
-    /// Distinct segments per second.
-    pub fn rate(&self) -> f64 {
-        self.receiver.distinct_segments() as f64 / self.now.as_secs_f64()
     }
 }
 
-pub fn at(seconds: f64) -> Time {
+pub(crate) fn at(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)
 }
 
 #[track_caller]
-pub fn assert_between(value: f64, low: f64, high: f64) {
+pub(crate) fn assert_between(value: f64, low: f64, high: f64) {
     assert!((low..=high).contains(&value), "{value} is not in {low} … {high}");
 }
