@@ -19,8 +19,8 @@
 //! are to be read again.
 
 mod asmp;
-pub mod equation;
 mod echo;
+pub mod equation;
 mod fixed;
 mod half;
 pub mod loss;
