@@ -392,12 +392,12 @@ impl Sender {
         !(within(first) || within(second))
     }
 
-    /// Step 4 of RFC 5348, 4.3, with `limit` for recv_limit.
-    fn allow(&mut self, now: Time, rtt: Span, limit: Rate) {
+    /// Step 4 of RFC 5348, 4.3, with `limit` for recv_limit, and what to call it when it binds.
+    fn allow(&mut self, now: Time, rtt: Span, limit: Rate, name: &'static str) {
         if let Some(loss) = self.loss {
             let fair = self.equation(rtt, loss);
             let mut rate = fair.min(limit);
-            self.rule = if fair <= limit { "throughput equation" } else { "twice the received rate" };
+            self.rule = if fair <= limit { "throughput equation" } else { name };
             if self.settings.gentle && self.lossy && rate > self.allowed {
                 let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
                 rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips));
@@ -469,7 +469,7 @@ impl Sender {
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
                 // The letter would let the rate rise here where the equation was never the limit, before a second report.
-                self.allow(now, rtt, limit.min(self.allowed));
+                self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
         }
@@ -524,14 +524,14 @@ impl SenderHalf for Sender {
                 *rate = rate.scale(0.5);
             }
             self.maximize_received(received.scale(0.85), now);
-            self.allow(now, rtt, self.most_received());
+            self.allow(now, rtt, self.most_received(), "loss while data-limited: the received rate");
         } else {
             if data_limited {
                 self.maximize_received(received, now);
             } else {
                 self.update_received(received, now, rtt);
             }
-            self.allow(now, rtt, self.most_received().scale(2.0));
+            self.allow(now, rtt, self.most_received().scale(2.0), "twice the received rate");
         }
         self.set_timer(now);
     }

@@ -214,11 +214,11 @@ fn only_the_last_three_received_rates_count() {
 }
 
 #[test]
-fn a_single_packet_per_round_trip_with_more_waiting_is_not_data_limited() {
+fn a_packet_every_one_and_a_half_round_trips_with_more_waiting_is_not_data_limited() {
     let mut bench = Bench::started();
-    for i in 1..10 {
+    for i in 1..8 {
         // Off the stamps' grid, so that the echo of a packet lies before its departure.
-        let at = 0.100_001_3 * f64::from(i);
+        let at = 0.150_001_3 * f64::from(i);
         bench.send(at, false);
         bench.report(at + 0.1, if i < 5 { 400.0 } else { 80.0 }, 0.001);
     }
@@ -405,11 +405,12 @@ fn loss_in_a_data_limited_interval_lowers_what_counts_as_received() {
             bench.send(0.55 + 0.05 * f64::from(i), true);
         }
         bench.report(1.1, 100.0, p);
-        bench.kbps()
+        (bench.kbps(), bench.half.decision().why.rule)
     };
     // Equation at 0.001: 3.1 Mb/s. Without new loss 2 · 800, with it the larger of 800/2 and 0.85 · 100, once.
-    close(run(0.001), 1600.0);
-    close(run(0.0011), 400.0);
+    close(run(0.001).0, 1600.0);
+    close(run(0.0011).0, 400.0);
+    assert_eq!(run(0.0011).1, "loss while data-limited: the received rate");
 }
 
 #[test]
@@ -626,15 +627,20 @@ fn the_ns2_profile_takes_ns2_s_values_where_none_was_given() {
     close(given.timer(), 0.4);
 }
 
+/// Means of ns-2.35 over five seeds of 2000 s, from `docs/validation.md` (tfrc-lossy; its own constants, and RFC 5348's).
 #[test]
-fn both_profiles_share_a_lossy_link_alike_to_within_a_fifth() {
-    let rate = |profile: &str| {
-        let path = Path::clean(Span::millis(168)).losing(Loss::Bernoulli(0.02));
+fn one_flow_over_a_lossy_link_is_ns2_s_within_eight_percent() {
+    let rate = |profile: &str, loss: f64| {
+        // With the packet's own 8 ms on the wire these are the scenario's 168 ms.
+        let path = Path::clean(Span::millis(160)).bottleneck(Rate::mbps(1), 50).losing(Loss::Bernoulli(loss));
         let mut world = plan(path).set("profile", text(profile)).build();
-        world.run_until(s(300.0));
-        world.sent_rate(s(30.0), s(300.0)).as_bps_f64()
+        world.run_until(s(1_000.0));
+        world.received_rate(0, s(60.0), s(1_000.0)).as_bps_f64()
     };
-    assert_within(rate("ns2"), rate("rfc5348"), 0.2);
+    for (loss, own, rfc) in [(0.02, 402_169.0, 385_171.0), (0.06, 187_835.0, 168_448.0)] {
+        assert_within(rate("ns2", loss), own, 0.08);
+        assert_within(rate("rfc5348", loss), rfc, 0.08);
+    }
 }
 
 #[test]
@@ -713,6 +719,10 @@ fn alone_on_a_link_it_fills_the_link() {
         assert!(p95 <= S.at(rate) * (queue as u64 + 1));
     }
     assert_snapshot("tfrc.txt", &table);
+    assert!(
+        include_str!("../../../docs/controllers/tfrc.md").contains(&table),
+        "the page shows another table:\n{table}"
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -738,7 +748,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
