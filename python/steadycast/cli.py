@@ -78,12 +78,13 @@ def _top(
 
 
 @app.command(
+    short_help="Run a scenario.",
     epilog=_examples(
         "steadycast run home.toml -o home",
         "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
         "steadycast run ci.toml --json",
         "steadycast run home.toml --seeds 1-5 -o home-5",
-    )
+    ),
 )
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
@@ -216,11 +217,12 @@ def _print_json(value: object) -> None:
 
 
 @app.command(
+    short_help="Write report.html again, or save one of its figures.",
     epilog=_examples(
         "steadycast report home",
         "steadycast report home --pictures 250",
         "steadycast report home --figure rates -o rates.png",
-    )
+    ),
 )
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
@@ -275,12 +277,13 @@ def report(
 
 
 @app.command(
+    short_help="Set runs side by side, against a baseline if there is one.",
     epilog=_examples(
         "steadycast compare home home-tfrc",
         "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
         "steadycast compare new --baseline main --fail-if "
         "'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
-    )
+    ),
 )
 def compare(
     directories: Annotated[
@@ -327,10 +330,11 @@ def compare(
 
 
 @app.command(
+    short_help="Encode clips at every quantizer.",
     epilog=_examples(
         "steadycast encode film.mkv",
         "steadycast encode a.mkv b.mkv --size cif --codec h264",
-    )
+    ),
 )
 def encode(
     clips: Annotated[
@@ -362,7 +366,10 @@ def encode(
         print(out)
 
 
-@app.command(epilog=_examples("steadycast quality home", "steadycast quality home --json"))
+@app.command(
+    short_help="Measure again what each receiver saw.",
+    epilog=_examples("steadycast quality home", "steadycast quality home --json"),
+)
 def quality(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     as_json: Annotated[bool, _JSON] = False,
@@ -382,10 +389,11 @@ def quality(
 
 
 @app.command(
+    short_help="Write a run's tables for other programs.",
     epilog=_examples(
         "steadycast export home --csv",
         "steadycast export home --classic -o traces",
-    )
+    ),
 )
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
@@ -414,7 +422,10 @@ def export(
         print(path)
 
 
-@app.command(epilog=_examples("steadycast controllers", "steadycast controllers asmp"))
+@app.command(
+    short_help="List the rate controllers, or show one.",
+    epilog=_examples("steadycast controllers", "steadycast controllers asmp"),
+)
 def controllers(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="One controller, with its parameters.")
@@ -456,9 +467,10 @@ def controllers(
 
 
 @app.command(
+    short_help="Look for mistakes in a scenario.",
     epilog=_examples(
         "steadycast check home.toml", "steadycast check home.toml --set flow.video.controller=tfrc"
-    )
+    ),
 )
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
@@ -483,7 +495,10 @@ def check(
     print(f"{file}: no mistakes found")
 
 
-@app.command(epilog=_examples("steadycast schema > scenario.schema.json"))
+@app.command(
+    short_help="Print the scenario format as a JSON Schema.",
+    epilog=_examples("steadycast schema > scenario.schema.json"),
+)
 def schema() -> None:
     """Print the scenario format as a JSON Schema, for editors."""
     from steadycast.controllers import core
@@ -492,11 +507,12 @@ def schema() -> None:
 
 
 @app.command(
+    short_help="Run a paper's experiments.",
     epilog=_examples(
         "steadycast reproduce K-A",
         "steadycast reproduce K --seeds 1-5 -o reproduced",
         "steadycast reproduce all",
-    )
+    ),
 )
 def reproduce(
     ids: Annotated[

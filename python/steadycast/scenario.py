@@ -36,7 +36,11 @@ class Part:
         result: dict[str, Any] = {}
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
-            if one.name == "extra" or value is None or value == [] or value == {}:
+            if (
+                one.name == "extra"
+                or value is None
+                or (not isinstance(value, Part) and value in ((), [], {}))
+            ):
                 continue
             result[one.metadata.get("key", one.name)] = _plain(value)
         return {**result, **{k: _plain(v) for k, v in self.extra.items()}}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -221,3 +222,38 @@ def test_report_saves_one_figure(say: Say, run_folder: Path, tmp_path: Path) -> 
     wrong = say("report", run_folder, "--figure", "delays")
     assert wrong.code == 2
     assert "there are: rates" in wrong.err
+
+
+def test_a_real_interrupt_leaves_a_part_that_is_not_complete(scenario: Path, tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a run, as the shell sends it."""
+    program = """
+import sys, time
+from types import ModuleType
+from steadycast import cli, folder
+
+def run(file, *, out, **_):
+    with folder.Draft(out) as draft:
+        draft.text("scenario.toml", "")
+        print("half way", flush=True)
+        time.sleep(60)
+
+module = ModuleType("steadycast.run")
+module.run = run
+sys.modules["steadycast.run"] = module
+sys.argv = ["steadycast", "run", sys.argv[1], "-o", sys.argv[2]]
+cli.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(scenario), str(tmp_path / "home")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half way\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert json.loads((tmp_path / "home.part" / "summary.json").read_text())["complete"] is False
+    assert not (tmp_path / "home").exists()
