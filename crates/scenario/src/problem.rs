@@ -100,6 +100,10 @@ impl Out {
             self.problem(&at, "missing", remedy);
         }
     }
+    /// Whether something below this place was found wrong already.
+    pub(crate) fn spoken_below(&self, at: &Place) -> bool {
+        self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
+    }
     /// A key that nobody knows.
     pub(crate) fn unknown_key(&mut self, at: &Place, key: &str, known: &[&str]) {
         let near = nearest(key, known);

@@ -99,6 +99,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
         record: Record { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
         expect: Vec::new(),
     };
+    let whole = whole && out.problems.is_empty();
     let names = Names { groups: &groups, index, network: &network, whole };
     scenario.events = names.events(events, &scenario, files, out);
     scenario.record = names.record(file, &scenario.flows, out);
@@ -361,7 +362,7 @@ impl Names<'_> {
                 table.set.is_some(),
             ];
             if said.iter().filter(|s| **s).count() != 1 {
-                if out.problems.iter().any(|p| p.key.starts_with(&*table.here.key)) {
+                if out.spoken_below(&table.here) {
                     continue;
                 }
                 let what = if said.contains(&true) { "more than one thing to happen" } else { "nothing to happen" };
@@ -456,7 +457,7 @@ impl Names<'_> {
         };
         self.check_path(that, &that.at, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
-        if min.is_none() && max.is_none() {
+        if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "nothing is expected of it", "write min, max or both");
         }
         if let (Some(min), Some(max)) = (min, max)
