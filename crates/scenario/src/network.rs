@@ -273,12 +273,18 @@ impl Network {
         net.name_links(&drafts, out);
         let mut covers = Vec::new();
         let mut pieces = Vec::new();
+        let mut changes = 0;
         for (extra, rest, at) in over {
             let Some(name) = &extra.name else {
                 out.missing(&at, "name", "name the link to change, or write between = [\"a\", \"b\"] for a new one");
                 continue;
             };
             let mut meant = net.find_links(name, &name.at, out);
+            changes += meant.len() as u64;
+            if changes > 10 * MAX_COUNT {
+                out.problem(&name.at, "more than two million changes of links", "make it smaller");
+                break;
+            }
             for i in &meant {
                 if let Some(draft) = drafts.links.get_mut(*i) {
                     draft.over.push(pieces.len());
@@ -365,6 +371,10 @@ impl Network {
         if first.is_range() && second.is_range() && first.count() != second.count() {
             let what = format!("{} ends on one side, {} on the other", first.count(), second.count());
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
+            return;
+        }
+        if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
+            out.problem(&between.at, "more than 200000 links", "make it smaller");
             return;
         }
         let (froms, tos) = (first.names(), second.names());
