@@ -607,7 +607,10 @@ impl Said for QSaid {
 
 /// Parameters per controller, each with its place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Params(pub(crate) Vec<(At<String>, Vec<At<(String, Given)>>)>);
+pub(crate) struct Params(pub(crate) Vec<Chosen>);
+
+/// A controller's name, and what was given for it.
+pub(crate) type Chosen = (At<String>, Vec<At<(String, Given)>>);
 
 impl Said for Params {
     fn read(item: &Item, out: &mut Out) -> Option<Self> {

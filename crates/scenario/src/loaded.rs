@@ -34,7 +34,8 @@ pub struct Loaded {
     pub(crate) root: Item,
     pub(crate) tables: File,
     pub(crate) layout: Layout,
-    pub(crate) folder: PathBuf,
+    /// The folder that paths in the scenario are relative to, `file.py:Class` included.
+    pub folder: PathBuf,
 }
 
 impl Document {

@@ -26,12 +26,15 @@ pub(crate) struct Host {
 /// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
+/// A shape's link: the key it stands behind, keys beside its behaviour, its behaviour.
+pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
+
 /// What the resolved text says of the network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) nodes: Vec<String>,
     /// Shape, and its links: key, extras, behaviour.
-    pub(crate) shape: Option<(Shape, Vec<(&'static str, Vec<(String, Value)>, Pair)>)>,
+    pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
     /// New links: name, ends, behaviour.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
     /// Links that differ from what they came from.
@@ -47,6 +50,8 @@ pub(crate) struct Network {
     link_index: BTreeMap<String, usize>,
     /// Names that stand for several links.
     groups: BTreeMap<String, Vec<usize>>,
+    /// Whether some nodes could not be read: then others may rightly name them.
+    partial: bool,
     /// Where a shape's flows come from and go to, if they don't say.
     pub(crate) source: Option<u32>,
     pub(crate) ends: Vec<u32>,
@@ -77,6 +82,7 @@ impl Files {
             Ok(meta) if meta.is_file() && meta.len() == 0 => "is empty".to_owned(),
             Ok(meta) if meta.is_file() => return Some(path),
             Ok(_) => "is not a file".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is not there".to_owned(),
             Err(error) => format!("can't be read ({})", error.kind()),
         };
         let remedy = format!("paths are relative to the scenario's folder, {}", self.folder.display());
@@ -170,7 +176,7 @@ impl Network {
     /// Looks a node up, or says that it is not there.
     pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Out) -> Option<NodeIx> {
         let found = self.node(name);
-        if found.is_none() {
+        if found.is_none() && !self.partial {
             let known: Vec<_> = self.nodes.iter().take(2000).map(String::as_str).collect();
             out.unknown_name(at, "node", name, &known);
         }
@@ -228,12 +234,17 @@ impl Network {
         let mut net = Self::default();
         let mut drafts = Drafts::default();
         let mut shaped = Vec::new();
+        // A list of nodes, or a shape, that could not even be read has had its say.
+        net.partial = !out.problems.is_empty() && nodes.is_none() && topology.is_none();
         if let Some(topology) = topology {
+            let before = out.problems.len();
             net.shape(topology, hosts, &mut drafts, &mut shaped, out);
+            net.partial |= out.problems.len() > before;
         }
         for pattern in nodes.map_or(&[][..], |n| &n.value) {
             match Pattern::read(pattern) {
                 Ok(read) if net.nodes.len() as u64 + read.count() > MAX_COUNT => {
+                    net.partial = true;
                     out.problem(&pattern.at, "more than 200000 nodes", "make it smaller");
                 }
                 Ok(read) => {
@@ -242,7 +253,10 @@ impl Network {
                     }
                     net.layout.nodes.push(pattern.value.clone());
                 }
-                Err((what, remedy)) => out.problem(&pattern.at, what, remedy),
+                Err((what, remedy)) => {
+                    net.partial = true;
+                    out.problem(&pattern.at, what, remedy);
+                }
             }
         }
         let mut made = Vec::new();
@@ -259,12 +273,18 @@ impl Network {
         net.name_links(&drafts, out);
         let mut covers = Vec::new();
         let mut pieces = Vec::new();
+        let mut changes = 0;
         for (extra, rest, at) in over {
             let Some(name) = &extra.name else {
                 out.missing(&at, "name", "name the link to change, or write between = [\"a\", \"b\"] for a new one");
                 continue;
             };
             let mut meant = net.find_links(name, &name.at, out);
+            changes += meant.len() as u64;
+            if changes > 10 * MAX_COUNT {
+                out.problem(&name.at, "more than two million changes of links", "make it smaller");
+                break;
+            }
             for i in &meant {
                 if let Some(draft) = drafts.links.get_mut(*i) {
                     draft.over.push(pieces.len());
@@ -275,7 +295,7 @@ impl Network {
             pieces.push(rest);
         }
         let base: Vec<Option<Pair>> = drafts.specs.iter().map(|item| read_spec(item, files, out)).collect();
-        let mut memo: BTreeMap<(usize, Vec<usize>), (Option<Pair>, Vec<usize>)> = BTreeMap::new();
+        let mut memo = BTreeMap::<(usize, Vec<usize>), (Option<Pair>, Vec<usize>)>::new();
         for (i, draft) in drafts.links.iter().enumerate() {
             let pair = if draft.over.is_empty() {
                 base[draft.spec].clone()
@@ -353,6 +373,10 @@ impl Network {
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
             return;
         }
+        if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
+            out.problem(&between.at, "more than 200000 links", "make it smaller");
+            return;
+        }
         let (froms, tos) = (first.names(), second.names());
         let count = froms.len().max(tos.len());
         let many = first.is_range() || second.is_range();
@@ -392,7 +416,7 @@ impl Network {
         topology: &At<Topology>,
         hosts: &[Host],
         drafts: &mut Drafts,
-        shaped: &mut Vec<(&'static str, Vec<(String, Value)>, usize)>,
+        shaped: &mut Vec<Part<usize>>,
         out: &mut Out,
     ) {
         let Some(shape) = &topology.shape else {
@@ -471,7 +495,7 @@ impl Network {
         at: &Place,
         stem: &str,
         drafts: &mut Drafts,
-        shaped: &mut Vec<(&'static str, Vec<(String, Value)>, usize)>,
+        shaped: &mut Vec<Part<usize>>,
         out: &mut Out,
     ) -> Vec<(String, usize, Place)> {
         let legs = legs.map_or(&[][..], |l| &l.value);
@@ -511,13 +535,7 @@ impl Network {
         all
     }
 
-    fn tree(
-        &mut self,
-        topology: &At<Topology>,
-        drafts: &mut Drafts,
-        shaped: &mut Vec<(&'static str, Vec<(String, Value)>, usize)>,
-        out: &mut Out,
-    ) {
+    fn tree(&mut self, topology: &At<Topology>, drafts: &mut Drafts, shaped: &mut Vec<Part<usize>>, out: &mut Out) {
         let levels = topology.levels.as_ref().map_or(&[][..], |l| &l.value);
         if levels.is_empty() {
             let remedy = "write for example [{ fanout = 10, rate = \"10Mbps\" }, { fanout = 100, delay = \"5ms\" }]";

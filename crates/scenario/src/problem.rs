@@ -100,8 +100,15 @@ impl Out {
             self.problem(&at, "missing", remedy);
         }
     }
+    /// Whether something below this place was found wrong already.
+    pub(crate) fn spoken_below(&self, at: &Place) -> bool {
+        self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
+    }
     /// A key that nobody knows.
     pub(crate) fn unknown_key(&mut self, at: &Place, key: &str, known: &[&str]) {
+        if self.problems.len() >= MAX_PROBLEMS {
+            return;
+        }
         let near = nearest(key, known);
         if let (Some(near), Some(stem)) = (near, at.key.strip_suffix(key)) {
             self.excused.push(format!("{stem}{near}"));
@@ -110,6 +117,9 @@ impl Out {
     }
     /// A name that is not among those there are.
     pub(crate) fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
+        if self.problems.len() >= MAX_PROBLEMS {
+            return;
+        }
         let near = nearest(name, known);
         self.problem(at, format!("no {what} is called {}", crate::tree::quoted(name)), remedy(near, known));
     }

@@ -17,6 +17,9 @@ use steadycast_units::{Bytes, Seed, Span, Time};
 /// The most events of one scenario, ranges written out.
 const MAX_EVENTS: usize = 1_000_000;
 
+/// The most receivers of all flows together.
+const MAX_RECEIVERS: usize = 2_000_000;
+
 /// The scenario, as far as it could be made out, and what its resolved text says of the network.
 pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
@@ -70,9 +73,15 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
     let mut all = Vec::new();
     let mut index = BTreeMap::new();
     let mut ranges = Vec::new();
+    let mut receivers = 0;
     for group in &groups {
+        if receivers > MAX_RECEIVERS {
+            out.problem(&group.table.at, "more than two million receivers", "make it smaller");
+            break;
+        }
         let first = all.len();
         for flow in flows(group, &network, dumbbell, &started, files, out) {
+            receivers += flow.to.len();
             index.entry(flow.name.clone()).or_insert(FlowIx(all.len() as u32));
             all.push(flow);
         }
@@ -99,7 +108,10 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
         record: Record { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
         expect: Vec::new(),
     };
-    let names = Names { groups: &groups, index, network: &network, whole };
+    let whole = whole && out.problems.is_empty();
+    let asked = events.iter().any(|e| e.join.is_some() || e.leave.is_some());
+    let at_node = if asked { at_nodes(&scenario.flows) } else { BTreeMap::new() };
+    let names = Names { groups: &groups, index, network: &network, at_node, whole };
     scenario.events = names.events(events, &scenario, files, out);
     scenario.record = names.record(file, &scenario.flows, out);
     for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
@@ -137,7 +149,9 @@ fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Out)
 fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Out) {
     let table = group.table;
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
-    let mut around: Option<(Vec<Vec<(u32, usize)>>, Vec<u32>)> = None;
+    let parts = parts(network);
+    let least = network.links.iter().map(|l| l.forward.mtu.min(l.back.mtu)).min();
+    let mut around = None;
     for flow in flows {
         let (packet, said) = match &flow.kind {
             FlowKind::Video(v) => (v.packet, table.packet.as_ref()),
@@ -145,7 +159,6 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Ou
             FlowKind::Cbr(c) => (c.packet, table.packet.as_ref()),
             FlowKind::OnOff(o) => (o.packet, table.packet.as_ref()),
         };
-        let (links, parts) = around.get_or_insert_with(|| (neighbours(network), parts(network)));
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
             if *to == flow.from {
@@ -164,9 +177,8 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Ou
                 return;
             }
         }
-        let small = |l: &crate::Link| l.forward.mtu < packet || l.back.mtu < packet;
-        if network.links.iter().any(small)
-            && let Some(link) = narrow(flow, packet, network, links)
+        if least.is_some_and(|mtu| mtu < packet)
+            && let Some(link) = narrow(flow, packet, network, around.get_or_insert_with(|| neighbours(network)))
         {
             let what = format!(
                 "a packet of {packet} does not fit through link {}, whose mtu is {}",
@@ -246,8 +258,23 @@ struct Names<'a> {
     groups: &'a [Group<'a>],
     index: BTreeMap<String, FlowIx>,
     network: &'a Network,
+    /// Receivers by their nodes; empty where no event asks for one.
+    at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>>,
     /// Whether everything so far was in order; otherwise what is not found may be somebody else's fault.
     whole: bool,
+}
+
+/// Which receivers of groups stand at which node.
+fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
+    let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
+    for (f, flow) in flows.iter().enumerate() {
+        if !matches!(flow.kind, FlowKind::Tcp(_)) {
+            for (r, node) in flow.to.iter().enumerate() {
+                all.entry(*node).or_default().push((FlowIx(f as u32), r));
+            }
+        }
+    }
+    all
 }
 
 impl Names<'_> {
@@ -285,14 +312,7 @@ impl Names<'_> {
         if !self.whole {
             return all;
         }
-        let mut at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
-        for (f, flow) in flows.iter().enumerate() {
-            if !matches!(flow.kind, FlowKind::Tcp(_)) {
-                for (r, node) in flow.to.iter().enumerate() {
-                    at_node.entry(*node).or_default().push((FlowIx(f as u32), r));
-                }
-            }
-        }
+        let at_node = &self.at_node;
         for said in &names.all {
             let pattern = match Pattern::read(said) {
                 Ok(pattern) => pattern,
@@ -305,7 +325,7 @@ impl Names<'_> {
                 let here = self.network.node(&name).and_then(|n| at_node.get(&n)).map_or(&[][..], |v| v);
                 let found = match here {
                     [one] => Some(*one),
-                    [] => self.of_flow(&name, &at_node),
+                    [] => self.of_flow(&name),
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
                         out.problem(&said.at, what, format!("write FLOW.{name}"));
@@ -329,11 +349,11 @@ impl Names<'_> {
         all
     }
 
-    fn of_flow(&self, name: &str, at_node: &BTreeMap<NodeIx, Vec<(FlowIx, usize)>>) -> Option<(FlowIx, usize)> {
+    fn of_flow(&self, name: &str) -> Option<(FlowIx, usize)> {
         name.match_indices('.').find_map(|(dot, _)| {
             let flow = self.index.get(&name[..dot])?;
             let node = self.network.node(&name[dot + 1..])?;
-            at_node.get(&node)?.iter().find(|(f, _)| f == flow).copied()
+            self.at_node.get(&node)?.iter().find(|(f, _)| f == flow).copied()
         })
     }
 
@@ -361,7 +381,7 @@ impl Names<'_> {
                 table.set.is_some(),
             ];
             if said.iter().filter(|s| **s).count() != 1 {
-                if out.problems.iter().any(|p| p.key.starts_with(&*table.here.key)) {
+                if out.spoken_below(&table.here) {
                     continue;
                 }
                 let what = if said.contains(&true) { "more than one thing to happen" } else { "nothing to happen" };
@@ -456,7 +476,7 @@ impl Names<'_> {
         };
         self.check_path(that, &that.at, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
-        if min.is_none() && max.is_none() {
+        if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "nothing is expected of it", "write min, max or both");
         }
         if let (Some(min), Some(max)) = (min, max)

@@ -194,17 +194,16 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 
 /// A link's keys. What changes another link says also what is not there.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
-    let mut keys = direction(forward, change);
-    if forward != back || change {
-        keys.push(format!("back = {{ {} }}", direction(back, true).join(", ")));
-    }
-    if forward == back && forward.loss != Loss::None && !change {
-        keys.push(format!("back = {{ {} }}", direction(back, true).join(", ")));
+    let mut keys = direction(forward, change, change);
+    // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
+    if forward != back || change || forward.loss != Loss::None {
+        keys.push(format!("back = {{ {} }}", direction(back, change || forward.jitter.is_some(), change).join(", ")));
     }
     keys
 }
 
-fn direction(d: &Direction, change: bool) -> Vec<String> {
+/// One direction's keys, those that are not there where something else would shine through.
+fn direction(d: &Direction, no_jitter: bool, no_loss: bool) -> Vec<String> {
     let mut keys = Vec::new();
     match &d.rate {
         RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
@@ -222,14 +221,14 @@ fn direction(d: &Direction, change: bool) -> Vec<String> {
             quote(j.dist.word()),
             j.reorder
         )),
-        None if change => keys.push("jitter = { mean = \"0ms\" }".into()),
+        None if no_jitter => keys.push("jitter = { mean = \"0ms\" }".into()),
         None => {}
     }
     if let Some(arq) = &d.arq {
         keys.push(format!("arq = {{ tries = {}, per_try = {} }}", arq.tries, quote(arq.per_try)));
     }
     let loss = match &d.loss {
-        Loss::None => change.then(|| "kind = \"none\"".to_owned()),
+        Loss::None => no_loss.then(|| "kind = \"none\"".to_owned()),
         Loss::Bernoulli { p } => Some(format!("kind = \"bernoulli\", p = {}", number(*p))),
         Loss::Run { mean } => Some(format!("kind = \"run\", mean = \"{mean}p\"")),
         Loss::Gilbert { p_bad, p_good, loss_good, loss_bad } => Some(format!(

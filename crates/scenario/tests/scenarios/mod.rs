@@ -10,8 +10,8 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn all() -> Vec<PathBuf> {
     let mut all: Vec<_> = [root().join("scenarios"), root().join("scenarios/papers")]
         .iter()
-        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
-        .map(|entry| entry.unwrap().path())
+        .flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten())
+        .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|e| e == "toml"))
         .collect();
     all.sort();

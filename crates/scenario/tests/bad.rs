@@ -1,0 +1,274 @@
+//! Files that are wrong, and what is said about them: a table to be read, in `tests/data/bad.txt`.
+
+use std::path::Path;
+use steadycast_control::registry;
+use steadycast_scenario::{Document, Problems, Scenario};
+
+/// A scenario that is good but for what stands behind `|`: a line to put in place of the one that begins alike, or to add.
+const GOOD: &str = r#"duration = "80s"
+nodes = ["s", "a", "b", "r[1-3]", "alone"]
+[[link]]
+name = "mid"
+between = ["a", "b"]
+rate = "4Mbps"
+queue = { limit = "50p" }
+loss = { kind = "bernoulli", p = 0.02 }
+jitter = { mean = "2ms" }
+arq = { tries = 7, per_try = "1ms" }
+[[link]]
+between = ["s", "a"]
+[[link]]
+between = ["b", "r[1-3]"]
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+from = "s"
+to = ["r[1-3]"]
+encode = { size = "cif" }
+[[flow]]
+name = "tcp"
+kind = "tcp"
+from = "s"
+to = "r1"
+[[flow]]
+name = "noise"
+kind = "onoff"
+rate = "400kbps"
+on = { dist = "pareto", mean = "5s" }
+off = { mean = "5s" }
+from = "s"
+to = "r1"
+[[event]]
+at = "50s"
+join = "video.r2"
+[[expect]]
+that = "flows.tcp.share_of_fair"
+min = 0.8
+"#;
+
+/// What is written in place of what, and why it is wrong.
+const WRONG: &[(&str, &str)] = &[
+    ("duration = \"80s\"", ""),
+    ("duration = \"80s\"", "duraton = \"80s\""),
+    ("duration = \"80s\"", "duration = 80"),
+    ("duration = \"80s\"", "duration = \"80\""),
+    ("duration = \"80s\"", "duration = \"-80s\""),
+    ("duration = \"80s\"", "duration = \"0s\""),
+    ("duration = \"80s\"", "duration = \"80s\"\nduration = \"90s\""),
+    ("duration = \"80s\"", "duration = \"80s\"\nwarmup = \"80s\""),
+    ("duration = \"80s\"", "duration = \"80s\"\nformat = 2"),
+    ("duration = \"80s\"", "duration = \"80s\"\nseed = -1"),
+    ("duration = \"80s\"", "duration = \"80s\"\nname = \"My Scenario\""),
+    ("duration = \"80s\"", "duration = \"80s"),
+    ("duration = \"80s\"", "duration = 80s"),
+    ("\"r[1-3]\", \"alone\"", "\"r[1-3]\", \"r2\""),
+    ("\"r[1-3]\", \"alone\"", "\"r[3-1]\""),
+    ("\"r[1-3]\", \"alone\"", "\"r[1-3000000]\""),
+    ("\"r[1-3]\", \"alone\"", "\"r[1-3]\", \"\""),
+    ("\"r[1-3]\", \"alone\"", "\"r[1-3]\", \"R9\""),
+    ("between = [\"a\", \"b\"]", "between = [\"a\", \"a\"]"),
+    ("between = [\"a\", \"b\"]", "between = [\"a\", \"bb\"]"),
+    ("between = [\"a\", \"b\"]", "between = [\"a\"]"),
+    ("between = [\"a\", \"b\"]", "between = [\"r[1-2]\", \"r[1-3]\"]"),
+    ("between = [\"s\", \"a\"]", "name = \"mid\"\nbetween = [\"s\", \"a\"]"),
+    ("between = [\"s\", \"a\"]", "name = \"midd\"\nrate = \"1Mbps\""),
+    ("between = [\"s\", \"a\"]", "name = \"mid\"\ndelay = \"1ms\""),
+    ("rate = \"4Mbps\"", "rate = \"0Mbps\""),
+    ("rate = \"4Mbps\"", "rate = \"2000Gbps\""),
+    ("rate = \"4Mbps\"", "rate = \"4MB/s\""),
+    ("rate = \"4Mbps\"", "rate = nan"),
+    ("rate = \"4Mbps\"", "rate = [\"4Mbps\"]"),
+    ("rate = \"4Mbps\"", "rate = \"4Mbps\"\nrat = \"4Mbps\""),
+    ("rate = \"4Mbps\"", "trace = \"no-such.mahi\""),
+    ("rate = \"4Mbps\"", "rate = \"4Mbps\"\nloop = true"),
+    ("rate = \"4Mbps\"", "rate = \"4Mbps\"\nmtu = \"10B\""),
+    ("rate = \"4Mbps\"", "rate = \"4Mbps\"\nmtu = \"576B\""),
+    ("queue = { limit = \"50p\" }", "queue = { limit = 50 }"),
+    ("queue = { limit = \"50p\" }", "queue = { limit = \"0p\" }"),
+    ("queue = { limit = \"50p\" }", "queue = { limit = \"2.5p\" }"),
+    ("queue = { limit = \"50p\" }", "queue = { kind = \"codel\" }"),
+    ("queue = { limit = \"50p\" }", "queue = { limit = \"50p\", min = \"5p\" }"),
+    ("queue = { limit = \"50p\" }", "queue = { kind = \"red\", min = \"15p\", max = \"5p\" }"),
+    ("queue = { limit = \"50p\" }", "queue = { kind = \"red\", min = \"5p\", max = \"64kB\" }"),
+    ("queue = { limit = \"50p\" }", "queue = { kind = \"red\", max_p = 1.5 }"),
+    ("between = [\"s\", \"a\"]", "between = [\"s\", \"a\"]\nqueue = { kind = \"red\" }"),
+    ("p = 0.02", "p = 2"),
+    ("p = 0.02", "p = -0.02"),
+    ("p = 0.02", "p = nan"),
+    ("p = 0.02", "mean = \"50p\""),
+    ("kind = \"bernoulli\", p = 0.02", "kind = \"gilbert\", p_bad = 0.1"),
+    ("kind = \"bernoulli\", p = 0.02", "kind = \"list\", packets = [0, 7]"),
+    ("kind = \"bernoulli\", p = 0.02", "kind = \"run\", mean = \"0.5p\""),
+    ("kind = \"bernoulli\", p = 0.02", "p = 0.02"),
+    ("kind = \"bernoulli\", p = 0.02", "kind = \"bernoulli\", p = 0.02, direction = \"up\""),
+    ("mean = \"2ms\" }", "dist = \"normal\" }"),
+    ("mean = \"2ms\" }", "mean = \"2ms\", dist = \"gaussian\" }"),
+    ("tries = 7", "tries = 0"),
+    ("tries = 7, per_try = \"1ms\"", "tries = 7"),
+    ("name = \"tcp\"", ""),
+    ("name = \"tcp\"", "name = \"video\""),
+    ("name = \"tcp\"", "name = \"tcp\"\nwindw = \"20p\""),
+    ("name = \"tcp\"", "name = \"tcp\"\ncontroller = \"asmp\""),
+    ("name = \"tcp\"", "name = \"tcp\"\ncongestion = \"cubik\""),
+    ("name = \"tcp\"", "name = \"tcp\"\npreset = \"ns3\""),
+    ("name = \"tcp\"", "name = \"tcp\"\nwindow = \"0p\""),
+    ("name = \"tcp\"", "name = \"tcp\"\nmin_rto = \"200s\""),
+    ("name = \"tcp\"", "name = \"tcp\"\nrate = \"1Mbps\""),
+    ("name = \"tcp\"", "name = \"tcp\"\ncast = \"multicast\""),
+    ("name = \"tcp\"", "name = \"tcp\"\nsack = false\ncongestion = \"sack\""),
+    ("kind = \"tcp\"", "kind = \"udp\""),
+    ("to = [\"r[1-3]\"]", "to = [\"r[1-4]\"]"),
+    ("to = [\"r[1-3]\"]", "to = [\"alone\"]"),
+    ("to = [\"r[1-3]\"]", "to = [\"s\"]"),
+    ("to = [\"r[1-3]\"]", "to = [\"r1\", \"r1\"]"),
+    ("to = [\"r[1-3]\"]", "to = []"),
+    ("to = [\"r[1-3]\"]", "receivers = 3"),
+    ("controller = \"fixed\"", ""),
+    ("controller = \"fixed\"", "controller = \"fixd\""),
+    ("controller = \"fixed\"", "controller = 7"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nparams.fixed = { rate = \"4\" }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nparams.fixed = { rat = \"4Mbps\" }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nparams.fixd = { rate = \"4Mbps\" }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nparams = 7"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmode = \"fixed\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nclip = [\"no-such.mkv\"]"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"clip\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nbytes = \"1MB\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\npacket = \"9000B\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\npacket = \"20B\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nplayout = \"0ms\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nbuffer = { consume = \"8kbps\" }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nrtcp = { profile = \"rfc3551\" }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nfloor = \"2Mbps\"\ncap = \"1Mbps\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nstart = \"9s\"\nstop = \"5s\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nstart = { uniform = [\"5s\", \"1s\"] }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nvbr = \"ladder\"\nbucket = 2"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nemit = true"),
+    ("encode = { size = \"cif\" }", "encode = { size = \"351x288\" }"),
+    ("encode = { size = \"cif\" }", "encode = { size = \"clip\" }"),
+    ("encode = { size = \"cif\" }", "encode = { fps = 0 }"),
+    ("encode = { size = \"cif\" }", "encode = { gop = 2, bframes = 3 }"),
+    ("encode = { size = \"cif\" }", "encode = { q = \"31-2\" }"),
+    ("encode = { size = \"cif\" }", "encode = { codec = \"h263\", bframes = 2 }"),
+    ("encode = { size = \"cif\" }", "encode = { q = \"2-47\" }"),
+    ("dist = \"pareto\", mean", "dist = \"pareto\", shape = 1, mean"),
+    ("off = { mean = \"5s\" }", ""),
+    ("rate = \"400kbps\"", ""),
+    ("at = \"50s\"", ""),
+    ("join = \"video.r2\"", ""),
+    ("join = \"video.r2\"", "join = \"video.r9\""),
+    ("join = \"video.r2\"", "join = \"vidio.r2\""),
+    ("join = \"video.r2\"", "join = \"video.r2\"\nleave = \"video.r2\""),
+    ("join = \"video.r2\"", "start = \"tpc\""),
+    ("join = \"video.r2\"", "set = { link = \"mid\" }"),
+    ("join = \"video.r2\"", "set = { link = \"middle\", rate = \"1Mbps\" }"),
+    ("join = \"video.r2\"", "set = { link = \"mid\", rate = \"0bps\" }"),
+    ("join = \"video.r2\"", "jion = \"video.r2\""),
+    ("that = \"flows.tcp.share_of_fair\"", ""),
+    ("that = \"flows.tcp.share_of_fair\"", "that = \"flows.tpc.share_of_fair\""),
+    ("that = \"flows.tcp.share_of_fair\"", "that = \"flow.tcp.share_of_fair\""),
+    ("that = \"flows.tcp.share_of_fair\"", "that = \"flows..share_of_fair\""),
+    ("min = 0.8", ""),
+    ("min = 0.8", "min = 0.8\nmax = 0.1"),
+    ("min = 0.8", "min = inf"),
+    ("[[expect]]", "[expect]"),
+    ("[[expect]]", "[topology]\nshape = \"star\"\nbottleneck = {}\n[[expect]]"),
+    ("[[expect]]", "[topology]\nshape = \"tree\"\nlevels = [{ fanout = 1000 }, { fanout = 1000 }]\n[[expect]]"),
+    ("[[expect]]", "[topology]\nshape = \"ring\"\n[[expect]]"),
+    ("[[expect]]", "[record]\ninterval = \"0s\"\npackets = [\"vido\"]\npcap = [\"md\"]\n[[expect]]"),
+];
+
+fn check(text: &str) -> Result<(), Problems> {
+    Document::parse(text, Path::new("bad.toml"))?.check().map(|_| ())
+}
+
+#[test]
+fn the_table_of_bad_files_says_where_what_and_what_instead() {
+    assert!(check(GOOD).is_ok(), "{}", check(GOOD).unwrap_err());
+    let mut table = String::new();
+    for (good, bad) in WRONG {
+        assert!(GOOD.contains(good), "{good}");
+        let said = match check(&GOOD.replacen(good, bad, 1)) {
+            Ok(()) => panic!("nothing wrong found with {bad:?} for {good:?}"),
+            Err(problems) => problems,
+        };
+        for problem in &said.0 {
+            let complete = problem.line.is_some() && !problem.what.is_empty() && !problem.remedy.is_empty();
+            assert!(complete && (!problem.key.is_empty() || problem.what.starts_with("not TOML")), "{problem:?}");
+        }
+        table.push_str(&format!(
+            "{}\n",
+            if bad.is_empty() { format!("(without) {good}") } else { bad.replace('\n', " ⏎ ") }
+        ));
+        let folder = std::path::absolute(".").unwrap().display().to_string();
+        let controllers: Vec<_> = registry::ALL.iter().map(|c| c.name).collect();
+        // What differs between machines and grows with the registry.
+        let said = said.to_string().replace(&folder, "FOLDER").replace(&controllers.join(", "), "CONTROLLERS");
+        for line in said.lines() {
+            table.push_str(&format!("    {line}\n"));
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad.txt");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &table).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let other = kept.lines().zip(table.lines()).find(|(kept, now)| kept != now);
+    assert_eq!(other, None, "UPDATE_SNAPSHOTS=1 writes the table anew");
+    assert_eq!(kept.lines().count(), table.lines().count());
+}
+
+#[test]
+fn what_is_allowed_but_hardly_meant_is_a_warning() {
+    let warned = |good: &str, other: &str| {
+        let loaded = Scenario::parse(&GOOD.replacen(good, other, 1), Path::new("bad.toml"));
+        loaded.unwrap_or_else(|p| panic!("{p}")).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned("at = \"50s\"", "at = \"90s\""),
+        ["bad.toml:36: event[1].at: after the end at 80s; it will never happen"]
+    );
+    assert_eq!(
+        warned("share_of_fair", "share_of_fare"),
+        [
+            "bad.toml:39: expect[1].that: \"share_of_fare\" is not a figure that every flow has; did you mean \"share_of_fair\"?"
+        ]
+    );
+    assert_eq!(warned("min = 0.8", "min = 0.8").len(), 0);
+}
+
+#[test]
+fn files_that_are_no_texts_are_refused() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-texts");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("latin1.toml");
+    std::fs::write(&file, b"duration = \"1s\"\n# caf\xe9\n").unwrap();
+    let said = |path: &Path| Scenario::read(path).map(|_| ()).unwrap_err().to_string();
+    assert!(said(&file).ends_with("latin1.toml:2: not a text in UTF-8; save it as UTF-8"), "{}", said(&file));
+    assert!(said(&folder).contains("is not a file"));
+    assert!(said(&folder.join("none.toml")).contains("can't be read"));
+    let large = folder.join("large.toml");
+    std::fs::write(&large, "#".repeat((4 << 20) + 1)).unwrap();
+    assert!(said(&large).contains("at most 4 MiB"));
+}
+
+#[test]
+fn deep_and_long_texts_are_answered_and_not_died_of() {
+    for text in [
+        format!("{}a = 1", "a.".repeat(500_000)),
+        format!("[{}a]", "a.".repeat(500_000)),
+        format!("a = {}", "[".repeat(500_000)),
+        format!("a = {}", "{a=".repeat(100_000)),
+        "[[flow]]\n".repeat(20_000),
+        format!("nodes = [{}]", "\"r[1-200000]\",".repeat(1000)),
+    ] {
+        let problems = check(&text).unwrap_err();
+        assert!((1..=100).contains(&problems.0.len()));
+    }
+    let mut json = serde_json::json!({});
+    for _ in 0..100 {
+        json = serde_json::json!({ "a": json });
+    }
+    assert!(Scenario::from_json(&json, Path::new("j")).is_err());
+}
