@@ -26,6 +26,7 @@ mod half;
 pub mod loss;
 mod message;
 pub mod registry;
+mod tfmcc;
 mod tfrc;
 
 pub use echo::{Echo, EchoReceiver};

@@ -1,6 +1,6 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
-use crate::{ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, tfrc};
+use crate::{ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, tfmcc, tfrc};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Rate, Span};
@@ -368,7 +368,7 @@ pub struct Controller {
 }
 
 /// All controllers. A new one is one line here.
-pub const ALL: &[&Controller] = &[&fixed::CONTROLLER, &tfrc::CONTROLLER, &asmp::CONTROLLER];
+pub const ALL: &[&Controller] = &[&fixed::CONTROLLER, &tfrc::CONTROLLER, &asmp::CONTROLLER, &tfmcc::CONTROLLER];
 
 /// Finds a controller by its name.
 ///

@@ -10,7 +10,7 @@ mod message;
 mod receiver;
 mod rtt;
 mod sender;
-mod suppress;
+pub(crate) mod suppress;
 
 use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
 use steadycast_units::{Rate, Span};

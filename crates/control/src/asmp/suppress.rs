@@ -16,7 +16,7 @@ const MOST_DOUBLINGS: u32 = 10;
 ///
 /// λ = ln N + 1 unless given. Source: ASMP, eq. 20, where the normalising constant is printed as e^−λ, with which the density
 /// would not integrate to one.
-pub(super) fn timer(round: Span, lambda: Option<f64>, members: u32, chance: &mut Chance) -> Span {
+pub(crate) fn timer(round: Span, lambda: Option<f64>, members: u32, chance: &mut Chance) -> Span {
     let lambda = lambda.unwrap_or_else(|| libm::log(f64::from(members.max(1))) + 1.0);
     let share = libm::log1p(chance.unit() * libm::expm1(lambda)) / lambda;
     round.scale(share.clamp(0.0, 1.0))

@@ -112,6 +112,10 @@ pub struct Step {
     pub from: usize,
     pub body: Option<Body>,
     pub rate: Rate,
+    /// Whose report limits the rate now.
+    pub by: Option<ReceiverId>,
+    /// The last notice that left before.
+    pub notice: Notice,
 }
 
 pub struct World {
@@ -142,6 +146,7 @@ pub struct World {
     chance: Chance,
     sender_armed: Time,
     next_sample: Time,
+    last_notice: Notice,
 }
 
 pub const PACKET: Bytes = Bytes::new(1000);
@@ -180,6 +185,7 @@ impl World {
             chance: Seed(seed).part("world"),
             sender_armed: Time::NEVER,
             next_sample: Time::ZERO,
+            last_notice: Notice::NONE,
         };
         world.at(Time::ZERO, Event::Packet);
         world.at(Time::ZERO + Span::millis(300), Event::SenderReport);
@@ -381,7 +387,9 @@ impl World {
                     members: self.alive(),
                 };
                 self.sender.on_report(&report);
-                self.steps.push(Step { at: self.now, from, body, rate: self.rate() });
+                let decision = self.sender.decision();
+                let (rate, by, notice) = (decision.target, decision.why.by, self.last_notice);
+                self.steps.push(Step { at: self.now, from, body, rate, by, notice });
                 self.check_sender();
             }
             Event::Heard { from, body } => {
@@ -403,6 +411,7 @@ impl World {
         let edge = FrameEdge { first: true, last: true };
         let seq = self.sent;
         let notice = self.sender.notice(&Departing { at: self.now, seq, size: PACKET, edge });
+        self.last_notice = notice;
         let data_limited = rate < self.sender.decision().pacing;
         self.sender.on_sent(&Sent { at: self.now, seq, size: PACKET, data_limited });
         let packet = Packet { seq, sent: self.now, notice };

@@ -1,0 +1,142 @@
+//! `tfmcc`: TCP-Friendly Multicast Congestion Control (RFC 4654).
+//!
+//! Each receiver measures a loss event rate and a round-trip time and computes the rate that TCP would have; the one with the
+//! least, the current limiting receiver (CLR), reports every round trip and sets the rate. The others report in rounds, few of
+//! them, so that a new limit is found. `docs/controllers/tfmcc.md` has the equations and the deviations.
+
+mod echo;
+mod message;
+mod meter;
+mod receiver;
+mod rtt;
+mod sender;
+mod timer;
+
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use steadycast_units::Span;
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "tfmcc",
+    about: "the limiting receiver reports each round trip and sets the rate; the others report in rounds, few of them",
+    source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
+    cast: Cast::Any,
+    feedback: Feedback::Clocked,
+    standard_reports: false,
+    extension: message::NOTICE_ID,
+    app: *b"TFMC",
+    colour: "#1f77b4",
+    dashes: &[6.0, 2.0],
+    params: PARAMS,
+    sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
+    receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+};
+
+const fn number(name: &'static str, about: &'static str, source: &'static str, default: f64, range: [f64; 2]) -> Param {
+    let kind = Kind::Number { default, paper: default, min: range[0], max: range[1] };
+    Param { name, about, source, kind }
+}
+
+const fn span(name: &'static str, about: &'static str, source: &'static str, default: Span, range: [Span; 2]) -> Param {
+    let kind = Kind::Span { default, paper: default, min: range[0], max: range[1] };
+    Param { name, about, source, kind }
+}
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "profile",
+        about: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
+        source: "RFC 4654; SIGCOMM 2001; NRL NORM",
+        kind: Kind::Choice { default: "rfc4654", paper: "rfc4654", of: &["rfc4654", "sigcomm2001", "norm"] },
+    },
+    span(
+        "r_max",
+        "the largest round-trip time, at first",
+        "RFC 4654, 3.1",
+        Span::millis(500),
+        [Span::millis(10), Span::secs(10)],
+    ),
+    number("r_max_decay", "what remains of it after a round without a larger one", "RFC 4654, 3.2", 0.9, [0.1, 1.0]),
+    span(
+        "granularity",
+        "the clock's: the largest round-trip time is this above a packet's gap at least",
+        "RFC 4654, 3.2",
+        Span::millis(1),
+        [Span::ZERO, Span::millis(100)],
+    ),
+    number(
+        "round",
+        "a feedback round in largest round-trip times (4 with any-source multicast)",
+        "RFC 4654, 3.4",
+        6.0,
+        [1.0, 50.0],
+    ),
+    number("g", "how far below a reported rate others are silenced", "RFC 4654, 3.4", 0.1, [0.0, 0.9]),
+    number(
+        "receivers",
+        "N: more receivers than this and the timers no longer spread them",
+        "RFC 4654, 4.5",
+        10_000.0,
+        [2.0, 1e7],
+    ),
+    number("q_clr", "weight of the old round-trip time at the limiting receiver", "RFC 4654, 4.3.2", 0.9, [0.0, 0.99]),
+    number("q_other", "weight of the old round-trip time at others", "RFC 4654, 4.3.2", 0.5, [0.0, 0.99]),
+    number("k", "round trips over which the receive rate is measured", "RFC 4654, 4.3.4", 3.0, [1.0, 8.0]),
+    number("discount", "least discount factor of older loss intervals", "RFC 4654, 5.5", 0.5, [0.0, 1.0]),
+    span(
+        "x_min",
+        "the rate never falls below one packet in this",
+        "RFC 4654, 3.3",
+        Span::secs(8),
+        [Span::secs(1), Span::secs(64)],
+    ),
+];
+
+/// Which of the three descriptions is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Profile {
+    Rfc4654,
+    Sigcomm2001,
+    Norm,
+}
+
+/// What the parameters say, looked up once.
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    profile: Profile,
+    r_max: Span,
+    r_max_decay: f64,
+    granularity: Span,
+    round: f64,
+    g: f64,
+    receivers: f64,
+    q_clr: f64,
+    q_other: f64,
+    k: f64,
+    discount: f64,
+    x_min: Span,
+}
+
+impl Config {
+    fn new(values: &Values) -> Self {
+        let profile = match values.choice("profile") {
+            "sigcomm2001" => Profile::Sigcomm2001,
+            "norm" => Profile::Norm,
+            _ => Profile::Rfc4654,
+        };
+        Self {
+            profile,
+            r_max: values.span("r_max"),
+            r_max_decay: values.number("r_max_decay"),
+            granularity: values.span("granularity"),
+            round: values.number("round"),
+            g: values.number("g"),
+            receivers: values.number("receivers"),
+            q_clr: if profile == Profile::Sigcomm2001 { 0.95 } else { values.number("q_clr") },
+            q_other: values.number("q_other"),
+            k: values.number("k"),
+            discount: values.number("discount"),
+            x_min: values.span("x_min"),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+use super::Config;
+use super::message::{Back, Forward};
+use super::meter::Meter;
+use super::rtt::RoundTrip;
+use super::timer::{bias, draw};
+use crate::equation::{first_interval_sqrt, throughput};
+use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::registry::{Setup, Values};
+use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
+use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
+
+/// Without packets for this many round trips there is no loss any more: the sender may start slowly (RFC 4654, 4.3.1).
+const FORGET_LOSS: u64 = 10;
+
+/// The last packet, and what it said.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Time,
+    sent: PeerTime,
+    seq: u64,
+    forward: Forward,
+}
+
+/// The receiving half (RFC 4654, section 4).
+pub(super) struct Receiver {
+    config: Config,
+    id: ReceiverId,
+    packet: Bytes,
+    least: Rate,
+    chance: Chance,
+    last: Option<Last>,
+    rtt: RoundTrip,
+    meter: Meter,
+    losses: LossHistory,
+    have_loss: bool,
+    is_clr: bool,
+    /// The rate at the beginning of the round.
+    x_fbr: Rate,
+    /// When to report, if this receiver is to.
+    fire: Option<Time>,
+    /// Data has come since the last report as the limiting receiver.
+    news: bool,
+    reported: Option<Time>,
+}
+
+impl Receiver {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let config = Config::new(values);
+        Self {
+            id: setup.id,
+            packet: setup.packet,
+            least: setup.packet.per(config.x_min),
+            chance: setup.chance.clone(),
+            last: None,
+            rtt: RoundTrip::new(),
+            meter: Meter::default(),
+            losses: LossHistory::new(LossSettings { discount: config.discount, ndupack: 3 }),
+            have_loss: false,
+            is_clr: false,
+            x_fbr: Rate::MAX,
+            fire: None,
+            news: false,
+            reported: None,
+            config,
+        }
+    }
+
+    fn r_max(&self) -> Span {
+        self.last.map_or(self.config.r_max, |last| last.forward.r_max)
+    }
+
+    fn rtt(&self) -> Span {
+        self.rtt.get(self.r_max())
+    }
+
+    fn window(&self) -> Span {
+        self.rtt().scale(self.config.k)
+    }
+
+    /// What arrives: one packet per largest round trip until there is more to measure.
+    fn received(&self, now: Time) -> Rate {
+        self.meter.rate(now, self.window()).unwrap_or_else(|| self.packet.per(self.r_max()))
+    }
+
+    /// The rate to ask for.
+    ///
+    /// ```text
+    ///                         8 s
+    ///  X_r = ──────────────────────────────────────────  after a loss event,   2 × what arrives  before the first one
+    ///          R (√(2p/3) + 12 √(3p/8) p (1 + 32 p²))
+    /// ```
+    ///
+    /// At least one packet in 8 s. Source: RFC 4654, 2.1, 4.3.4 and 4.4.
+    fn desired(&self, now: Time) -> Rate {
+        let rate = match self.losses.rate() {
+            Some(p) if self.have_loss => throughput(self.packet, self.rtt(), p),
+            _ => self.received(now).scale(2.0),
+        };
+        rate.max(self.least)
+    }
+
+    /// Others have said it in this round.
+    fn silenced(&self, now: Time) -> bool {
+        let Some(last) = self.last else { return true };
+        let x_supp = last.forward.x_supp;
+        x_supp < Rate::MAX && !self.is_far() && (x_supp < self.x_fbr || x_supp < self.desired(now))
+    }
+
+    /// Its round trip is longer than the sender knows of. The notice has R_max in whole milliseconds, rounded up.
+    fn is_far(&self) -> bool {
+        self.rtt.is_known() && self.rtt() > self.r_max()
+    }
+
+    fn start_round(&mut self, now: Time, forward: &Forward) {
+        self.x_fbr = self.desired(now);
+        if self.is_clr {
+            return;
+        }
+        let bias = forward.x.map(|x| bias(forward.slow_start, self.x_fbr, self.received(now), x));
+        let t = forward.r_max.scale(self.config.round);
+        self.fire = Some(now + draw(&self.config, t, bias, &mut self.chance));
+    }
+
+    fn follow(&mut self, before: Option<Last>, forward: &Forward, now: Time) {
+        let was_clr = self.is_clr;
+        self.is_clr = forward.clr == Some(self.id);
+        if self.is_clr {
+            if !was_clr {
+                // The others' timer is of no use; the first report goes a round trip after the last one.
+                self.fire = Some(self.reported.map_or(now, |at| (at + self.rtt()).max(now)));
+            } else if self.fire.is_none() {
+                self.fire = Some(now);
+            }
+        } else if was_clr {
+            self.fire = None;
+        }
+        let round = before.map(|b| forward.fb_nr.wrapping_sub(b.forward.fb_nr));
+        // A number up to half the space ahead is a new round, and so is the first one heard.
+        match round {
+            None | Some(1..=127) => self.start_round(now, forward),
+            _ if self.is_clr => {}
+            _ => {
+                if let (Some(fire), Some(b)) = (self.fire, before)
+                    && b.forward.r_max != forward.r_max
+                {
+                    self.fire = Some(now + fire.since(now).scale(forward.r_max.ratio(b.forward.r_max)));
+                }
+                if self.fire.is_some() && self.silenced(now) {
+                    self.fire = None;
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, arrival: &Arrival<'_>) {
+        let rtt = self.rtt();
+        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
+        let (meter, packet, window) = (self.meter, self.packet, self.window());
+        let r_max = self.r_max();
+        let first = || {
+            let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
+            first_interval_sqrt(rate, packet, rtt)
+        };
+        if self.losses.on_packet(&heard, first).new_loss_event {
+            self.have_loss = true;
+            if self.is_clr {
+                self.fire = Some(arrival.at);
+            }
+        }
+    }
+
+    fn say(&self, now: Time, leave: bool) -> Option<Body> {
+        let last = self.last?;
+        let back = Back {
+            ts: Stamp::of(now),
+            echo: peer_stamp(last.sent).plus(now.since(last.at)),
+            rate: self.desired(now),
+            loss: self.losses.rate().map_or(0.0, |p| p.get()),
+            rtt: self.rtt(),
+            fb_nr: last.forward.fb_nr,
+            have_rtt: self.rtt.is_known(),
+            have_loss: self.have_loss,
+            leave,
+            is_clr: self.is_clr,
+        };
+        Some(back.body())
+    }
+}
+
+/// The stamp that the other end put on a packet sent at `sent`.
+fn peer_stamp(sent: PeerTime) -> Stamp {
+    let units = (i128::from(sent.as_nanos()) << 18).div_euclid(1_000_000_000);
+    Stamp(units as u32)
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        let now = arrival.at;
+        let Some(mut forward) = Forward::read(arrival.notice) else { return };
+        let before = self.last;
+        if let Some(b) = before {
+            if now.since(b.at) > self.rtt() * FORGET_LOSS {
+                self.have_loss = false;
+            }
+            // A packet that was overtaken tells nothing new of the rounds.
+            if arrival.seq < b.seq {
+                forward = b.forward;
+            }
+        }
+        let newest = before.map_or(arrival.seq, |b| b.seq.max(arrival.seq));
+        self.last = Some(Last { at: now, sent: arrival.sent, seq: newest, forward });
+        self.news = true;
+        let way = OneWay::between(arrival.sent, now);
+        match forward.echo.filter(|(id, _)| *id == self.id && arrival.seq == newest) {
+            Some((_, stamp)) => {
+                let assumed = self.rtt();
+                if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
+                    // Until now losses were told apart, and the first interval made up, with R_max.
+                    let ratio = self.rtt().ratio(assumed);
+                    self.losses.rescale_first(ratio * ratio);
+                    self.losses.regroup(self.rtt());
+                }
+            }
+            None => self.rtt.on_packet(way, &self.config),
+        }
+        self.meter.add(arrival.size, now, self.window());
+        self.count(arrival);
+        self.follow(before, &forward, now);
+    }
+
+    fn on_overheard(&mut self, heard: &Overheard<'_>) {
+        if self.is_clr || self.fire.is_none() || self.is_far() {
+            return;
+        }
+        let Some(other) = Back::read(heard.body) else { return };
+        if !other.is_clr && !other.leave && other.rate < self.desired(heard.at) {
+            self.fire = None;
+        }
+    }
+
+    fn due(&self) -> Due {
+        match self.fire {
+            Some(at) if self.is_clr && self.news => Due::At(Wake { at, why: "limiting receiver" }),
+            Some(at) if !self.is_clr => Due::At(Wake { at, why: "feedback round" }),
+            _ => Due::Hold,
+        }
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        let now = slot.now;
+        let Some(last) = self.last else { return Reply::Plain };
+        if self.is_clr {
+            self.fire = Some(now + self.rtt());
+            self.news = false;
+        } else {
+            // A sender that has gone silent must not be answered by everybody at once.
+            let overdue = now.since(last.at).saturating_sub(last.forward.r_max);
+            if !overdue.is_zero() {
+                self.fire = Some(now + overdue);
+                return Reply::Suppress;
+            }
+            self.fire = None;
+            if self.silenced(now) {
+                return Reply::Suppress;
+            }
+        }
+        self.reported = Some(now);
+        self.say(now, false).map_or(Reply::Plain, Reply::Body)
+    }
+
+    fn leave(&mut self, now: Time) -> Option<Body> {
+        self.say(now, true)
+    }
+
+    fn view(&self) -> View {
+        let now = self.last.map_or(Time::ZERO, |last| last.at);
+        let state = match (self.is_clr, self.have_loss) {
+            (true, true) => "limiting",
+            (true, false) => "limiting, slow start",
+            (false, true) => "other",
+            (false, false) => "other, no loss",
+        };
+        View {
+            rate: self.last.map(|_| self.desired(now)),
+            loss: self.losses.rate().map(|p| p.get()),
+            rtt: Some(self.rtt()),
+            state: Some(state),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_receivers_fit_into_twenty_megabytes() {
+        assert!(size_of::<Receiver>() <= 2_000, "{} bytes", size_of::<Receiver>());
+    }
+
+    #[test]
+    fn a_stamp_survives_the_way_to_the_other_end_and_back() {
+        for ns in [0, 1, 999_999_999, 123_456_789_012, 17_000_000_000_000_000] {
+            let stamp = Stamp::of(Time::from_nanos(ns));
+            assert_eq!(peer_stamp(PeerTime::from_nanos(ns as i64)), stamp);
+            let heard = peer_stamp(stamp.peer(None)).0;
+            assert!(stamp.0.wrapping_sub(heard) <= 1, "{heard} for {}", stamp.0);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+use super::{Config, Profile};
+use steadycast_units::{Offset, OneWay, Span, Stamp, Time};
+
+const LEAST: Span = Span::millis(1);
+/// An echo that seems to have taken longer is none of ours.
+const MOST: Span = Span::secs(60);
+
+/// A receiver's round-trip time: R_max until measured, smoothed over its own samples, moved by the one-way delay in between.
+///
+/// ```text
+///  R_sample = arrival_i − ts'_r                                          an echo of one's own time stamp
+///  R        = q R + (1 − q) R_sample                                     q = 0.9 at the limiting receiver, else 0.5
+///  R'       = R_sample + (arrival_j − ts_j) − (arrival_i − ts_i)         with each packet j until the next sample
+/// ```
+///
+/// Source: RFC 4654, 4.3.2 and 4.3.3, whose D_r + arrival_j − ts_j is the third line once D_r has the sign with which R' equals
+/// R_sample at j = i. Everything is a sum of variations, so that the clocks need not agree.
+#[derive(Clone, Debug)]
+pub(super) struct RoundTrip {
+    smoothed: Option<Span>,
+    sample: Option<(Span, OneWay)>,
+    /// R', once a packet has followed the sample.
+    current: Option<Span>,
+    /// The 2001 paper's slow mean of the variation.
+    drifted: f64,
+}
+
+impl RoundTrip {
+    pub(super) const fn new() -> Self {
+        Self { smoothed: None, sample: None, current: None, drifted: 0.0 }
+    }
+
+    /// A packet without an echo for us.
+    pub(super) fn on_packet(&mut self, way: OneWay, config: &Config) {
+        let (Some((sample, reference)), Some(smoothed)) = (self.sample, self.smoothed) else { return };
+        let variation = way.variation_since(reference);
+        self.current = Some(if config.profile == Profile::Sigcomm2001 {
+            self.drifted += 0.005 * (variation.as_secs_f64() - self.drifted);
+            moved(smoothed, Offset::from_secs_f64(self.drifted))
+        } else {
+            moved(sample, variation)
+        });
+    }
+
+    /// A packet that echoes our stamp; true when it is the first.
+    pub(super) fn on_echo(&mut self, echo: Stamp, way: OneWay, at: Time, is_clr: bool, config: &Config) -> bool {
+        let Some(sample) = elapsed(echo, at) else { return false };
+        let q = if is_clr { config.q_clr } else { config.q_other };
+        let first = self.smoothed.is_none();
+        self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
+        self.sample = Some((sample, way));
+        self.current = None;
+        self.drifted = 0.0;
+        first
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        self.smoothed.is_some()
+    }
+
+    /// What counts now; `r_max` until there is a sample.
+    pub(super) fn get(&self, r_max: Span) -> Span {
+        self.current.or(self.smoothed).unwrap_or(r_max).max(LEAST)
+    }
+}
+
+/// The time since one's own `stamp`, at least a millisecond; `None` when it can't be a round trip.
+pub(super) fn elapsed(stamp: Stamp, now: Time) -> Option<Span> {
+    // A stamp that seems to lie ahead by a hair is one that was rounded.
+    let ahead = stamp.0.wrapping_sub(Stamp::of(now).0);
+    let span = if ahead < 1 << 18 { Span::ZERO } else { now.since(stamp.own(now)) };
+    (span <= MOST).then(|| span.max(LEAST))
+}
+
+fn moved(span: Span, by: Offset) -> Span {
+    if by < Offset::ZERO { span.saturating_sub(by.abs()) } else { span + by.later() }.clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Mode, Values};
+    use steadycast_units::PeerTime;
+
+    fn config(profile: Profile) -> Config {
+        let config = Config::new(&Values::resolve(super::super::PARAMS, Mode::Repaired, &[]).unwrap());
+        Config { profile, ..config }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::secs(1_000) + Span::millis(ms)
+    }
+
+    fn way(ms: i64) -> OneWay {
+        OneWay::between(PeerTime::from_nanos(at(0).as_nanos() as i64 - 5_000_000_000_000), at(ms as u64))
+    }
+
+    fn near(span: Span, ms: f64) -> bool {
+        (span.as_millis_f64() - ms).abs() < 0.02
+    }
+
+    #[test]
+    fn the_first_sample_counts_whole_and_later_ones_by_their_weight() {
+        let config = config(Profile::Rfc4654);
+        for (is_clr, second) in [(true, 90.0 + 5.0), (false, 50.0 + 25.0)] {
+            let mut rtt = RoundTrip::new();
+            assert_eq!(rtt.get(Span::millis(500)), Span::millis(500));
+            assert!(rtt.on_echo(Stamp::of(at(0)), way(40), at(100), is_clr, &config));
+            assert!(near(rtt.get(Span::millis(500)), 100.0));
+            assert!(!rtt.on_echo(Stamp::of(at(200)), way(40), at(250), is_clr, &config));
+            assert!(near(rtt.get(Span::millis(500)), second), "{}", rtt.get(Span::ZERO));
+        }
+    }
+
+    #[test]
+    fn between_samples_the_way_moves_the_last_one_and_leaves_no_trace() {
+        let config = config(Profile::Rfc4654);
+        let mut rtt = RoundTrip::new();
+        rtt.on_echo(Stamp::of(at(0)), way(40), at(100), true, &config);
+        rtt.on_packet(way(70), &config);
+        assert!(near(rtt.get(Span::ZERO), 130.0));
+        rtt.on_packet(way(20), &config);
+        assert!(near(rtt.get(Span::ZERO), 80.0));
+        rtt.on_echo(Stamp::of(at(200)), way(40), at(300), true, &config);
+        assert!(near(rtt.get(Span::ZERO), 100.0));
+    }
+
+    #[test]
+    fn the_paper_of_2001_moves_it_slowly() {
+        let config = config(Profile::Sigcomm2001);
+        let mut rtt = RoundTrip::new();
+        rtt.on_echo(Stamp::of(at(0)), way(40), at(100), true, &config);
+        rtt.on_packet(way(140), &config);
+        assert!(near(rtt.get(Span::ZERO), 100.5), "{}", rtt.get(Span::ZERO));
+    }
+
+    #[test]
+    fn an_echo_from_nowhere_is_no_sample() {
+        let config = config(Profile::Rfc4654);
+        let mut rtt = RoundTrip::new();
+        rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_sub(100 << 18)), way(0), at(0), true, &config);
+        assert!(!rtt.is_known());
+        // Rounded up by half a unit: no time at all, that is a millisecond.
+        rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_add(1)), way(0), at(0), true, &config);
+        assert_eq!(rtt.get(Span::ZERO), LEAST);
+    }
+}

@@ -1,0 +1,383 @@
+use super::echo::Echoes;
+use super::message::{Back, Forward};
+use super::rtt::elapsed;
+use super::{Config, Profile};
+use crate::registry::{Setup, Values};
+use crate::{Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use std::borrow::Cow;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// Round trips of the limiting receiver without a word from it: the rate is halved, it is given up (RFC 4654, 3.3).
+const SILENT: u64 = 4;
+const GONE: u64 = 10;
+/// Steps per largest round trip in which slow start approaches its target.
+const STEPS: u64 = 8;
+/// What the notice can say.
+const MOST_R_MAX: Span = Span::secs(65);
+
+/// The current limiting receiver.
+#[derive(Clone, Copy, Debug)]
+struct Clr {
+    id: ReceiverId,
+    rtt: Span,
+    chosen: Time,
+    heard: Time,
+    rate: Rate,
+    loss: f64,
+    leaving: bool,
+    halved: bool,
+}
+
+/// Slow start's way to its target.
+#[derive(Clone, Copy, Debug)]
+struct Ramp {
+    target: Rate,
+    step: Rate,
+    next: Time,
+}
+
+/// The sending half (RFC 4654, section 3).
+pub(super) struct Sender {
+    config: Config,
+    packet: Bytes,
+    least: Rate,
+    cap: Rate,
+    x: Rate,
+    r_max: Span,
+    /// The largest sample of this round, and whether it raised R_max.
+    r_peak: Span,
+    raised: bool,
+    fb_nr: u8,
+    round_began: Option<Time>,
+    round_heard: bool,
+    x_supp: Rate,
+    clr: Option<Clr>,
+    /// The rate does not rise before this: after a limiting receiver has gone, lower ones speak first.
+    hold: Option<Time>,
+    slow_start: bool,
+    ramp: Option<Ramp>,
+    raised_at: Option<Time>,
+    /// Bytes sent, and since when, for a source that doesn't use its rate.
+    sent: (Bytes, Time),
+    uses: bool,
+    last_heard: Option<Time>,
+    halve_at: Option<Time>,
+    rule: &'static str,
+    echoes: Echoes,
+}
+
+impl Sender {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let config = Config::new(values);
+        let least = setup.packet.per(config.x_min).max(setup.floor).min(setup.cap);
+        Self {
+            packet: setup.packet,
+            least,
+            cap: setup.cap,
+            x: setup.packet.per(config.r_max).clamp(least, setup.cap),
+            r_max: config.r_max,
+            r_peak: Span::ZERO,
+            raised: false,
+            fb_nr: 0,
+            round_began: None,
+            round_heard: false,
+            x_supp: Rate::MAX,
+            clr: None,
+            hold: None,
+            slow_start: true,
+            ramp: None,
+            raised_at: None,
+            sent: (Bytes::ZERO, Time::ZERO),
+            uses: true,
+            last_heard: None,
+            halve_at: None,
+            rule: "one packet per R_max",
+            echoes: Echoes::default(),
+            config,
+        }
+    }
+
+    fn set(&mut self, x: Rate, rule: &'static str) {
+        self.x = x.clamp(self.least, self.cap);
+        self.rule = rule;
+        self.stretch();
+    }
+
+    /// R_max is never below the gap between two packets.
+    fn stretch(&mut self) {
+        let gap = self.packet.at(self.x) + self.config.granularity;
+        self.r_max = self.r_max.max(gap).min(MOST_R_MAX);
+    }
+
+    fn round(&self) -> Span {
+        self.r_max.scale(self.config.round)
+    }
+
+    fn measure(&mut self, rtt: Span) {
+        self.r_peak = self.r_peak.max(rtt);
+        if rtt > self.r_max {
+            let by = rtt.saturating_sub(self.r_max);
+            self.r_max += if self.config.profile == Profile::Norm { by.scale(0.75) } else { by };
+            self.raised = true;
+            self.stretch();
+        }
+    }
+
+    fn new_round(&mut self, now: Time) {
+        if !self.raised {
+            self.r_max = self.r_max.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
+            self.stretch();
+        }
+        (self.r_peak, self.raised) = (Span::ZERO, false);
+        self.fb_nr = self.fb_nr.wrapping_add(1);
+        (self.round_began, self.round_heard) = (Some(now), false);
+        self.x_supp = Rate::MAX;
+        self.echoes.new_round();
+    }
+
+    /// A round lasts T; without a word from others than the limiting receiver until there is one, 2 T at most.
+    fn round_ends(&self) -> Option<Time> {
+        let rounds = if self.round_heard { 1 } else { 2 };
+        self.round_began.map(|began| began + self.round() * rounds)
+    }
+
+    fn elect(&mut self, id: ReceiverId, back: &Back, rtt: Span, rate: Rate, now: Time) {
+        self.echoes.set_clr(id, back.ts, now);
+        self.clr = Some(Clr { id, rtt, chosen: now, heard: now, rate, loss: back.loss, leaving: false, halved: false });
+    }
+
+    fn drop_clr(&mut self, now: Time) {
+        self.clr = None;
+        self.echoes.clear_clr();
+        self.ramp = None;
+        self.hold = Some(now + self.round());
+    }
+
+    /// Rises towards `target` by at most a packet per R_max in each R_max (RFC 4654, 3.3). The limiting receiver may report more
+    /// often than that, so the allowance grows with the time since it was last used.
+    ///
+    /// ```text
+    ///                         8 s          ⎛    t − t_last ⎞
+    ///  X := min( X_r,  X  +  ───── · min   ⎜1,  ────────── ⎟ )
+    ///                        R_max         ⎝      R_max    ⎠
+    /// ```
+    fn rise(&mut self, target: Rate, now: Time) {
+        let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
+        if self.hold.is_some_and(|until| now < until) {
+            self.rule = "held for a round";
+            return;
+        }
+        self.hold = None;
+        if !self.uses {
+            self.rule = "not risen: the source sends less";
+            return;
+        }
+        let allowance = self.packet.per(self.r_max).scale(since.ratio(self.r_max).min(1.0));
+        self.set(target.min(self.x + allowance), "limiting receiver's rate");
+    }
+
+    fn aim(&mut self, target: Rate, now: Time) {
+        if target <= self.x {
+            self.ramp = None;
+            self.set(target, "slow start: twice the least receive rate");
+        } else {
+            let step = target.saturating_sub(self.x).scale(1.0 / STEPS as f64).max(Rate::bps(1));
+            let next = self.ramp.map_or(now, |r| r.next).max(now);
+            self.ramp = Some(Ramp { target, step, next });
+        }
+    }
+
+    fn adjust(&mut self, id: ReceiverId, back: &Back, rtt: Span, now: Time) {
+        let mut rate = back.rate;
+        if back.have_loss && !back.have_rtt {
+            // The receiver computed with R_max; we know its round trip from its echo.
+            rate = rate.scale(self.r_max.ratio(rtt));
+        }
+        // What the limiting receiver waits for: its own round trip, and a packet to answer.
+        let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
+        if back.have_loss && self.slow_start {
+            self.slow_start = false;
+            self.ramp = None;
+            self.raised_at = Some(now);
+        }
+        let held = self.hold.is_some_and(|until| now < until);
+        match self.clr {
+            Some(clr) if clr.id == id => {
+                let leaving = back.leave;
+                self.clr =
+                    Some(Clr { rtt: patience, heard: now, rate, loss: back.loss, leaving, halved: false, ..clr });
+                if leaving && rate >= self.x {
+                    return;
+                }
+            }
+            _ if back.leave => return,
+            None => self.elect(id, back, patience, rate, now),
+            Some(clr) if clr.leaving => {
+                self.elect(id, back, patience, rate, now);
+                self.hold = Some(now + self.round());
+            }
+            Some(clr) if rate < self.x || ((held || self.slow_start) && rate < clr.rate) => {
+                self.elect(id, back, patience, rate, now);
+            }
+            Some(_) => return,
+        }
+        if self.slow_start {
+            self.aim(rate, now);
+        } else if rate < self.x {
+            self.raised_at = Some(now);
+            self.set(rate, "limiting receiver's rate");
+        } else {
+            self.rise(rate, now);
+        }
+    }
+
+    fn clr_timer(&self) -> Option<Time> {
+        let clr = self.clr?;
+        let gone = clr.heard + clr.rtt * GONE;
+        let halve = (clr.heard + clr.rtt * SILENT).max(clr.chosen + clr.rtt * GONE);
+        Some(if clr.halved { gone } else { halve.min(gone) })
+    }
+
+    fn check_clr(&mut self, now: Time) {
+        while let (Some(at), Some(clr)) = (self.clr_timer(), self.clr) {
+            if at > now {
+                return;
+            }
+            if at >= clr.heard + clr.rtt * GONE {
+                self.drop_clr(now);
+            } else {
+                self.clr = Some(Clr { halved: true, ..clr });
+                self.ramp = None;
+                self.set(self.x.scale(0.5), "limiting receiver silent: halved");
+            }
+        }
+    }
+
+    fn check_silence(&mut self, now: Time) {
+        if self.halve_at.is_some_and(|at| at <= now) {
+            self.ramp = None;
+            self.set(self.x.scale(0.5), "silence: halved");
+            self.halve_at = Some(now + self.r_max * GONE);
+        }
+    }
+
+    fn climb(&mut self, now: Time) {
+        while let Some(ramp) = self.ramp {
+            if ramp.next > now {
+                return;
+            }
+            let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / STEPS).max(Span::micros(100));
+            self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
+            self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
+        }
+    }
+
+    fn watch_use(&mut self, sent: &Sent) {
+        let (bytes, since) = self.sent;
+        self.sent.0 = bytes + sent.size;
+        let span = sent.at.since(since);
+        if span >= self.r_max {
+            // Headroom of a factor two, as against the receive rate in slow start.
+            self.uses = self.sent.0.per(span).scale(2.0) >= self.x;
+            self.sent = (Bytes::ZERO, sent.at);
+        }
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        if self.round_began.is_none() {
+            self.round_began = Some(sent.at);
+            self.halve_at = Some(sent.at + self.r_max * GONE);
+            self.sent.1 = sent.at;
+        }
+        self.watch_use(sent);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let now = report.at;
+        let Some(back) = report.body.and_then(Back::read) else { return };
+        let Some(rtt) = elapsed(back.echo, now) else { return };
+        self.round_began.get_or_insert(now);
+        self.measure(rtt);
+        let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
+        self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
+        self.adjust(report.from, &back, rtt, now);
+        self.last_heard = Some(now);
+        self.halve_at = Some(now + self.r_max * GONE);
+        if !is_clr && !back.leave {
+            if back.fb_nr == self.fb_nr {
+                self.round_heard = true;
+                if self.x_supp > back.rate {
+                    self.x_supp = back.rate.scale(1.0 - self.config.g);
+                }
+            }
+            if self.round_began.is_some_and(|began| now >= began + self.round()) {
+                self.new_round(now);
+            }
+        }
+    }
+
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+        self.echoes.forget(receiver);
+        if self.clr.is_some_and(|clr| clr.id == receiver) {
+            self.drop_clr(at);
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.climb(now);
+        self.check_clr(now);
+        self.check_silence(now);
+        if self.round_ends().is_some_and(|at| at <= now) {
+            self.new_round(now);
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        let wake = |at: Option<Time>, why| at.map(|at| Wake { at, why });
+        [
+            wake(self.ramp.map(|r| r.next), "slow start"),
+            wake(self.clr_timer(), "limiting receiver's silence"),
+            wake(self.halve_at, "everybody's silence"),
+            wake(self.round_ends(), "feedback round"),
+        ]
+        .into_iter()
+        .flatten()
+        .min_by_key(|wake| wake.at)
+    }
+
+    fn decision(&self) -> Decision {
+        let limit = if self.x >= self.cap {
+            Limit::Cap
+        } else if self.x <= self.least && !self.slow_start {
+            Limit::Floor
+        } else if self.slow_start {
+            Limit::Start
+        } else {
+            Limit::Network
+        };
+        let why = Why {
+            rule: Cow::Borrowed(self.rule),
+            loss: self.clr.map(|clr| clr.loss),
+            rtt: self.clr.map(|clr| clr.rtt),
+            by: self.clr.map(|clr| clr.id),
+        };
+        Decision { target: self.x, pacing: self.x, window: None, limit, why }
+    }
+
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
+        let echo = self.echoes.next(packet.at, self.fb_nr, late);
+        let forward = Forward {
+            x_supp: self.x_supp,
+            fb_nr: self.fb_nr,
+            r_max: self.r_max,
+            clr: self.clr.map(|clr| clr.id),
+            echo,
+            slow_start: self.slow_start,
+            x: (self.config.profile != Profile::Rfc4654).then_some(self.x),
+        };
+        forward.notice()
+    }
+}
