@@ -368,7 +368,7 @@ pub struct Controller {
 }
 
 /// All controllers. A new one is one line here.
-pub const ALL: &[&Controller] = &[&fixed::CONTROLLER, &tfrc::CONTROLLER, &tfmcc::CONTROLLER, &asmp::CONTROLLER];
+pub const ALL: &[&Controller] = &[&fixed::CONTROLLER, &tfrc::CONTROLLER, &asmp::CONTROLLER, &tfmcc::CONTROLLER];
 
 /// Finds a controller by its name.
 ///

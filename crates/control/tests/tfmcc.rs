@@ -11,8 +11,8 @@ use std::sync::Arc;
 use steadycast_control::equation::{LossRate, throughput};
 use steadycast_control::registry::{Chosen, Factory, Given};
 use steadycast_control::{
-    Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverHalf, ReceiverId, Reply,
-    Report, SenderHalf, Sent, Setup, Slot,
+    Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverId, Reply, Report,
+    SenderHalf, Sent, Setup, Slot,
 };
 use steadycast_units::{PeerTime, Rate, Seed, Span, Stamp, Time};
 
@@ -378,7 +378,7 @@ fn slow_start_overshoots_a_link_by_no_more_than_its_rate() {
 
 #[test]
 fn three_to_seven_of_any_number_of_receivers_report_per_round() {
-    for (receivers, seconds, low, high) in [(10, 200, 2.5, 7.0), (100, 100, 3.0, 7.0), (1_000, 40, 3.0, 7.0)] {
+    for (receivers, seconds, low, high) in [(10, 200, 3.0, 7.0), (100, 100, 3.0, 7.0), (1_000, 30, 3.0, 7.0)] {
         // All alike: their rates are twice what arrives, at the cap.
         let mut world = world(1, &[]).limits(Rate::kbps(200), Rate::kbps(400));
         let path = world.path(Path::ideal().delay(Span::millis(50)));
@@ -395,7 +395,7 @@ fn three_to_seven_of_any_number_of_receivers_report_per_round() {
             }
             last = Some(fb_nr);
         }
-        assert!(rounds > 40, "{rounds}");
+        assert!(rounds > 25, "{rounds}");
         between(others as f64 / f64::from(rounds), low, high);
     }
 }
@@ -553,7 +553,7 @@ fn receivers_with_unlike_paths_do_not_implode() {
     let others = late.iter().filter(|s| s.body.as_ref().is_some_and(|b| b.bytes[21] & 8 == 0)).count();
     let mut numbers: Vec<_> = late.iter().map(|s| forward(s.notice.bytes()).fb_nr).collect();
     numbers.dedup();
-    between(others as f64 / numbers.len() as f64, 2.0, 25.0);
+    between(others as f64 / numbers.len() as f64, 3.0, 18.0);
     let fair = throughput(PACKET, Span::millis(116), LossRate::new(0.024).unwrap()).as_bps_f64();
     between(world.mean(20, 60) / fair, 0.5, 1.3);
 }
