@@ -94,6 +94,15 @@ impl Agent {
         }
     }
 
+    /// The run is over: nothing new begins.
+    pub(crate) fn finish(&mut self, now: Time, out: &mut Out<'_>) {
+        match self {
+            Self::VideoSource(source) => source.finish(now, out),
+            Self::VideoSink(_) => {}
+            other => other.stop(now, out),
+        }
+    }
+
     /// Ends one step of the series.
     pub(crate) fn sample(&mut self, now: Time) {
         match self {

@@ -91,6 +91,8 @@ pub(crate) struct Builder<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
     seed: Seed,
+    /// When the run ends; what is under way then still arrives.
+    end: Time,
     net: Net,
     graph: Graph,
     agents: Vec<Agent>,
@@ -131,6 +133,7 @@ impl<'a> Builder<'a> {
             scenario,
             inputs,
             seed,
+            end: Time::ZERO + scenario.duration,
             net,
             graph,
             agents: Vec::new(),
@@ -270,7 +273,7 @@ impl<'a> Builder<'a> {
         periods: Option<(sc::Periods, sc::Periods)>,
         ends: &mut FlowEnds,
     ) {
-        let from = ends.means_from;
+        let (from, until) = (ends.means_from, self.end.min(ends.stop));
         self.sessions(
             flow,
             ends,
@@ -284,7 +287,7 @@ impl<'a> Builder<'a> {
                 };
                 Agent::PlainSource(PlainSource::new(rate, packet, beat))
             },
-            |_, _, _| Agent::PlainSink(PlainSink::new(Intake::new(from))),
+            |_, _, _| Agent::PlainSink(PlainSink::new(Intake::new(from, until))),
         );
     }
 
@@ -297,7 +300,7 @@ impl<'a> Builder<'a> {
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
         config.check().map_err(|error| BuildError::Tcp { flow: flow.name.clone(), error })?;
-        let from = ends.means_from;
+        let (from, until) = (ends.means_from, self.end.min(ends.stop));
         self.sessions(
             flow,
             ends,
@@ -305,7 +308,7 @@ impl<'a> Builder<'a> {
                 let chance = this.seed.part(&format!("flow.{session}.transfers"));
                 Agent::TcpSource(Box::new(TcpSource::new(config.clone(), spec.source.clone(), chance)))
             },
-            |_, _, _| Agent::TcpSink(Box::new(TcpSink::new(config.clone(), Intake::new(from)))),
+            |_, _, _| Agent::TcpSink(Box::new(TcpSink::new(config.clone(), Intake::new(from, until)))),
         );
         Ok(())
     }
@@ -354,7 +357,7 @@ impl<'a> Builder<'a> {
         let who =
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
-        let from = ends.means_from;
+        let (from, until) = (ends.means_from, self.end.min(ends.stop));
         let many = flow.to.len() > 1_000;
         let make = Arc::clone(&factory);
         self.sessions(
@@ -402,7 +405,7 @@ impl<'a> Builder<'a> {
                 let identity = who(&name);
                 let setup = setup(this, &name, identity.ssrc);
                 let chance = seed.part(&format!("{name}.rtcp"));
-                let intake = Intake::new(from);
+                let intake = Intake::new(from, until);
                 let sink =
                     VideoSink::new(identity, rtcp, make.clone(), setup, chance, intake, !greedy, first_seq, !many);
                 Agent::VideoSink(Box::new(sink))

@@ -5,14 +5,15 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 /// Counts of what arrived; a series of them is made by taking samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
-    /// Means count from here on.
+    /// Means count from here on …
     from: Time,
-    /// IP bytes of distinct packets since `from`.
+    /// … up to here.
+    until: Time,
+    /// IP bytes of distinct packets between them.
     pub(crate) bytes: Bytes,
     pub(crate) delay: Spread,
     now: Sample,
     last: Sample,
-    /// Expected less received at the start of the means.
     pub(crate) samples: Vec<Point>,
     pub(crate) digest: Digest,
 }
@@ -39,9 +40,10 @@ pub(crate) struct Point {
 }
 
 impl Intake {
-    pub(crate) fn new(from: Time) -> Self {
+    pub(crate) fn new(from: Time, until: Time) -> Self {
         Self {
             from,
+            until,
             bytes: Bytes::ZERO,
             delay: Spread::default(),
             now: Sample::default(),
@@ -58,7 +60,7 @@ impl Intake {
         self.now.bytes += size.get();
         self.now.packets += 1;
         self.now.delay_ns += delay.as_nanos();
-        if now >= self.from {
+        if now >= self.from && now <= self.until {
             self.bytes += size;
             self.delay.add(delay);
         }

@@ -103,6 +103,9 @@ pub struct Simulation {
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
+/// How long packets may be under way after the end.
+const GRACE: Span = Span::secs(3);
+
 /// Series of links are kept when there are no more than this: a report with more would show nothing.
 const LINK_SERIES: usize = 512;
 
@@ -179,12 +182,21 @@ impl Simulation {
                 return self.now >= end;
             }
         }
-        for agent in &mut self.agents {
-            if let Agent::VideoSource(source) = agent {
-                source.account(end);
-            }
-        }
+        self.drain(end);
         true
+    }
+
+    /// Lets arrive what is under way at the end, so that the last frames are not counted as lost.
+    fn drain(&mut self, end: Time) {
+        for ix in 0..self.agents.len() {
+            self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
+            self.after(ix as u32);
+        }
+        self.deliver();
+        let hops = self.net.hops;
+        self.advance(end + GRACE);
+        // The run's figures are those of its duration.
+        (self.now, self.net.hops) = (end, hops);
     }
 
     /// Goes on to `until`, which is included.

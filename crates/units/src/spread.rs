@@ -78,6 +78,9 @@ impl Spread {
 
     fn middle(class: usize) -> u64 {
         let class = class as u64;
+        if class == 0 {
+            return 0; // mostly "not at all"
+        }
         if class < 2 << SUB_BITS {
             return (class << 10) + 512;
         }

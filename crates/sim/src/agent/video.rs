@@ -45,6 +45,7 @@ pub(crate) struct VideoSource {
     capped_by_ladder: bool,
     start: Time,
     pub(crate) running: bool,
+    finished: bool,
     until: Time,
     pub(crate) frames: SentFrames,
     keep_frames: bool,
@@ -91,6 +92,7 @@ impl VideoSource {
             capped_by_ladder,
             start: Time::ZERO,
             running: false,
+            finished: false,
             until: Time::NEVER,
             frames: SentFrames::default(),
             decisions: Vec::new(),
@@ -121,6 +123,16 @@ impl VideoSource {
         }
     }
 
+    /// The run is over: no more frames; what waits in the pacer still leaves.
+    pub(crate) fn finish(&mut self, now: Time, out: &mut Out<'_>) {
+        if self.keep_frames {
+            self.account(now);
+            self.finished = true;
+        } else {
+            self.stop(now, out);
+        }
+    }
+
     pub(crate) fn wake(&self) -> Time {
         if !self.running {
             return Time::NEVER;
@@ -129,7 +141,7 @@ impl VideoSource {
     }
 
     fn frame_due(&self) -> Time {
-        self.encoder.as_ref().map_or(Time::NEVER, |e| self.start + e.due())
+        self.encoder.as_ref().filter(|_| !self.finished).map_or(Time::NEVER, |e| self.start + e.due())
     }
 
     pub(crate) fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
@@ -167,8 +179,10 @@ impl VideoSource {
                     encoder.on_rate(decision.target);
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
-                self.account(now);
-                self.decisions.push(DecisionRow { at: now, decision });
+                if !self.finished {
+                    self.account(now);
+                    self.decisions.push(DecisionRow { at: now, decision });
+                }
             }
             match output {
                 Output::Media(media) => self.media(now, media, out),
