@@ -156,7 +156,9 @@ fn with_loss_the_equation_decides_and_decreases_are_damped_only_as_printed() {
     let rtt = Span::millis(100);
     let fair = throughput_full(PACKET, rtt, LossRate::new(0.05).unwrap(), rtt * 4, 1.0).as_bps_f64();
     let down = |mode| {
-        let given = [NO_RAMP(), ("init", text("announced")), ("rtt_mode", text("additive"))];
+        // One lossy interval out of one: the fraction is known exactly.
+        let given =
+            [NO_RAMP(), ("init", text("announced")), ("rtt_mode", text("additive")), ("loss_mode", text("fraction"))];
         let mut bench = Bench::new(mode, 1000, rtt, Rate::kbps(800), &given);
         bench.second(20.0);
         bench.report(5).as_bps_f64()

@@ -27,6 +27,8 @@ enum Turn {
     Rtcp,
     /// The same, at this time: the start phase reports faster where the 5 % allow it.
     Start(Time),
+    /// The same, at this time: RTCP would allow more than one report per round trip.
+    Spaced(Time),
     /// To compute, at this time; what came out is reported later in the round, or not at all.
     Round(Time),
     /// To report what was computed, at `fire`, unless somebody else reports it before; the round ends at `until`.
@@ -239,10 +241,12 @@ impl Receiver {
         let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
         let fast = Span::from_secs_f64(fast).max(self.rtt.get() * 2);
         if self.ramp.is_some() && self.rtt.is_known() && fast < slot.interval {
-            Turn::Start(slot.now + fast.scale(self.chance.between(0.5, 1.5)))
-        } else {
-            Turn::Rtcp
+            return Turn::Start(slot.now + fast.scale(self.chance.between(0.5, 1.5)));
         }
+        if self.config.spaced && self.rtt.is_known() && slot.interval < self.rtt.get() {
+            return Turn::Spaced(slot.now + self.rtt.get());
+        }
+        Turn::Rtcp
     }
 
     fn reply(&mut self) -> Reply {
@@ -294,6 +298,7 @@ impl ReceiverHalf for Receiver {
         match self.turn {
             Turn::Rtcp => Due::Rtcp,
             Turn::Start(at) => Due::At(Wake { at, why: "start phase" }),
+            Turn::Spaced(at) => Due::At(Wake { at, why: "a round trip since the last report" }),
             Turn::Round(at) => Due::At(Wake { at, why: "next round" }),
             Turn::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
         }
