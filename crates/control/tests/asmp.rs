@@ -563,6 +563,21 @@ fn half_of_the_reports_lost_never_lets_the_rate_run_away() {
     }
 }
 
+#[test]
+fn reports_keep_a_second_apart_where_rtcp_would_allow_fifty() {
+    let mut world = world(1, Mode::Repaired, &[]);
+    world.least = Span::millis(20);
+    world.sr_every = Span::millis(100);
+    let path = world.path(Path::ideal().rate(Rate::mbps(1)).queue(50));
+    let only = world.join(path, Clock::default());
+    world.run(Span::secs(20));
+    let before = world.reports(only);
+    assert!(world.rates.iter().any(|(at, rate)| *at < Time::ZERO + Span::secs(3) && *rate > Rate::kbps(800)));
+    world.run(Span::secs(60));
+    between((world.reports(only) - before) as f64, 50.0, 70.0);
+    between(world.mean(20, 80), 600e3, 1_050e3);
+}
+
 /// Bottleneck × random loss → mean rate after half a minute, repaired and as printed. A change of behaviour is a diff here.
 #[test]
 fn table_of_rates_on_one_path() {

@@ -180,8 +180,8 @@ const PARAMS: &[Param] = &[
     switch("no_feedback", "silence lowers the rate", "own: the paper has no such timer", [true, false]),
     span(
         "least_interval",
-        "report interval that the sender assumes at least, for silence and ageing",
-        "own",
+        "time between two reports at least, the start phase apart; the sender assumes it for silence and ageing",
+        "own; ASMP, 5.4.1",
         [Span::secs(1), Span::secs(1)],
         [Span::millis(10), Span::secs(60)],
     ),

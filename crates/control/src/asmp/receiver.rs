@@ -10,7 +10,8 @@ use crate::registry::{Setup, Values};
 use crate::{Announcement, Arrival, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// Reports without an announced round-trip time, after which the assumed one is used.
+/// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
+/// used.
 const PATIENCE: u32 = 2;
 /// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
 /// else limits it.
@@ -25,8 +26,9 @@ const RECEIVERS_PART: f64 = 0.75;
 enum Turn {
     /// To compute and to report, at RTCP's own time.
     Rtcp,
-    /// The same, at this time: the start phase reports faster where the 5 % allow it.
-    Start(Time),
+    /// The same, at this time: the start phase reports faster where the 5 % allow it, and afterwards no faster than the least
+    /// interval even where they would.
+    Own(Time),
     /// To compute, at this time; what came out is reported later in the round, or not at all.
     Round(Time),
     /// To report what was computed, at `fire`, unless somebody else reports it before; the round ends at `until`.
@@ -62,6 +64,7 @@ pub(super) struct Receiver {
     announced: Option<Rate>,
     received: Bytes,
     since: Option<Time>,
+    first: Option<Time>,
     /// Of the interval since the last report that was sent: what has gone into `losses` already.
     counted: (u64, i64),
     /// What stood in a sent report, but not yet in `losses`.
@@ -93,6 +96,7 @@ impl Receiver {
             announced: None,
             received: Bytes::ZERO,
             since: None,
+            first: None,
             counted: (0, 0),
             carried: (0, 0),
             reports: 0,
@@ -128,7 +132,9 @@ impl Receiver {
         let rtt = self.rtt.step(slot.now, self.indicator.drift());
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
-        if self.config.init_announced && !self.rtt.is_known() && self.reports <= PATIENCE {
+        let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
+        let patient = self.reports <= PATIENCE || waited < self.config.least_interval * u64::from(PATIENCE);
+        if self.config.init_announced && !self.rtt.is_known() && patient {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
@@ -238,11 +244,14 @@ impl Receiver {
     fn after_report(&mut self, slot: &Slot) -> Turn {
         let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
         let fast = Span::from_secs_f64(fast).max(self.rtt.get() * 2);
-        if self.ramp.is_some() && self.rtt.is_known() && fast < slot.interval {
-            Turn::Start(slot.now + fast.scale(self.chance.between(0.5, 1.5)))
-        } else {
-            Turn::Rtcp
-        }
+        let least = self.config.least_interval;
+        let own = match (self.ramp, self.claim) {
+            (Some(_), Some(_)) if fast < slot.interval.max(least) => fast,
+            // Nothing said yet: the sooner the sender hears of us, the sooner we hear our round-trip time.
+            (_, Some(_)) if slot.interval < least => least,
+            _ => return Turn::Rtcp,
+        };
+        Turn::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
     }
 
     fn reply(&mut self) -> Reply {
@@ -255,6 +264,7 @@ impl Receiver {
 impl ReceiverHalf for Receiver {
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         self.since.get_or_insert(arrival.at);
+        self.first.get_or_insert(arrival.at);
         self.received += arrival.size;
         if let Some(rate) = read_rate(arrival.notice) {
             self.announced = Some(rate);
@@ -293,7 +303,7 @@ impl ReceiverHalf for Receiver {
     fn due(&self) -> Due {
         match self.turn {
             Turn::Rtcp => Due::Rtcp,
-            Turn::Start(at) => Due::At(Wake { at, why: "start phase" }),
+            Turn::Own(at) => Due::At(Wake { at, why: "report interval" }),
             Turn::Round(at) => Due::At(Wake { at, why: "next round" }),
             Turn::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
         }
