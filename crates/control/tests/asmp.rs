@@ -565,6 +565,24 @@ fn half_of_the_reports_lost_never_lets_the_rate_run_away() {
     }
 }
 
+#[test]
+fn reports_keep_a_round_trip_apart_where_rtcp_would_allow_fifty_a_second() {
+    // The queue of 50 packets makes round trips of 40 to 450 ms; "interval" keeps a second, as the printed reports do.
+    for (spacing, low, high) in [("rtt", 60.0 / 0.45, 60.0 / 0.06), ("interval", 50.0, 70.0)] {
+        let mut world = world(1, Mode::Repaired, &[("spacing", text(spacing))]);
+        world.least = Span::millis(20);
+        world.sr_every = Span::millis(100);
+        let path = world.path(Path::ideal().rate(Rate::mbps(1)).queue(50));
+        let only = world.join(path, Clock::default());
+        world.run(Span::secs(20));
+        let before = world.reports(only);
+        assert!(world.rates.iter().any(|(at, rate)| *at < Time::ZERO + Span::secs(3) && *rate > Rate::kbps(800)));
+        world.run(Span::secs(60));
+        between((world.reports(only) - before) as f64, low, high);
+        between(world.mean(20, 80), 600e3, 1_050e3);
+    }
+}
+
 /// Bottleneck × random loss → mean rate after half a minute, repaired and as printed. A change of behaviour is a diff here.
 #[test]
 fn table_of_rates_on_one_path() {

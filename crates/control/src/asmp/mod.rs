@@ -154,10 +154,10 @@ const PARAMS: &[Param] = &[
     ),
     choice(
         "spacing",
-        "least time between two reports: a round trip, since each may add P/RTT, or what RTCP allows",
-        "own; ASMP, 3.4 reports per RTCP interval of a second or more",
-        ["rtt", "rtcp"],
-        &["rtt", "rtcp"],
+        "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or least_interval",
+        "own; the paper reports per RTCP interval",
+        ["rtt", "interval"],
+        &["rtt", "interval"],
     ),
     span(
         "t_suspend",
@@ -187,8 +187,8 @@ const PARAMS: &[Param] = &[
     switch("no_feedback", "silence lowers the rate", "own: the paper has no such timer", [true, false]),
     span(
         "least_interval",
-        "report interval that the sender assumes at least, for silence and ageing",
-        "own",
+        "time between two reports at least, the start phase apart; the sender assumes it for silence and ageing",
+        "own; ASMP, 5.4.1",
         [Span::secs(1), Span::secs(1)],
         [Span::millis(10), Span::secs(60)],
     ),

@@ -10,7 +10,8 @@ use crate::registry::{Setup, Values};
 use crate::{Announcement, Arrival, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// Reports without an announced round-trip time, after which the assumed one is used.
+/// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
+/// used.
 const PATIENCE: u32 = 2;
 /// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
 /// else limits it.
@@ -25,10 +26,9 @@ const RECEIVERS_PART: f64 = 0.75;
 enum Turn {
     /// To compute and to report, at RTCP's own time.
     Rtcp,
-    /// The same, at this time: the start phase reports faster where the 5 % allow it.
-    Start(Time),
-    /// The same, at this time: RTCP would allow more than one report per round trip.
-    Spaced(Time),
+    /// The same, at this time: the start phase reports faster where the 5 % allow it, and afterwards no faster than a round trip
+    /// or the least interval even where they would.
+    Own(Time),
     /// To compute, at this time; what came out is reported later in the round, or not at all.
     Round(Time),
     /// To report what was computed, at `fire`, unless somebody else reports it before; the round ends at `until`.
@@ -63,7 +63,10 @@ pub(super) struct Receiver {
     ever_lost: bool,
     announced: Option<Rate>,
     received: Bytes,
+    /// The highest receive rate of any interval: what the path is known to carry before the first loss (RFC 5348, 6.3.1).
+    most_received: Option<Rate>,
     since: Option<Time>,
+    first: Option<Time>,
     /// Of the interval since the last report that was sent: what has gone into `losses` already.
     counted: (u64, i64),
     /// What stood in a sent report, but not yet in `losses`.
@@ -94,7 +97,9 @@ impl Receiver {
             ever_lost: false,
             announced: None,
             received: Bytes::ZERO,
+            most_received: None,
             since: None,
+            first: None,
             counted: (0, 0),
             carried: (0, 0),
             reports: 0,
@@ -118,7 +123,9 @@ impl Receiver {
     fn receive_rate(&mut self, now: Time) -> Option<Rate> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
-        (received > Bytes::ZERO).then(|| received.per(now.since(since).max(Span::millis(1))))
+        let rate = (received > Bytes::ZERO).then(|| received.per(now.since(since).max(Span::millis(1))));
+        self.most_received = self.most_received.max(rate);
+        rate
     }
 
     /// Ends a report interval: a new claim, or none when there is nothing to base it on.
@@ -130,7 +137,9 @@ impl Receiver {
         let rtt = self.rtt.step(slot.now, self.indicator.drift());
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
-        if self.config.init_announced && !self.rtt.is_known() && self.reports <= PATIENCE {
+        let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
+        let patient = self.reports <= PATIENCE || waited < self.config.least_interval * u64::from(PATIENCE);
+        if self.config.init_announced && !self.rtt.is_known() && patient {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
@@ -206,15 +215,16 @@ impl Receiver {
     ///  loss since the last report:  r_inst = min( X(P, t_RTT, l, 4 t_RTT, 1),  r + P/t_RTT )     eq. 12
     ///  no loss:                     r_inst = r + P/t_RTT                                          eq. 13
     ///                               r      = γ r_inst + (1 − γ) r                                 eq. 14
-    ///                               r      ≤ max(r_tx, X_recv) + P/t_RTT
+    ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The two bounds by P/t_RTT in the first and last line are the repaired mode's.
+    /// The two bounds by P/t_RTT in the first and last line are the repaired mode's. With loss events, whose open interval grows
+    /// while nothing is lost, the first line holds in every report.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
         let mut inst = old + step;
-        if let (true, Some(l)) = (lost, self.loss()) {
+        if let (true, Some(l)) = (lost || self.events.is_some(), self.loss()) {
             let fair = throughput_full(self.packet, rtt, l, rtt * 4, 1.0);
             inst = if config.clamp_increase { fair.min(inst) } else { fair };
         }
@@ -226,7 +236,8 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        let most = self.announced.map_or(x_recv, |sent| sent.max(x_recv)) + step;
+        // Twice what arrives lets a source with coarse steps reach its next one; what it does not use at all is no credit.
+        let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.recv_clamp && rate > most { (most, true) } else { (rate, false) }
     }
 
@@ -240,13 +251,15 @@ impl Receiver {
     fn after_report(&mut self, slot: &Slot) -> Turn {
         let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
         let fast = Span::from_secs_f64(fast).max(self.rtt.get() * 2);
-        if self.ramp.is_some() && self.rtt.is_known() && fast < slot.interval {
-            return Turn::Start(slot.now + fast.scale(self.chance.between(0.5, 1.5)));
-        }
-        if self.config.spaced && self.rtt.is_known() && slot.interval < self.rtt.get() {
-            return Turn::Spaced(slot.now + self.rtt.get());
-        }
-        Turn::Rtcp
+        let spaced = self.config.spaced && self.rtt.is_known();
+        let least = if spaced { self.rtt.get() } else { self.config.least_interval };
+        let own = match (self.ramp, self.claim) {
+            (Some(_), Some(_)) if fast < slot.interval.max(least) => fast,
+            // Nothing said yet: the sooner the sender hears of us, the sooner we hear our round-trip time.
+            (_, Some(_)) if slot.interval < least => least,
+            _ => return Turn::Rtcp,
+        };
+        Turn::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
     }
 
     fn reply(&mut self) -> Reply {
@@ -259,6 +272,7 @@ impl Receiver {
 impl ReceiverHalf for Receiver {
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         self.since.get_or_insert(arrival.at);
+        self.first.get_or_insert(arrival.at);
         self.received += arrival.size;
         if let Some(rate) = read_rate(arrival.notice) {
             self.announced = Some(rate);
@@ -267,7 +281,8 @@ impl ReceiverHalf for Receiver {
         if let Some(events) = &mut self.events {
             let rtt = self.rtt.get();
             let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
-            let (packet, rate) = (self.packet, self.announced.unwrap_or(self.config.initial_rate));
+            let rate = self.most_received.or(self.announced).unwrap_or(self.config.initial_rate);
+            let packet = self.packet;
             events.on_packet(&heard, || 1.0 / loss_for(rate, packet, rtt).get());
         }
         let one_way = OneWay::between(arrival.sent, arrival.at);
@@ -297,8 +312,7 @@ impl ReceiverHalf for Receiver {
     fn due(&self) -> Due {
         match self.turn {
             Turn::Rtcp => Due::Rtcp,
-            Turn::Start(at) => Due::At(Wake { at, why: "start phase" }),
-            Turn::Spaced(at) => Due::At(Wake { at, why: "a round trip since the last report" }),
+            Turn::Own(at) => Due::At(Wake { at, why: "report interval" }),
             Turn::Round(at) => Due::At(Wake { at, why: "next round" }),
             Turn::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
         }
