@@ -86,10 +86,12 @@ impl Sender {
     /// A sender that starts now. `chance` draws RTCP's intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
         let participant = Participant::new(settings.identity.clone(), settings.rtcp, chance, now);
+        // A burst of what never ends would never end.
+        let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
             decision: half.decision(),
             changed: true,
-            pacer: Pacer::new(settings.emit, settings.backlog, settings.credit),
+            pacer: Pacer::new(emit, settings.backlog, settings.credit),
             participant,
             peers: BTreeMap::new(),
             seq: u64::from(settings.first_seq),
