@@ -108,6 +108,9 @@ pub struct Simulation {
 /// How long packets may be under way after the end.
 const GRACE: Span = Span::secs(3);
 
+/// How long a run goes on without asking whether it may.
+const ASK: Span = Span::millis(10);
+
 /// Series of links are kept when there are no more than this: a report with more would show nothing.
 const LINK_SERIES: usize = 512;
 
@@ -215,17 +218,20 @@ impl Simulation {
         self.net.hops
     }
 
-    /// Runs to the end, as long as `go_on` says so; it is asked between steps of the record's series.
+    /// Runs to the end, as long as `go_on` says so; it is asked every 10 ms of the run or more often.
     ///
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
         let mut next = Time::ZERO + self.step;
         while self.now < end {
-            let until = next.min(end);
+            let step = next.min(end);
+            let until = step.min(self.now + ASK);
             self.advance(until);
-            self.sample();
-            next = until + self.step;
+            if until == step {
+                self.sample();
+                next = until + self.step;
+            }
             if !go_on(self.now) {
                 return self.now >= end;
             }
