@@ -1,1 +1,102 @@
-"""Steadycast: video over RTP that shares the network fairly with TCP, and a laboratory for it."""
+"""Steadycast: video over RTP that shares the network fairly with TCP, and a laboratory for it.
+
+    import steadycast as sc
+
+    run = sc.run("scenarios/dumbbell.toml")
+    run.rates.to_polars()
+
+Everything is loaded when it is first used.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steadycast._core import ArrivedPacket, Report, ReportSlot, SentPacket, Setup, __version__
+    from steadycast.controllers import controllers
+    from steadycast.errors import MissingError, UserError
+    from steadycast.run import Columns, Run, run, run_seeds
+    from steadycast.scenario import (
+        Arq,
+        Buffer,
+        Encode,
+        Event,
+        Expect,
+        Flow,
+        Jitter,
+        Link,
+        Loss,
+        Period,
+        Pipe,
+        Queue,
+        Record,
+        Rtcp,
+        Scenario,
+        Topology,
+        Uniform,
+    )
+
+__all__ = [
+    "Arq",
+    "ArrivedPacket",
+    "Buffer",
+    "Columns",
+    "Encode",
+    "Event",
+    "Expect",
+    "Flow",
+    "Jitter",
+    "Link",
+    "Loss",
+    "MissingError",
+    "Period",
+    "Pipe",
+    "Queue",
+    "Record",
+    "Report",
+    "ReportSlot",
+    "Rtcp",
+    "Run",
+    "Scenario",
+    "SentPacket",
+    "Setup",
+    "Topology",
+    "Uniform",
+    "UserError",
+    "__version__",
+    "controllers",
+    "run",
+    "run_seeds",
+]
+
+_HOMES = {
+    "steadycast._core": ("ArrivedPacket", "Report", "ReportSlot", "SentPacket", "Setup", "__version__"),
+    "steadycast.controllers": ("controllers",),
+    "steadycast.errors": ("MissingError", "UserError"),
+    "steadycast.run": ("Columns", "Run", "run", "run_seeds"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_HOME.get(name, "steadycast.scenario")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a module binds it here; functions that are called like their modules stay in sight.
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -33,6 +33,7 @@ app = typer.Typer(
 _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
+_VMAF = typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
 _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
 
 
@@ -103,6 +104,7 @@ def run(
     ] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
+    vmaf: Annotated[bool, _VMAF] = False,
 ) -> None:
     """Run a scenario, and show who got what and what the viewers saw.
 
@@ -130,7 +132,7 @@ def run(
         free_or_force(place, force=force)
 
     runner = _module("steadycast.run")
-    common = {"sets": sets or (), "out": place, "force": force}
+    common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
     try:
         with Terminal() as progress:
             if many is not None:
@@ -373,6 +375,7 @@ def encode(
 def quality(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")],
     as_json: Annotated[bool, _JSON] = False,
+    vmaf: Annotated[bool, _VMAF] = False,
 ) -> None:
     """Decode again what each receiver got, and measure it. The folder stays as it is."""
     from steadycast import quality as measuring
@@ -381,7 +384,7 @@ def quality(
     from steadycast.report import terminal
 
     with Terminal() as progress:
-        rows = measuring.measure(Folder.open(directory), progress)
+        rows = measuring.measure(Folder.open(directory), progress, vmaf=vmaf)
     if as_json:
         _print_json(rows)
     else:
@@ -433,9 +436,10 @@ def controllers(
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """List the rate controllers, or show one with its parameters."""
-    from steadycast import controllers as known
+    from steadycast.controllers import find, registry
+    from steadycast.controllers import text as written
 
-    chosen = [known.find(name)] if name is not None else list(known.registry())
+    chosen = [find(name)] if name is not None else list(registry())
     if as_json:
         from dataclasses import asdict
 
@@ -457,7 +461,7 @@ def controllers(
     rows = [
         (
             p.name,
-            known.text(p.default) + (f" (paper: {known.text(p.paper)})" if p.paper != p.default else ""),
+            written(p.default) + (f" (paper: {written(p.paper)})" if p.paper != p.default else ""),
             p.range,
             f"{p.about} [{p.source}]",
         )

@@ -107,6 +107,11 @@ def registry(*, quiet: bool = False) -> tuple[Controller, ...]:
     return tuple(_controller(entry) for entry in entries)
 
 
+def controllers() -> tuple[Controller, ...]:
+    """All controllers that a scenario can name, with their parameters."""
+    return registry()
+
+
 def find(name: str) -> Controller:
     """Find the controller called `name`.
 

@@ -206,6 +206,18 @@ class Draft:
         except OSError as error:
             raise _unwritable(self.part / name, error) from error
 
+    def copy(self, name: str, source: Path) -> None:
+        """Copy a file; folders on the way to ``name`` are made."""
+        try:
+            (self.part / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, self.part / name)
+        except OSError as error:
+            raise _unwritable(self.part / name, error) from error
+
+    def discard(self) -> None:
+        """Take DIR.part away: what went wrong says it all."""
+        shutil.rmtree(self.part, ignore_errors=True)
+
     def json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file."""
         try:

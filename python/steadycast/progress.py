@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import html
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
 _PATIENCE_S = 2.0
+
+
+class Shows(Protocol):
+    """Progress that is put up, and taken away again."""
+
+    def __enter__(self) -> Progress:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take it away."""
 
 
 class Progress(Protocol):
@@ -26,6 +39,46 @@ class Silent:
 
     def __call__(self, what: str, done: int, of: int) -> None:
         """Take no notice."""
+
+
+def shown() -> Shows:
+    """Choose what shows progress here: a notebook's cell, or the terminal where there is one."""
+    shell = sys.modules.get("IPython")
+    kernel = shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+    return Notebook() if kernel else Terminal()
+
+
+class Notebook:
+    """A bar under the notebook's cell, drawn after two seconds."""
+
+    def __init__(self) -> None:
+        self._began = self._drawn = time.monotonic()
+        self._handle: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            self._show("")
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        """Draws, if it is time to."""
+        now = time.monotonic()
+        if now - self._began < _PATIENCE_S or now - self._drawn < 0.2:
+            return
+        self._drawn = now
+        self._show(f'{html.escape(what)} <progress value="{done}" max="{of}"></progress>')
+
+    def _show(self, text: str) -> None:
+        from IPython.display import HTML, display
+
+        if self._handle is None:
+            self._handle = display(HTML(text), display_id=True)
+        else:
+            self._handle.update(HTML(text))
 
 
 class Terminal:

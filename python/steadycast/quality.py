@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,63 +11,49 @@ from steadycast.folder import Folder, Json
 from steadycast.report import say
 from steadycast.report.answer import reach
 from steadycast.report.rank import ranked_receivers
-from steadycast.report.viewer import ladder_of, viewer
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from steadycast.progress import Progress
 
+MEASURED = ("name", "freeze_count", "freeze_s", "psnr_db", "ssim", "vmaf", "mos")
 
-def measure(folder: Folder, progress: Progress | None = None) -> list[Json]:
+
+def measure(folder: Folder, progress: Progress | None = None, *, vmaf: bool = False) -> list[Json]:
     """Decode and measure each receiver of each video, worst first, as summary.json's receivers have it.
 
     Raises:
         UserError: there is no video, or no pixels stand behind it.
+        MissingError: VMAF was asked for, and there is no program that measures it.
 
     """
-    result: list[Json] = []
-    for flow in folder.summary["flows"]:
-        receivers = flow.get("receivers") or [] if flow.get("kind") == "video" else []
-        if not receivers:
-            continue
-        ladder = ladder_of(folder, flow, progress)
-        rows = []
-        for i, receiver in enumerate(receivers):
-            if progress is not None:
-                progress(f"measuring {flow['name']}", i, len(receivers))
-            seen = viewer(folder, flow, receiver["name"], ladder).quality()
-            if seen is None:
-                continue
-            planes = ("y", "u", "v")
-            rows.append(
-                {
-                    "name": receiver["name"],
-                    "psnr_db": {
-                        "raw": dict(zip(planes, seen.mean_psnr_raw(), strict=True)),
-                        "encoded": dict(zip(planes, seen.mean_psnr_encoded(), strict=True)),
-                    },
-                    "ssim": seen.mean_ssim(),
-                    "vmaf": seen.vmaf,
-                    "mos": {
-                        "mean": seen.mean_mos(),
-                        "share": {str(k): v for k, v in seen.mos_share().items()},
-                    },
-                    "freeze_count": seen.freeze_count,
-                    "freeze_s": seen.freeze_s,
-                }
-            )
-        result += ranked_receivers({"receivers": rows})
-    if not result:
-        raise UserError(str(folder.path), "there is no video in this run", "quality needs one")
-    return result
+    from steadycast.viewing import Record
+
+    if vmaf:
+        from steadycast.media.vmaf import need
+
+        need()
+    record = Record.of(folder, progress)
+    flows = [copy.deepcopy(f) for f in folder.summary["flows"] if f["name"] in record.ladders]
+    record.measure(flows, progress, vmaf=vmaf)
+    rows = [
+        {key: receiver[key] for key in MEASURED}
+        for flow in flows
+        for receiver in ranked_receivers(flow)
+        if receiver["mos"] is not None
+    ]
+    if not rows:
+        raise UserError(str(folder.path), "no frame of a video was recorded", "run it for longer")
+    return rows
 
 
 def table(rows: Sequence[Json]) -> Table:
     """Show the receivers in a terminal."""
     from steadycast.report import terminal
 
-    result = terminal.plain("receiver", "PSNR", "against sent", "SSIM", "MOS", "freezes")
+    vmaf = ["VMAF"] if any(row["vmaf"] is not None for row in rows) else []
+    result = terminal.plain("receiver", "PSNR", "against sent", "SSIM", *vmaf, "MOS", "freezes")
     for row in rows:
         freezes = f"{say.count(row['freeze_count'])} / {say.seconds(row['freeze_s'])}"
         result.add_row(
@@ -74,6 +61,7 @@ def table(rows: Sequence[Json]) -> Table:
             say.db(reach(row, "psnr_db", "raw", "y")),
             say.db(reach(row, "psnr_db", "encoded", "y")),
             say.plain(row["ssim"]),
+            *(say.plain(row["vmaf"]) for _ in vmaf),
             say.score(reach(row, "mos", "mean")),
             freezes,
         )

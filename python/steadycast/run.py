@@ -7,18 +7,24 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast import controller
+from steadycast.controller import named
 from steadycast.errors import UserError
 from steadycast.folder import FORMAT, TABLES, Draft, Json, aggregate, free_or_force, judge, write_json
-from steadycast.progress import Progress, Silent
+from steadycast.progress import Progress, shown
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     import polars as pl
 
+    from steadycast import _core
     from steadycast.media.ladder import Ladder
     from steadycast.media.table import FrameTable
     from steadycast.scenario import Scenario
@@ -31,6 +37,10 @@ class Columns:
     """One table of a record."""
 
     _columns: Sequence[tuple[str, str, Any]]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's stream interface, for any program that reads Arrow without a copy."""
+        return self.to_polars().__arrow_c_stream__(requested_schema)
 
     def to_polars(self) -> pl.DataFrame:
         """Return it as a polars frame; what is absent is null."""
@@ -61,7 +71,11 @@ class Run:
     scenario: str
     """The scenario with all defaults, as TOML."""
     folder: Path | None = None
-    captures: dict[str, bytes] = field(default_factory=dict)
+    """Where it was written."""
+    captures: dict[str, Path] = field(default_factory=dict)
+    """Links that were captured, and their pcapng files."""
+    _scratch: TemporaryDirectory[str] | None = None
+    """Keeps files of a run without a folder as long as the run itself."""
 
     def table(self, name: str) -> Columns | Frame:
         """Return a table by its name: rates, decisions, frames, missing, links, tcp, packets."""
@@ -108,15 +122,60 @@ class Run:
 
         """
         with Draft(path, force=force) as draft:
-            draft.text("scenario.toml", self.scenario)
-            draft.json("cost.json", self.cost)
-            for name, table in self.tables.items():
-                frame = table.to_polars() if isinstance(table, Columns) else table
-                if name in TABLES or frame.height:
-                    if name == "packets" and not frame.height:
-                        continue
-                    draft.table(name, frame)
+            for name, file in self.captures.items():
+                draft.copy(f"pcap/{name}.pcapng", file)
+            self._fill(draft)
             return draft.finish(self.summary)
+
+    def report(self) -> Path:
+        """Write report.html and return its path: in the run's folder, or in one that goes with this object."""
+        from tempfile import TemporaryDirectory
+
+        from steadycast.report import write_report
+
+        if self.folder is not None:
+            return write_report(self.folder)
+        scratch = self._scratch
+        if scratch is None:
+            scratch = TemporaryDirectory(prefix="steadycast-")
+            object.__setattr__(self, "_scratch", scratch)
+        return write_report(self.save(Path(scratch.name) / "run", force=True))
+
+    def _fill(self, draft: Draft) -> None:
+        draft.text("scenario.toml", self.scenario)
+        draft.json("cost.json", self.cost)
+        for name, table in self.tables.items():
+            frame = table.to_polars() if isinstance(table, Columns) else table
+            # Packets only when they were asked for; which bytes are missing only when some are.
+            if frame.height or name not in ("packets", "missing"):
+                draft.table(name, frame)
+
+    def _repr_html_(self) -> str:
+        """Show the flows as a small table, in a notebook."""
+        from html import escape
+
+        from steadycast.report import say
+        from steadycast.report.answer import middle, title
+
+        heads = ("flow", "throughput", "of fair", "loss", "delay p95", "PSNR", "MOS")
+        rows = [
+            (
+                title(flow),
+                say.rate(flow.get("throughput_bps")),
+                say.frac(flow.get("share_of_fair")),
+                say.frac(middle(flow, "loss_frac")),
+                say.ms(middle(flow, "delay_ms", "p95")),
+                say.db(middle(flow, "psnr_db", "raw", "y")),
+                say.score(middle(flow, "mos", "mean")),
+            )
+            for flow in self.summary["flows"]
+        ]
+        caption = str(self.summary["scenario"]["name"]) + (
+            "" if self.summary["complete"] else " (interrupted)"
+        )
+        head = "".join(f"<th>{each}</th>" for each in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +183,10 @@ class Frame:
     """A table that is a polars frame already."""
 
     _frame: pl.DataFrame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's stream interface, for any program that reads Arrow without a copy."""
+        return self._frame.__arrow_c_stream__(requested_schema)
 
     def to_polars(self) -> pl.DataFrame:
         """Return it."""
@@ -134,12 +197,14 @@ def run(
     scenario: str | Path | Scenario,
     *,
     seed: int | None = None,
-    set: Sets = (),  # noqa: A002  (the command line's word)
+    set: Sets = (),
     sets: Sets = (),
     out: Path | str | None = None,
     force: bool = False,
     progress: Progress | None = None,
     quality: bool = True,
+    vmaf: bool = False,
+    controllers: Mapping[str, type] | None = None,
 ) -> Run:
     """Run a scenario, and measure what each viewer saw.
 
@@ -150,34 +215,44 @@ def run(
         sets: the same; the two are added.
         out: where to write the run folder; without it nothing is written.
         force: replace a folder that is there.
-        progress: told how far it is.
+        progress: told how far it is; by default a bar, where somebody looks.
         quality: decode and measure the pictures.
+        vmaf: measure VMAF as well, by the FFmpeg of `imageio-ffmpeg`.
+        controllers: classes that steer video flows, by the flows' names, instead of what the scenario says.
 
     Raises:
         UserError: the scenario, a clip or a controller is wrong; it says where, and what to do.
+        MissingError: VMAF was asked for, and there is no program that measures it.
+        KeyboardInterrupt: somebody pressed Ctrl-C; with ``out``, what there is stands in ``out``.part.
 
     """
     if out is not None:
         free_or_force(Path(out), force=force)
-    changes = [*_texts(set), *_texts(sets)]
+    if vmaf:
+        from steadycast.media.vmaf import need
+
+        need()
+    classes = dict(controllers or {})
+    changes = [*_texts(set), *_texts(sets), *named(classes)]
     if seed is not None:
         changes.append(f"seed={seed}")
-    done = _Runner(scenario, changes, progress or Silent(), quality).go()
-    if out is None:
-        return done
-    return Run(done.summary, done.cost, done.tables, done.scenario, done.save(out, force=force))
+    with ExitStack() as stack:
+        told = progress or stack.enter_context(shown())
+        return _Runner(scenario, changes, told, quality, vmaf, classes).go(out, force)
 
 
 def run_seeds(
     scenario: str | Path | Scenario,
     *,
     seeds: Iterable[int],
-    set: Sets = (),  # noqa: A002
+    set: Sets = (),
     sets: Sets = (),
     out: Path | str | None = None,
     force: bool = False,
     progress: Progress | None = None,
     quality: bool = True,
+    vmaf: bool = False,
+    controllers: Mapping[str, type] | None = None,
 ) -> Json:
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
@@ -198,7 +273,16 @@ def run_seeds(
     for seed in seeds:
         each = place / f"seed-{seed}" if place is not None else None
         done = run(
-            scenario, seed=seed, set=set, sets=sets, out=each, force=force, progress=progress, quality=quality
+            scenario,
+            seed=seed,
+            set=set,
+            sets=sets,
+            out=each,
+            force=force,
+            progress=progress,
+            quality=quality,
+            vmaf=vmaf,
+            controllers=controllers,
         )
         summaries.append(done.summary)
     joined = aggregate(summaries)
@@ -233,67 +317,119 @@ class _Runner:
     """One run, step by step."""
 
     def __init__(
-        self, scenario: str | Path | Scenario, sets: Sequence[str], progress: Progress, quality: bool
+        self,
+        scenario: str | Path | Scenario,
+        sets: Sequence[str],
+        progress: Progress,
+        quality: bool,
+        vmaf: bool,
+        classes: Mapping[str, type],
     ) -> None:
         from steadycast import _core
 
         self.core = _core
         self.progress = progress
         self.quality = quality
+        self.vmaf = vmaf
         self.loaded = load(scenario, sets)
         self.where = str(scenario) if isinstance(scenario, str | Path) else "scenario"
-        self.folder = Path(scenario).parent if isinstance(scenario, str | Path) else Path()
+        folder = Path(scenario).parent if isinstance(scenario, str | Path) else Path()
+        videos = self.loaded.videos()
+        for flow in classes:
+            if all(v["flow"] != flow for v in videos):
+                there = ", ".join(v["flow"] for v in videos) or "none"
+                raise UserError(
+                    f"controllers[{flow!r}]", "there is no such video flow", f"there are: {there}"
+                )
+        self.classes = {
+            v["flow"]: controller.checked(classes.get(v["flow"]) or controller.load(v["controller"], folder))
+            for v in videos
+            if v["flow"] in classes or ":" in v["controller"]
+        }
         self.media: dict[str, Ladder | FrameTable] = {}
 
-    def go(self) -> Run:
+    def go(self, out: Path | str | None, force: bool) -> Run:
+        """Run it, and write its folder while it goes on, if there is to be one."""
+        from tempfile import TemporaryDirectory
+
         began = time.perf_counter()
-        ladders = self._ladders()
-        prepared = time.perf_counter()
-        controllers = {
-            v["flow"]: load_class(v["controller"], self.folder)
-            for v in self.loaded.videos()
-            if ":" in v["controller"]
-        }
+        simulation = self._build(self._ladders())
+        media_s = time.perf_counter() - began
+        if out is not None:
+            with Draft(out, force=force) as draft:
+                done = self._go(simulation, media_s, draft.part / "pcap", draft)
+                place = draft.finish(done.summary)
+            captures = {name: place / "pcap" / path.name for name, path in done.captures.items()}
+            return replace(done, folder=place, captures=captures)
+        if not self.loaded.captured():
+            return self._go(simulation, media_s, None, None)
+        scratch = TemporaryDirectory(prefix="steadycast-")
+        return replace(self._go(simulation, media_s, Path(scratch.name), None), _scratch=scratch)
+
+    def _build(self, ladders: dict[str, dict[str, object]]) -> _core.Simulation:
         try:
-            simulation = self.core.Simulation(self.loaded, ladders, controllers)
+            return self.core.Simulation(self.loaded, ladders, self.classes)
         except ValueError as error:
             key, _, what = str(error).partition(": ")
             raise UserError(f"{self.where}: {key}", what, "change it in the scenario, or by --set") from None
-        cpu = time.thread_time()
-        wall = time.perf_counter()
+
+    def _go(
+        self, simulation: _core.Simulation, media_s: float, pcap: Path | None, draft: Draft | None
+    ) -> Run:
+        captures: dict[str, Path] = {}
         try:
+            if pcap is not None and self.loaded.captured():
+                pcap.mkdir(exist_ok=True)
+                captures = {name: pcap / f"{name}.pcapng" for name in self.loaded.captured()}
+                simulation.capture(pcap)
+            cpu, wall = time.thread_time(), time.perf_counter()
             complete = simulation.run(self._simulated)
+            cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
         except RuntimeError as error:
             if len(error.args) == 3:
-                place, problem, remedy = error.args
-                raise UserError(place, problem, remedy) from None
+                if draft is not None:
+                    draft.discard()
+                raise UserError(*error.args) from None
             raise
-        cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
+        except OSError as error:
+            place = str((pcap or Path()) / str(error.filename))
+            raise UserError(
+                place, f"can't be written ({error.strerror})", "make room, or capture less"
+            ) from None
+        except KeyboardInterrupt:
+            if draft is not None:
+                partial = self._record(simulation, complete=False)
+                partial._fill(draft)
+                draft.progress(partial.summary)
+            raise
+        done = self._record(simulation, complete=complete)
+        began = time.perf_counter()
+        if self.quality:
+            self._measure(done.summary, done.tables)
+        expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]
+        done.summary["expect"] = judge(done.summary, expectations, place=self.where)
+        done.cost.update(
+            format=FORMAT,
+            cpu_s=cpu,
+            wall_s=wall,
+            media_s=media_s,
+            quality_s=time.perf_counter() - began,
+            packet_hops=simulation.hops,
+            peak_memory_bytes=_peak_memory(),
+        )
+        if draft is not None:
+            done._fill(draft)
+        return replace(done, captures=captures)
+
+    def _record(self, simulation: _core.Simulation, *, complete: bool) -> Run:
         summary: Json = json.loads(simulation.summary(complete))
-        tables: dict[str, pl.DataFrame | Columns] = {
-            name: Columns(simulation.table(name)) for name in (*TABLES, "missing")
-        }
-        simulated = time.perf_counter()
         summary["scenario"]["sha256"] = self.loaded.sha256
         summary["program"] = {"version": self.core.__version__, "commit": commit()}
         summary["warnings"] = [*self.loaded.warnings(), *summary["warnings"], *self._media_warnings()]
-        if self.quality:
-            self._measure(summary, tables)
-        measured = time.perf_counter()
-        expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]
-        summary["expect"] = judge(summary, expectations, place=self.where)
-        cost: Json = {
-            "format": FORMAT,
-            "cpu_s": cpu,
-            "wall_s": wall,
-            "media_s": prepared - began,
-            "tables_s": simulated - wall - prepared if False else 0.0,
-            "quality_s": measured - simulated,
-            "packet_hops": simulation.hops,
-            "peak_memory_bytes": _peak_memory(),
+        tables: dict[str, pl.DataFrame | Columns] = {
+            name: Columns(simulation.table(name)) for name in (*TABLES, "missing")
         }
-        del cost["tables_s"]
-        return Run(_ordered(summary), cost, tables, self.loaded.toml())
+        return Run(_ordered(summary), {}, tables, self.loaded.toml())
 
     def _simulated(self, done: float, of: float) -> None:
         self.progress("simulating", round(done * 10), round(of * 10))
@@ -333,37 +469,40 @@ class _Runner:
     def _measure(self, summary: Json, tables: dict[str, pl.DataFrame | Columns]) -> None:
         from steadycast.media.table import FrameTable
 
-        flows = {f: m for f, m in self.media.items() if not isinstance(m, FrameTable)}
-        if not flows:
+        ladders = {f: m for f, m in self.media.items() if not isinstance(m, FrameTable)}
+        if not ladders:
             return
-        from steadycast.viewing import measure_flow
+        from steadycast.viewing import Record
 
-        frames, missing = tables["frames"], tables["missing"]
-        assert isinstance(frames, Columns)
-        assert isinstance(missing, Columns)
-        table, holes = frames.to_polars(), missing.to_polars()
-        playouts = {v["flow"]: v["playout_s"] for v in self.loaded.videos()}
-        parts = []
-        for flow in summary["flows"]:
-            ladder = flows.get(flow["name"])
-            if ladder is not None:
-                parts.append(measure_flow(flow, ladder, table, holes, playouts[flow["name"]], self.progress))
-        import polars as pl
+        frames, missing = (_frame(tables[name]) for name in ("frames", "missing"))
+        record = Record(self.loaded.videos(), ladders, frames, missing, summary["from_s"])
+        scored = record.measure(summary["flows"], self.progress, vmaf=self.vmaf)
+        tables["frames"] = frames.join(
+            scored, on=["flow", "node", "frame"], how="left", maintain_order="left"
+        )
 
-        scored = pl.concat(parts) if parts else None
-        if scored is not None:
-            tables["frames"] = table.join(
-                scored, on=["flow", "node", "frame"], how="left", maintain_order="left"
-            )
+
+def _frame(table: pl.DataFrame | Columns) -> pl.DataFrame:
+    return table.to_polars() if isinstance(table, Columns) else table
 
 
 def _ordered(summary: Json) -> Json:
     """Keys in the order in which the contract shows them."""
-    first = ["format", "scenario", "program", "world", "complete", "warnings", "from_s", "to_s", "record_sha256"]
+    first = [
+        "format",
+        "scenario",
+        "program",
+        "world",
+        "complete",
+        "warnings",
+        "from_s",
+        "to_s",
+        "record_sha256",
+    ]
     return {k: summary[k] for k in [*first, *(k for k in summary if k not in first)]}
 
 
-def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> Any:
+def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> _core.Scenario:
     """Read and check a scenario: the core's `Scenario`.
 
     Raises:
@@ -380,7 +519,7 @@ def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> Any:
         raise Problems(error.args[0]) from None
 
 
-class Problems(UserError):
+class Problems(UserError):  # noqa: N818  (as the core calls it)
     """All that is wrong with a scenario."""
 
     def __init__(self, problems: Sequence[Mapping[str, Any]]) -> None:
@@ -398,37 +537,6 @@ def _place(problem: Mapping[str, Any]) -> str:
     return f"{problem['file']}{line}{key}"
 
 
-def load_class(name: str, folder: Path) -> type:
-    """Class of a controller that is written as ``file.py:Class``; the file's path is relative to ``folder``.
-
-    Raises:
-        UserError: there is no such file or class, or the file can't be run.
-
-    """
-    import runpy
-    import traceback
-
-    file, _, wanted = name.rpartition(":")
-    path = folder / file
-    if not path.is_file():
-        path = Path(file)
-    if not path.is_file():
-        raise UserError(name, "no such file", 'write "file.py:Class", with the path relative to the scenario')
-    try:
-        module = runpy.run_path(str(path))
-    except SyntaxError as error:
-        raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the file") from None
-    except Exception as error:  # whatever the user's file raises is the user's to see
-        line = traceback.extract_tb(error.__traceback__)[-1].lineno
-        raise UserError(f"{path}:{line}", f"{type(error).__name__}: {error}", "mend the file") from None
-    found = module.get(wanted)
-    if not isinstance(found, type):
-        classes = [k for k, v in module.items() if isinstance(v, type) and v.__module__ == "<run_path>"]
-        remedy = f"there are: {', '.join(classes)}" if classes else "define one"
-        raise UserError(str(path), f'no class "{wanted}"', remedy)
-    return found
-
-
 @cache
 def commit() -> str | None:
     """Commit of the checkout that this program runs from; `None` when it does not."""
@@ -436,8 +544,8 @@ def commit() -> str | None:
     if not (here.parent.parent / ".git").exists():
         return None
     try:
-        done = subprocess.run(  # noqa: S603
-            ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"],  # noqa: S607
+        done = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"],
             capture_output=True,
             text=True,
             timeout=10,

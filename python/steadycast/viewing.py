@@ -1,78 +1,166 @@
-"""From a run's record to what each viewer saw."""
+"""From a run's record to what each viewer saw: the one way from packets back to pixels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from steadycast.media.quality import Quality, evaluate
+from steadycast.errors import UserError
+from steadycast.media.quality import Quality, Shown, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fates
 
 if TYPE_CHECKING:
-    from steadycast.folder import Json
+    from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
 
 
-def measure_flow(
-    flow: Json,
-    ladder: Ladder,
-    frames: pl.DataFrame,
-    missing: pl.DataFrame,
-    playout_s: float | None,
-    progress: Progress | None = None,
-) -> pl.DataFrame:
-    """Put quality into the receivers of one flow's summary; return a row of scores per receiver and frame.
+@dataclass(frozen=True, eq=False)
+class Viewer:
+    """One receiver of a video, as the record tells it."""
 
-    ``frames`` and ``missing`` are tables of the record, with all flows in them.
-    """
-    mine = frames.filter(pl.col("flow") == flow["name"])
-    holes = missing.filter(pl.col("flow") == flow["name"])
-    scores = []
-    receivers = flow["receivers"]
-    for n, receiver in enumerate(receivers):
-        if progress is not None:
-            progress(f"decoding {flow['name']}", n, len(receivers))
-        rows = mine.filter(pl.col("node") == receiver["name"])
-        receiver |= {"psnr_db": None, "ssim": None, "vmaf": None, "mos": None}
-        if not rows.height:
-            continue
-        told, chosen = fates_of(rows, holes.filter(pl.col("node") == receiver["name"]), ladder, playout_s)
-        seen = evaluate(ladder, chosen, told)
-        if seen is None:
-            continue
-        first = int(rows["display"].min() or 0)  # type: ignore[arg-type]
-        receiver |= summarised(seen, first)
-        slots = rows["display"].to_numpy()
-        slots = slots[slots < len(seen.mos)]
-        held = rows.filter(pl.col("display") < len(seen.mos))
-        scores.append(
-            held.select("flow", "node", "frame").with_columns(
-                pl.Series("psnr_y_db", np.minimum(seen.psnr_raw[slots, 0], 100.0)),
-                pl.Series("ssim", seen.ssim[slots]),
-                pl.Series("mos", seen.mos[slots].astype(np.int64)),
+    ladder: Ladder
+    chosen_q: Sequence[int]
+    """The quantizer of each group of pictures."""
+    fates: Fates
+    counted_from: int
+    """The display slot from which on means are taken: after the warm-up, and after joining."""
+    rows: pl.DataFrame
+    """Its rows of the table of frames."""
+
+    def quality(self, *, vmaf: bool = False) -> Quality | None:
+        """Decode everything, and measure it."""
+        return evaluate(self.ladder, self.chosen_q, self.fates, with_vmaf=vmaf, vmaf_from=self.counted_from)
+
+    def shown(self, slot: int) -> Shown:
+        """Decode what stands behind one display slot."""
+        return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
+
+    @property
+    def slots(self) -> int:
+        """How many frames were sent up to its last one."""
+        return self.fates.frames
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a run recorded of its video flows, and the pictures behind them."""
+
+    videos: Sequence[Mapping[str, Any]]
+    """As the core tells them: `_core.Scenario.videos`."""
+    ladders: Mapping[str, Ladder]
+    """Of the flows that have pixels."""
+    frames: pl.DataFrame
+    missing: pl.DataFrame
+    from_s: float = 0.0
+    """What is shown before is left out of means."""
+
+    @classmethod
+    def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
+        """Read a run folder; clips are encoded again, or their ladders taken from the cache.
+
+        Raises:
+            UserError: there is no video with pixels, a table is missing, or a clip is no longer there.
+
+        """
+        from steadycast.media.ladder import Ladder
+        from steadycast.media.prepare import media_of
+        from steadycast.run import load
+
+        file = folder.path / "scenario.toml"
+        if not file.is_file():
+            raise UserError(str(file), "no such file", "run the scenario again")
+        loaded = load(file)
+        videos = loaded.videos()
+        if not videos:
+            raise UserError(str(folder.path), "there is no video in this run", "only videos have pictures")
+        with_pixels = [v for v in videos if v["media"] in ("clip", "synthetic")]
+        if not with_pixels:
+            raise UserError(
+                f"{file}: flow.{videos[0]['flow']}.media",
+                f'"{videos[0]["media"]}" has no pixels',
+                'only "clip" and "synthetic" have pictures to show',
             )
+        made = {v["flow"]: media_of(v, loaded.seed, progress) for v in with_pixels}
+        ladders = {flow: media for flow, media in made.items() if isinstance(media, Ladder)}
+        whole = pl.DataFrame(
+            schema={
+                "flow": pl.String,
+                "node": pl.String,
+                "frame": pl.Int64,
+                "offset": pl.Int64,
+                "len": pl.Int64,
+            }
         )
-    if progress is not None:
-        progress(f"decoding {flow['name']}", len(receivers), len(receivers))
-    if scores:
+        missing = folder.table("missing") if folder.has("missing") else whole
+        return cls(
+            videos, ladders, folder.table("frames"), missing, float(folder.summary.get("from_s") or 0.0)
+        )
+
+    def viewer(self, flow: str, receiver: str) -> Viewer | None:
+        """Tell what one receiver got; `None` when nothing was recorded of it, or there are no pixels."""
+        ladder = self.ladders.get(flow)
+        mine = (pl.col("flow") == flow) & (pl.col("node") == receiver)
+        rows = self.frames.filter(mine)
+        if ladder is None or not rows.height:
+            return None
+        playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
+        told, chosen = fates_of(rows, self.missing.filter(mine), ladder, playout_s)
+        counted = rows.filter(pl.col("pts_s") >= self.from_s)["display"]
+        first = int(counted.min()) if counted.len() else told.frames  # type: ignore[arg-type]
+        return Viewer(ladder, chosen, told, first, rows)
+
+    def measure(
+        self, flows: Sequence[Json], progress: Progress | None = None, *, vmaf: bool = False
+    ) -> pl.DataFrame:
+        """Put quality into the receivers of a summary's flows; return scores per receiver and frame."""
+        kinds = {"flow": pl.String, "node": pl.String, "frame": pl.Int64}
+        scores = [
+            pl.DataFrame(schema={**kinds, "psnr_y_db": pl.Float64, "ssim": pl.Float64, "mos": pl.Int64})
+        ]
+        for flow in flows:
+            name = flow["name"]
+            if name not in self.ladders:
+                continue
+            receivers = flow["receivers"]
+            for n, receiver in enumerate(receivers):
+                if progress is not None:
+                    progress(f"decoding {name}", n, len(receivers))
+                receiver |= {"psnr_db": None, "ssim": None, "vmaf": None, "mos": None}
+                viewer = self.viewer(name, receiver["name"])
+                seen = viewer.quality(vmaf=vmaf) if viewer is not None else None
+                if viewer is None or seen is None:
+                    continue
+                receiver |= summarised(seen, viewer.counted_from)
+                scores.append(_scores(seen, viewer.rows))
+            if progress is not None:
+                progress(f"decoding {name}", len(receivers), len(receivers))
         return pl.concat(scores)
-    kinds = {"flow": pl.String, "node": pl.String, "frame": pl.Int64}
-    return pl.DataFrame(schema={**kinds, "psnr_y_db": pl.Float64, "ssim": pl.Float64, "mos": pl.Int64})
+
+
+def _scores(seen: Quality, rows: pl.DataFrame) -> pl.DataFrame:
+    held = rows.filter(pl.col("display") < len(seen.mos))
+    slots = held["display"].to_numpy()
+    return held.select("flow", "node", "frame").with_columns(
+        pl.Series("psnr_y_db", seen.capped(seen.psnr_raw[slots, 0])),
+        pl.Series("ssim", seen.ssim[slots]),
+        pl.Series("mos", seen.mos[slots].astype(np.int64)),
+    )
 
 
 def fates_of(
     rows: pl.DataFrame, holes: pl.DataFrame, ladder: Ladder, playout_s: float | None
 ) -> tuple[Fates, Sequence[int]]:
-    """What one receiver got, as the media side takes it, and the quantizer of each group of pictures.
+    """Tell what one receiver got, as the media side takes it, and the quantizer of each group of pictures.
 
-    ``rows`` and ``holes`` are one receiver's rows of the record. A receiver that joined late has no rows for what
-    was sent before: those frames are not there for it.
+    ``rows`` and ``holes`` are one receiver's rows of the record. A receiver that joined late has no rows for
+    what was sent before: those frames are not there for it.
     """
     index = rows["frame"].to_numpy()
     n = int(index[-1]) + 1
@@ -99,7 +187,7 @@ def fates_of(
 
 
 def summarised(seen: Quality, first: int = 0) -> Json:
-    """Quality as summary.json's receivers have it, from display slot ``first`` on."""
+    """Quality as summary.json's receivers have it, from display slot ``first`` on; VMAF is taken as it is."""
     part = seen if first == 0 else seen.between(first, len(seen.mos))
     return {
         "freeze_count": part.freeze_count,
@@ -109,6 +197,6 @@ def summarised(seen: Quality, first: int = 0) -> Json:
             "encoded": dict(zip(PLANES, part.mean_psnr_encoded(), strict=True)),
         },
         "ssim": part.mean_ssim(),
-        "vmaf": part.vmaf,
+        "vmaf": seen.vmaf,
         "mos": {"mean": part.mean_mos(), "share": {str(k): v for k, v in part.mos_share().items()}},
     }

@@ -9,7 +9,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from steadycast import cli, controllers
+from steadycast import cli
+from steadycast.controllers import registry
 
 from tests.face.made_up import make, make_seeds
 
@@ -80,9 +81,9 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module.schema = lambda: '{"title": "scenario"}'  # type: ignore[attr-defined]
     module.check = lambda path, sets: []  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "steadycast._core", module)
-    controllers.registry.cache_clear()
+    registry.cache_clear()
     yield module
-    controllers.registry.cache_clear()
+    registry.cache_clear()
 
 
 @pytest.fixture

@@ -1,38 +1,147 @@
 //! Controllers written in Python: a class becomes a pair of halves.
 //!
-//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time, and until the run
-//! notices, the half goes on with its last good rate.
+//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time. From then on the
+//! class is not called any more, and until the run notices, the half goes on with its last good rate.
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Factory, Feedback, nearest};
 use steadycast_control::{
-    Decision, Echo, EchoReceiver, Limit, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake, Why,
+    Arrival, Body, Decision, Due, Echo, EchoReceiver, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
+    Setup, Slot, View, Wake, Why,
 };
 use steadycast_units::{Rate, Span, Time};
 
-/// What went wrong in a user's class.
-pub(crate) struct Fault {
-    pub(crate) place: String,
-    pub(crate) problem: String,
-    pub(crate) remedy: String,
+/// Why a run was stopped by a user's class.
+pub(crate) enum Fault {
+    /// What went wrong in it.
+    Wrong { place: String, problem: String, remedy: String },
+    /// Somebody pressed Ctrl-C while it was at work.
+    Interrupted(PyErr),
+}
+
+pub(crate) type FaultSlot = Arc<Mutex<Option<Fault>>>;
+
+/// A timer that is asked for sooner than this would let virtual time stand still.
+const SHORTEST_WAIT: Span = Span::micros(100);
+/// Bytes that a receiver's report may have.
+const LONGEST_REPORT: usize = 1024;
+/// Bytes of an [`Echo`], which stands before what a Python receiver adds.
+const ECHO: usize = 24;
+
+/// What a controller is told when it is made.
+#[pyclass(frozen, get_all, name = "Setup", module = "steadycast._core")]
+pub(crate) struct PySetup {
+    /// IP size of a full packet.
+    packet_bytes: u64,
+    /// Lower limit of the rate.
+    floor_bps: f64,
+    /// Upper limit of the rate.
+    cap_bps: f64,
+    /// The bandwidth of which RTCP takes its share.
+    session_bandwidth_bps: f64,
+    /// Whether it sends to a group.
+    group: bool,
+    /// For random numbers: it follows from the scenario's seed.
+    seed: u32,
+}
+
+/// A report that has reached the sender.
+#[pyclass(frozen, get_all, name = "Report", module = "steadycast._core")]
+pub(crate) struct PyReport {
+    /// When it arrived, in seconds of the run.
+    at_s: f64,
+    /// From whom: a number that stays the same.
+    receiver: u32,
+    /// Receivers that are in the session now.
+    receivers: u32,
+    /// Round-trip time, as this report measures it.
+    rtt_s: Option<f64>,
+    /// Packets that were expected since the report before.
+    expected_packets: u32,
+    /// Of these, how many are missing.
+    lost_packets: u32,
+    /// Their share.
+    loss_frac: f64,
+    /// Rate of what arrived since the report before.
+    received_bps: Option<f64>,
+    /// How much longer the newest packet was under way than the quickest one.
+    queueing_s: Option<f64>,
+    /// Interarrival jitter of RFC 3550.
+    jitter_s: Option<f64>,
+    /// What the class's own `Receiver` added.
+    body: Option<Py<PyBytes>>,
+}
+
+/// A packet that has left.
+#[pyclass(frozen, get_all, name = "SentPacket", module = "steadycast._core")]
+pub(crate) struct PySent {
+    /// When, in seconds of the run.
+    at_s: f64,
+    /// Extended sequence number.
+    seq: u64,
+    /// IP size.
+    size_bytes: u64,
+    /// Nothing waits behind it: the encoder, not the controller, limits the rate.
+    data_limited: bool,
+}
+
+/// A packet that has reached a receiver.
+#[pyclass(frozen, get_all, name = "ArrivedPacket", module = "steadycast._core")]
+pub(crate) struct PyArrived {
+    /// When, in seconds of the run.
+    at_s: f64,
+    /// Extended sequence number.
+    seq: u64,
+    /// IP size.
+    size_bytes: u64,
+    /// When it left, on the sender's clock: of use for differences only.
+    sent_s: f64,
+    /// Marked "congestion experienced" on the way.
+    ce: bool,
+    /// It is the last packet of its frame.
+    frame_end: bool,
+}
+
+/// An opportunity to report.
+#[pyclass(frozen, get_all, name = "ReportSlot", module = "steadycast._core")]
+pub(crate) struct PySlot {
+    /// Now, in seconds of the run.
+    at_s: f64,
+    /// Packets expected since the last report.
+    expected_packets: u64,
+    /// Of these, how many are missing.
+    lost_packets: u64,
+    /// Members of the session.
+    members: u32,
+}
+
+fn setup_of(setup: &Setup) -> PySetup {
+    PySetup {
+        packet_bytes: setup.packet.get(),
+        floor_bps: setup.floor.as_bps_f64(),
+        cap_bps: setup.cap.as_bps_f64(),
+        session_bandwidth_bps: setup.session_bandwidth.as_bps_f64(),
+        group: setup.group,
+        seed: setup.chance.clone().bits32(),
+    }
 }
 
 pub(crate) struct PythonController {
     class: Py<PyAny>,
-    fault: Arc<Mutex<Option<Fault>>>,
+    fault: FaultSlot,
 }
 
-const METHODS: &[&str] = &["on_report", "rate_bps", "on_sent", "on_timer", "next_wake_s", "on_leave", "why"];
-
 impl PythonController {
-    pub(crate) fn new(class: Py<PyAny>, fault: Arc<Mutex<Option<Fault>>>) -> Self {
+    pub(crate) fn new(class: Py<PyAny>, fault: FaultSlot) -> Self {
         Self { class, fault }
     }
 
     fn every(&self) -> Span {
         let seconds = Python::attach(|py| self.class.bind(py).getattr("report_every_s").ok()?.extract::<f64>().ok());
+        // A wrong one was refused before the run.
         seconds.filter(|s| *s >= 0.001 && s.is_finite()).map_or(Span::millis(100), Span::from_secs_f64)
     }
 }
@@ -40,27 +149,28 @@ impl PythonController {
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         Python::attach(|py| {
-            let class = self.class.bind(py);
-            let name = class.getattr("__name__").and_then(|n| n.extract()).unwrap_or_else(|_| "controller".to_owned());
             let mut half = PythonSender {
-                object: None,
-                name,
-                fault: Arc::clone(&self.fault),
-                setup: setup.clone(),
+                object: Object::new(py, self.class.bind(py), SENDER, setup, &self.fault),
                 rate: setup.floor.max(Rate::kbps(8)).min(setup.cap),
+                setup: setup.clone(),
                 wake: None,
                 why: "start".into(),
                 last: None,
                 by: None,
-                has: [false; METHODS.len()],
             };
-            half.build(py, class);
+            half.ask(py, None);
             Box::new(half) as Box<dyn SenderHalf>
         })
     }
 
-    fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
-        Box::new(EchoReceiver::new(self.every()))
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        let echo = EchoReceiver::new(self.every());
+        Python::attach(|py| match self.class.bind(py).getattr("Receiver") {
+            Err(_) => Box::new(echo) as Box<dyn ReceiverHalf>,
+            Ok(class) => {
+                Box::new(PythonReceiver { object: Object::new(py, &class, RECEIVER, setup, &self.fault), echo })
+            }
+        })
     }
 
     fn extension(&self) -> u8 {
@@ -76,61 +186,83 @@ impl Factory for PythonController {
     }
 }
 
-struct PythonSender {
+/// A method's name and how it is called.
+type Methods = &'static [(&'static str, &'static str)];
+
+const SENDER: Methods = &[
+    ("on_report", "on_report(self, report)"),
+    ("rate_bps", "rate_bps(self) -> float"),
+    ("on_sent", "on_sent(self, packet)"),
+    ("on_timer", "on_timer(self, now_s)"),
+    ("next_wake_s", "next_wake_s(self) -> float | None"),
+    ("on_leave", "on_leave(self, now_s, receiver)"),
+    ("why", "why(self) -> str"),
+];
+const ON_REPORT: usize = 0;
+const RATE_BPS: usize = 1;
+const ON_SENT: usize = 2;
+const ON_TIMER: usize = 3;
+const NEXT_WAKE_S: usize = 4;
+const ON_LEAVE: usize = 5;
+const WHY: usize = 6;
+
+const RECEIVER: Methods =
+    &[("on_arrival", "on_arrival(self, packet)"), ("report", "report(self, slot) -> bytes | None")];
+const ON_ARRIVAL: usize = 0;
+const REPORT: usize = 1;
+
+/// The first two methods of each list must be there.
+const REQUIRED: usize = 2;
+
+/// An object of a user's class.
+struct Object {
     object: Option<Py<PyAny>>,
-    name: String,
-    fault: Arc<Mutex<Option<Fault>>>,
-    setup: Setup,
-    rate: Rate,
-    wake: Option<Time>,
-    why: String,
-    last: Option<(f64, Span)>,
-    by: Option<ReceiverId>,
-    has: [bool; METHODS.len()],
+    class: String,
+    methods: Methods,
+    has: [bool; SENDER.len()],
+    fault: FaultSlot,
 }
 
-impl PythonSender {
-    fn build(&mut self, py: Python<'_>, class: &Bound<'_, PyAny>) {
-        let made = (|| {
-            let setup = PyDict::new(py);
-            setup.set_item("packet_bytes", self.setup.packet.get())?;
-            setup.set_item("floor_bps", self.setup.floor.as_bps_f64())?;
-            setup.set_item("cap_bps", self.setup.cap.as_bps_f64())?;
-            setup.set_item("session_bandwidth_bps", self.setup.session_bandwidth.as_bps_f64())?;
-            setup.set_item("group", self.setup.group)?;
-            let object = class.call1((simple(py, &setup)?,))?;
-            for (has, method) in self.has.iter_mut().zip(METHODS) {
-                *has = object.hasattr(*method)?;
+impl Object {
+    fn new(py: Python<'_>, class: &Bound<'_, PyAny>, methods: Methods, setup: &Setup, fault: &FaultSlot) -> Self {
+        let name = class.getattr("__qualname__").and_then(|n| n.extract()).unwrap_or_else(|_| "controller".to_owned());
+        let mut this =
+            Self { object: None, class: name, methods, has: [false; SENDER.len()], fault: Arc::clone(fault) };
+        let object = match Py::new(py, setup_of(setup)).and_then(|setup| class.call1((setup,))) {
+            Ok(object) => object,
+            Err(error) => {
+                this.raised(py, "__init__", "__init__(self, setup)", None, error);
+                return this;
             }
-            Ok(object.unbind())
-        })();
-        match made {
-            Ok(object) => {
-                for (n, required) in METHODS[..2].iter().enumerate() {
-                    if !self.has[n] {
-                        let found = near_miss(object.bind(py), required);
-                        let hint = found.map_or_else(String::new, |f| format!(" (there is \"{f}\")"));
-                        self.fail(
-                            format!("{}.{required}", self.name),
-                            format!("the class has no method \"{required}\"{hint}"),
-                            format!("add \"def {}\"", signature(required)),
-                        );
-                    }
-                }
-                self.object = Some(object);
-                self.ask(py, Time::ZERO);
-            }
-            Err(error) => self.raised(py, "__init__", Time::ZERO, &error),
+        };
+        for (has, (method, _)) in this.has.iter_mut().zip(methods) {
+            *has = object.hasattr(*method).unwrap_or(false);
         }
+        for (n, (method, signature)) in methods[..REQUIRED].iter().enumerate() {
+            if !this.has[n] {
+                let found = near_miss(&object, method);
+                let hint = found.map_or_else(String::new, |f| format!(" (there is \"{f}\")"));
+                let problem = format!("the class has no method \"{method}\"{hint}");
+                this.fail(format!("{}.{method}", this.class), problem, format!("add \"def {signature}\""));
+            }
+        }
+        this.object = Some(object.unbind());
+        this
     }
 
     fn fail(&self, place: String, problem: String, remedy: String) {
         if let Ok(mut fault) = self.fault.lock() {
-            fault.get_or_insert(Fault { place, problem, remedy });
+            fault.get_or_insert(Fault::Wrong { place, problem, remedy });
         }
     }
 
-    fn raised(&self, py: Python<'_>, method: &str, now: Time, error: &PyErr) {
+    fn raised(&self, py: Python<'_>, method: &str, signature: &str, now: Option<Time>, error: PyErr) {
+        if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+            if let Ok(mut fault) = self.fault.lock() {
+                *fault = Some(Fault::Interrupted(error));
+            }
+            return;
+        }
         let (mut file, mut line) = (String::new(), 0u32);
         let mut at = error.traceback(py).map(|t| t.into_any());
         while let Some(frame) = at {
@@ -139,84 +271,58 @@ impl PythonSender {
             file = code.and_then(|c| c.getattr("co_filename")).and_then(|f| f.extract()).unwrap_or(file);
             at = frame.getattr("tb_next").ok().filter(|n| !n.is_none());
         }
-        let place = if line > 0 { format!("{file}:{line}") } else { format!("{}.{method}", self.name) };
+        let place = if line > 0 { format!("{file}:{line}") } else { format!("{}.{method}", self.class) };
         self.fail(
             place,
-            format!("{}.{method} at {:.3} s of the run: {error}", self.name, now.as_secs_f64()),
-            format!("it is called as {}", signature(method)),
+            format!("{}.{method} {}: {}", self.class, moment(now), one_line(&error.to_string())),
+            format!("mend the method; it is called as {signature}"),
         );
     }
 
-    /// Calls a method if the class has it; `None` when it has not, or raised.
-    fn call<'py, A>(&self, py: Python<'py>, n: usize, now: Time, args: A) -> Option<Bound<'py, PyAny>>
+    /// Calls a method if the class has it; `None` when it has not, or raised, or a fault stops the run anyway.
+    fn call<'py, A>(&self, py: Python<'py>, n: usize, now: Option<Time>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
     {
         let object = self.object.as_ref().filter(|_| self.has[n])?;
-        match object.bind(py).call_method1(METHODS[n], args) {
+        if self.fault.lock().is_ok_and(|f| f.is_some()) {
+            return None;
+        }
+        let (name, signature) = self.methods[n];
+        match object.bind(py).call_method1(name, args) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.raised(py, METHODS[n], now, &error);
+                self.raised(py, name, signature, now, error);
                 None
             }
         }
     }
 
-    /// Asks for the rate, the next wake and the reason.
-    fn ask(&mut self, py: Python<'_>, now: Time) {
-        if let Some(value) = self.call(py, 1, now, ()) {
-            match value.extract::<f64>() {
-                Ok(bps) if bps.is_finite() && bps >= 0.0 => {
-                    self.rate = Rate::from_bps_f64(bps).max(self.setup.floor).min(self.setup.cap);
-                }
-                Ok(bps) => self.wrong(py, 1, now, &format!("returned {bps}"), "return a rate in bit/s, 0 or more"),
-                Err(_) => {
-                    let shown = value.repr().map_or_else(|_| "something".into(), |r| r.to_string());
-                    self.wrong(py, 1, now, &format!("returned {shown}"), "return a number: the rate in bit/s");
-                }
-            }
-        }
-        if let Some(value) = self.call(py, 4, now, ()) {
-            self.wake = match value.extract::<Option<f64>>() {
-                Ok(at) => at.filter(|s| s.is_finite()).map(|s| Time::ZERO + Span::from_secs_f64(s)),
-                Err(_) => {
-                    self.wrong(py, 4, now, "did not return a time", "return seconds of the run, or None");
-                    None
-                }
-            };
-        }
-        if let Some(why) = self.call(py, 6, now, ()).and_then(|v| v.extract::<String>().ok()) {
-            self.why = why;
-        }
-    }
-
-    fn wrong(&self, py: Python<'_>, n: usize, now: Time, what: &str, remedy: &str) {
-        let place = self.object.as_ref().and_then(|o| {
-            let method = o.bind(py).getattr(METHODS[n]).ok()?;
+    /// A method returned what it must not.
+    fn wrong(&self, n: usize, now: Option<Time>, returned: &Bound<'_, PyAny>, remedy: &str) {
+        let place = self.object.as_ref().and_then(|object| {
+            let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
             let code = method.getattr("__func__").unwrap_or(method).getattr("__code__").ok()?;
             let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
             let line: u32 = code.getattr("co_firstlineno").ok()?.extract().ok()?;
             Some(format!("{file}:{line}"))
         });
+        let shown = returned.repr().map_or_else(|_| "something".into(), |r| r.to_string());
+        let shown: String = one_line(&shown).chars().take(80).collect();
         self.fail(
-            place.unwrap_or_else(|| self.name.clone()),
-            format!("{}.{} {what} at {:.3} s of the run", self.name, METHODS[n], now.as_secs_f64()),
+            place.unwrap_or_else(|| self.class.clone()),
+            format!("{}.{} {} returned {shown}", self.class, self.methods[n].0, moment(now)),
             remedy.to_owned(),
         );
     }
 }
 
-fn signature(method: &str) -> &'static str {
-    match method {
-        "__init__" => "__init__(self, setup)",
-        "on_report" => "on_report(self, report)",
-        "rate_bps" => "rate_bps(self) -> float",
-        "on_sent" => "on_sent(self, packet)",
-        "on_timer" => "on_timer(self, now_s)",
-        "next_wake_s" => "next_wake_s(self) -> float | None",
-        "on_leave" => "on_leave(self, now_s, receiver)",
-        _ => "why(self) -> str",
-    }
+fn moment(now: Option<Time>) -> String {
+    now.map_or_else(|| "at its flow's start".to_owned(), |now| format!("at {:.3} s of the run", now.as_secs_f64()))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn near_miss(object: &Bound<'_, PyAny>, wanted: &str) -> Option<String> {
@@ -225,75 +331,103 @@ fn near_miss(object: &Bound<'_, PyAny>, wanted: &str) -> Option<String> {
     nearest(wanted, &own).map(str::to_owned)
 }
 
-/// An object whose attributes are the dict's items.
-fn simple<'py>(py: Python<'py>, items: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-    py.import("types")?.getattr("SimpleNamespace")?.call((), Some(items))
+struct PythonSender {
+    object: Object,
+    setup: Setup,
+    rate: Rate,
+    wake: Option<Time>,
+    why: String,
+    last: Option<(f64, Span)>,
+    by: Option<ReceiverId>,
+}
+
+impl PythonSender {
+    /// Asks for the rate, the next wake and the reason.
+    fn ask(&mut self, py: Python<'_>, now: Option<Time>) {
+        if let Some(value) = self.object.call(py, RATE_BPS, now, ()) {
+            match value.extract::<f64>() {
+                Ok(bps) if bps.is_finite() && bps >= 0.0 => {
+                    self.rate = Rate::from_bps_f64(bps).max(self.setup.floor).min(self.setup.cap);
+                }
+                _ => self.object.wrong(RATE_BPS, now, &value, "return the rate in bit/s: a finite number, 0 or more"),
+            }
+        }
+        if let Some(value) = self.object.call(py, NEXT_WAKE_S, now, ()) {
+            self.wake = match value.extract::<Option<f64>>() {
+                Ok(None) => None,
+                Ok(Some(at)) if at.is_finite() && at >= 0.0 => {
+                    let soonest = now.unwrap_or(Time::ZERO) + SHORTEST_WAIT;
+                    Some((Time::ZERO + Span::from_secs_f64(at)).max(soonest))
+                }
+                _ => {
+                    let remedy = "return a time in seconds of the run, or None";
+                    self.object.wrong(NEXT_WAKE_S, now, &value, remedy);
+                    None
+                }
+            };
+        }
+        if let Some(value) = self.object.call(py, WHY, now, ()) {
+            match value.extract::<String>() {
+                Ok(why) => self.why = why,
+                Err(_) => self.object.wrong(WHY, now, &value, "return a text: the reason in a few words"),
+            }
+        }
+    }
 }
 
 impl SenderHalf for PythonSender {
     fn on_sent(&mut self, sent: &Sent) {
-        if !self.has[2] {
+        if !self.object.has[ON_SENT] {
             return;
         }
-        Python::attach(|py| {
-            let made = (|| {
-                let items = PyDict::new(py);
-                items.set_item("at_s", sent.at.as_secs_f64())?;
-                items.set_item("seq", sent.seq)?;
-                items.set_item("size_bytes", sent.size.get())?;
-                items.set_item("data_limited", sent.data_limited)?;
-                simple(py, &items)
-            })();
-            if let Ok(packet) = made {
-                self.call(py, 2, sent.at, (packet,));
-            }
-        });
+        let packet = PySent {
+            at_s: sent.at.as_secs_f64(),
+            seq: sent.seq,
+            size_bytes: sent.size.get(),
+            data_limited: sent.data_limited,
+        };
+        Python::attach(|py| self.object.call(py, ON_SENT, Some(sent.at), (packet,)).map(|_| ()));
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let echo = report.body.and_then(Echo::parse);
+        let (echo, added) = report.body.map_or((None, None), split);
+        let rtt = echo.map(|e| e.rtt(report.at)).or(report.rtt);
+        let (expected, lost) = echo.map_or((0, 0), |e| (e.expected, e.lost));
+        let loss = if expected > 0 { f64::from(lost) / f64::from(expected) } else { 0.0 };
+        self.last = rtt.map(|r| (loss, r));
+        self.by = Some(report.from);
         Python::attach(|py| {
-            let made = (|| {
-                let items = PyDict::new(py);
-                let rtt = echo.map(|e| e.rtt(report.at)).or(report.rtt);
-                items.set_item("at_s", report.at.as_secs_f64())?;
-                items.set_item("receiver", report.from.0)?;
-                items.set_item("receivers", report.members)?;
-                items.set_item("rtt_s", rtt.map(|r| r.as_secs_f64()))?;
-                let (expected, lost) = echo.map_or((0, 0), |e| (e.expected, e.lost));
-                let loss = if expected > 0 { f64::from(lost) / f64::from(expected) } else { 0.0 };
-                items.set_item("expected_packets", expected)?;
-                items.set_item("lost_packets", lost)?;
-                items.set_item("loss_frac", loss)?;
-                items.set_item("received_bps", echo.map(|e| e.received.as_bps_f64()))?;
-                items.set_item("queueing_s", echo.map(|e| e.queueing.as_secs_f64()))?;
-                items.set_item("jitter_s", report.reception.map(|r| r.jitter.as_secs_f64()))?;
-                self.last = rtt.map(|r| (loss, r));
-                simple(py, &items)
-            })();
-            self.by = Some(report.from);
-            if let Ok(argument) = made {
-                self.call(py, 0, report.at, (argument,));
-                self.ask(py, report.at);
-            }
+            let told = PyReport {
+                at_s: report.at.as_secs_f64(),
+                receiver: report.from.0,
+                receivers: report.members,
+                rtt_s: rtt.map(Span::as_secs_f64),
+                expected_packets: expected,
+                lost_packets: lost,
+                loss_frac: loss,
+                received_bps: echo.map(|e| e.received.as_bps_f64()),
+                queueing_s: echo.map(|e| e.queueing.as_secs_f64()),
+                jitter_s: report.reception.map(|r| r.jitter.as_secs_f64()),
+                body: added.map(|bytes| PyBytes::new(py, bytes).unbind()),
+            };
+            self.object.call(py, ON_REPORT, Some(report.at), (told,));
+            self.ask(py, Some(report.at));
         });
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
         Python::attach(|py| {
-            self.call(py, 5, at, (at.as_secs_f64(), receiver.0));
-            self.ask(py, at);
+            self.object.call(py, ON_LEAVE, Some(at), (at.as_secs_f64(), receiver.0));
+            self.ask(py, Some(at));
         });
     }
 
     fn on_timer(&mut self, now: Time) {
         self.wake = None;
         Python::attach(|py| {
-            self.call(py, 3, now, (now.as_secs_f64(),));
-            self.ask(py, now);
+            self.object.call(py, ON_TIMER, Some(now), (now.as_secs_f64(),));
+            self.ask(py, Some(now));
         });
-        // A time that has passed would wake it for ever.
-        self.wake = self.wake.filter(|at| *at > now);
     }
 
     fn wake(&self) -> Option<Wake> {
@@ -314,4 +448,71 @@ impl SenderHalf for PythonSender {
         };
         Decision { target: self.rate, pacing: self.rate, window: None, limit, why }
     }
+}
+
+/// A receiver half that adds its own bytes to what an [`EchoReceiver`] reports, and reports when that does.
+struct PythonReceiver {
+    object: Object,
+    echo: EchoReceiver,
+}
+
+impl ReceiverHalf for PythonReceiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        self.echo.on_arrival(arrival);
+        let packet = PyArrived {
+            at_s: arrival.at.as_secs_f64(),
+            seq: arrival.seq,
+            size_bytes: arrival.size.get(),
+            sent_s: arrival.sent.as_nanos() as f64 * 1e-9,
+            ce: arrival.ce,
+            frame_end: arrival.edge.last,
+        };
+        Python::attach(|py| self.object.call(py, ON_ARRIVAL, Some(arrival.at), (packet,)).map(|_| ()));
+    }
+
+    fn due(&self) -> Due {
+        self.echo.due()
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        let reply = self.echo.report(slot);
+        let Reply::Body(mut body) = reply else { return reply };
+        let told = PySlot {
+            at_s: slot.now.as_secs_f64(),
+            expected_packets: slot.expected,
+            lost_packets: slot.lost.max(0).unsigned_abs(),
+            members: slot.members,
+        };
+        Python::attach(|py| {
+            let Some(value) = self.object.call(py, REPORT, Some(slot.now), (told,)) else { return };
+            if value.is_none() {
+                return;
+            }
+            match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
+                Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
+                    body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+                    body.bytes.extend_from_slice(bytes);
+                    // An RTCP packet is made of words.
+                    body.bytes.resize(body.bytes.len().next_multiple_of(4), 0);
+                }
+                _ => {
+                    let remedy = format!("return bytes, at most {LONGEST_REPORT} of them, or None");
+                    self.object.wrong(REPORT, Some(slot.now), &value, &remedy);
+                }
+            }
+        });
+        Reply::Body(body)
+    }
+
+    fn view(&self) -> View {
+        self.echo.view()
+    }
+}
+
+/// The echo in a report, and what a [`PythonReceiver`] added. What can't be true is left out.
+fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
+    let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
+    let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
+    let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
+    (echo, added)
 }

@@ -19,5 +19,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
     module.add_class::<scenario::PyScenario>()?;
     module.add_class::<simulation::PySimulation>()?;
+    module.add_class::<controller::PySetup>()?;
+    module.add_class::<controller::PyReport>()?;
+    module.add_class::<controller::PySent>()?;
+    module.add_class::<controller::PyArrived>()?;
+    module.add_class::<controller::PySlot>()?;
     Ok(())
 }

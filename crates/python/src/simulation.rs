@@ -1,9 +1,12 @@
-use crate::controller::{Fault, PythonController};
+use crate::controller::{Fault, FaultSlot, PythonController};
 use crate::scenario::PyScenario;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::Factory;
 use steadycast_media::{Ladder, Scale};
@@ -15,7 +18,7 @@ use steadycast_sim::{Column, Inputs, Simulation};
 pub(crate) struct PySimulation {
     /// Behind a lock because its halves are for one thread at a time.
     simulation: Mutex<Simulation>,
-    fault: Arc<Mutex<Option<Fault>>>,
+    fault: FaultSlot,
 }
 
 #[pymethods]
@@ -39,8 +42,16 @@ impl PySimulation {
         Ok(Self { simulation: Mutex::new(simulation), fault })
     }
 
-    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run. Returns whether the end was
-    /// reached.
+    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises OSError with
+    /// the file's name.
+    fn capture(&self, folder: PathBuf) -> PyResult<()> {
+        let named = |link: &str| folder.join(format!("{link}.pcapng"));
+        self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(unwritten)
+    }
+
+    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run; Ctrl-C stops it with
+    /// KeyboardInterrupt. Returns whether the end was reached. Raises RuntimeError with place, problem and remedy for a
+    /// mistake in a user's class.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut stopped: Option<PyErr> = None;
         let mut asked = 0u32;
@@ -53,7 +64,7 @@ impl PySimulation {
                     return false;
                 }
                 asked += 1;
-                if !asked.is_multiple_of(4) {
+                if !asked.is_multiple_of(ASKED) {
                     return true;
                 }
                 let go_on = Python::attach(|py| {
@@ -63,12 +74,18 @@ impl PySimulation {
                 go_on.map_err(|e| stopped = Some(e)).is_ok()
             })
         });
+        let captured = self.locked().end_capture();
         if let Some(error) = stopped {
             return Err(error);
         }
-        if let Some(fault) = self.fault.lock().ok().and_then(|mut f| f.take()) {
-            return Err(PyRuntimeError::new_err((fault.place, fault.problem, fault.remedy)));
+        match self.fault.lock().ok().and_then(|mut f| f.take()) {
+            Some(Fault::Interrupted(error)) => return Err(error),
+            Some(Fault::Wrong { place, problem, remedy }) => {
+                return Err(PyRuntimeError::new_err((place, problem, remedy)));
+            }
+            None => {}
         }
+        captured.map_err(unwritten)?;
         Ok(complete)
     }
 
@@ -98,6 +115,13 @@ impl PySimulation {
         }
         Ok(list)
     }
+}
+
+/// The interpreter is asked whether to go on every so many times that the simulation asks.
+const ASKED: u32 = 16;
+
+fn unwritten((link, error): (String, io::Error)) -> PyErr {
+    PyOSError::new_err((error.raw_os_error(), format!("{error}"), format!("{link}.pcapng")))
 }
 
 impl PySimulation {

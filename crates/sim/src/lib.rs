@@ -6,6 +6,7 @@
 mod agenda;
 mod agent;
 mod build;
+mod capture;
 mod intake;
 mod net;
 mod packet;

@@ -22,9 +22,13 @@ pub(crate) struct Net {
     pub(crate) capture: Option<Box<dyn Capture>>,
 }
 
-/// Sees every packet that enters or leaves a captured link.
+/// Sees every packet that is offered to a captured link.
 pub(crate) trait Capture: Send {
-    fn seen(&mut self, link: u32, now: Time, packet: &Packet, fate: Fate);
+    /// `ecn` is what the packet's header says at the link's entry.
+    fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
+
+    /// Ends the files; tells the first that failed.
+    fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
 /// One direction of a link, and what is in flight on it.
@@ -146,7 +150,7 @@ impl Net {
         if hop.captured
             && let Some(capture) = &mut self.capture
         {
-            capture.seen(l, now, body, fate);
+            capture.seen(l, now, body, ecn, fate);
         }
         let Fate::Arrives { at, ecn } = fate else { return };
         self.pool.copy(packet);

@@ -3,9 +3,11 @@
 use crate::agenda::Due;
 use crate::agent::{Agent, Out, Port};
 use crate::build::{BuildError, Builder, Inputs};
-use crate::net::{Delivery, Net};
+use crate::capture::{Shape, Taps, Who};
+use crate::net::{Capture, Delivery, Net};
 use crate::packet::{AgentIx, Body, Packet};
 use crate::tree::Step;
+use std::io::{self, Write};
 use steadycast_link::Ecn;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
@@ -106,6 +108,9 @@ pub struct Simulation {
 /// How long packets may be under way after the end.
 const GRACE: Span = Span::secs(3);
 
+/// How long a run goes on without asking whether it may.
+const ASK: Span = Span::millis(10);
+
 /// Series of links are kept when there are no more than this: a report with more would show nothing.
 const LINK_SERIES: usize = 512;
 
@@ -152,6 +157,52 @@ impl Simulation {
         }
     }
 
+    /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both directions in it.
+    /// `open` is told a link's name. Packets stand in it at the time at which they come to the link's entry, those that it
+    /// drops with a comment.
+    ///
+    /// # Errors
+    /// The streams', with the link's name.
+    pub fn capture(
+        &mut self,
+        mut open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
+    ) -> Result<(), (String, io::Error)> {
+        let who = self.agents.iter().zip(&self.ports).map(|(agent, port)| Who {
+            node: port.node,
+            tcp: match agent {
+                Agent::TcpSource(source) => Some(Shape {
+                    packet: source.config.packet.get(),
+                    header: source.config.header.get(),
+                    handshake: source.config.handshake,
+                    stamps: source.config.timestamps,
+                }),
+                _ => None,
+            },
+        });
+        let mut taps = Taps::new(who.collect());
+        for link in &self.scenario.record.pcap {
+            let told = &self.scenario.links[link.0 as usize];
+            let links = [link.0 * 2, link.0 * 2 + 1];
+            let (a, b) = (self.scenario.node_name(told.a), self.scenario.node_name(told.b));
+            let directions = [format!("{} {a} to {b}", told.name), format!("{} {b} to {a}", told.name)];
+            let out = open(&told.name).map_err(|error| (told.name.clone(), error))?;
+            taps.add(&told.name, links, directions, out).map_err(|error| (told.name.clone(), error))?;
+            for l in links {
+                self.net.links[l as usize].captured = true;
+            }
+        }
+        self.net.capture = Some(Box::new(taps));
+        Ok(())
+    }
+
+    /// Ends the captures; without any it does nothing.
+    ///
+    /// # Errors
+    /// The first that a stream had during the run, with the link's name.
+    pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
+        self.net.capture.take().map_or(Ok(()), Capture::finish)
+    }
+
     /// When the run ends.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
@@ -167,17 +218,20 @@ impl Simulation {
         self.net.hops
     }
 
-    /// Runs to the end, as long as `go_on` says so; it is asked between steps of the record's series.
+    /// Runs to the end, as long as `go_on` says so; it is asked every 10 ms of the run or more often.
     ///
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
         let mut next = Time::ZERO + self.step;
         while self.now < end {
-            let until = next.min(end);
+            let step = next.min(end);
+            let until = step.min(self.now + ASK);
             self.advance(until);
-            self.sample();
-            next = until + self.step;
+            if until == step {
+                self.sample();
+                next = until + self.step;
+            }
             if !go_on(self.now) {
                 return self.now >= end;
             }

@@ -1,4 +1,4 @@
-"""What a video flow needs before it can run: frame sizes at every quantizer, with or without pixels behind them."""
+"""What a video flow needs before it can run: frame sizes at every quantizer, with pixels or without."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 
-def media_of(video: Mapping[str, Any], seed: int, progress: Progress | None = None) -> Ladder | FrameTable | None:
+def media_of(
+    video: Mapping[str, Any], seed: int, progress: Progress | None = None
+) -> Ladder | FrameTable | None:
     """Ladder of a flow with pixels, frame table of one without, `None` for one that always has data.
 
-    ``video`` is what the core says of the flow (`_core.Scenario.videos`). Ladders come from the cache when they
-    have been encoded before.
+    ``video`` is what the core says of the flow (`_core.Scenario.videos`). Ladders come from the cache when
+    they have been encoded before.
 
     Raises:
         UserError: a clip or a trace that is missing, damaged or of another kind.

@@ -125,12 +125,18 @@ def freezes(shown: I64) -> tuple[int, int]:
 
 
 def evaluate(
-    media: Ladder | FrameTable, chosen_q: Sequence[int], told: Fates, *, with_vmaf: bool = False
+    media: Ladder | FrameTable,
+    chosen_q: Sequence[int],
+    told: Fates,
+    *,
+    with_vmaf: bool = False,
+    vmaf_from: int = 0,
 ) -> Quality | None:
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
     ``chosen_q`` holds the quantizer of each group of pictures of the flow. Receivers with the same losses,
     and parts of flows with the same losses, are decoded and measured once: the ladder keeps the results.
+    VMAF is that of the slots from ``vmaf_from`` on.
     """
     if isinstance(media, FrameTable):
         return None
@@ -138,13 +144,14 @@ def evaluate(
     if len(chosen_q) < needed:
         raise ValueError(f"{needed} groups of pictures need as many quantizers, {len(chosen_q)} are given")
     view = _View(media, chosen_q, told)
-    key = (*view.key(), with_vmaf)
+    key = (*view.key(), with_vmaf, vmaf_from)
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
         return kept
     quality = view.measure()
     if with_vmaf:
-        pairs = ((view.received(int(shown)), view.raw(slot)) for slot, shown in enumerate(quality.shown))
+        slots = range(vmaf_from, len(quality.shown))
+        pairs = ((view.received(int(quality.shown[slot])), view.raw(slot)) for slot in slots)
         quality = replace(quality, vmaf=vmaf(pairs, media.width, media.height, media.table.fps))
     media.scores[key] = quality
     return quality

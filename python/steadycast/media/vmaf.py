@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+from steadycast.errors import MissingError
 from steadycast.media.metrics import Picture
 
 
@@ -21,6 +22,21 @@ def program() -> str | None:
     except (ImportError, RuntimeError, OSError, subprocess.SubprocessError):
         return None
     return path if b" libvmaf " in told.stdout else None
+
+
+def need() -> None:
+    """Make sure that VMAF can be measured.
+
+    Raises:
+        MissingError: it can't.
+
+    """
+    if program() is None:
+        raise MissingError(
+            "VMAF",
+            "there is no FFmpeg with libvmaf",
+            'install one by "pip install imageio-ffmpeg", or leave VMAF out',
+        )
 
 
 def vmaf(pairs: Iterable[tuple[Picture, Picture]], width: int, height: int, fps: Fraction) -> float | None:

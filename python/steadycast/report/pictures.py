@@ -13,7 +13,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.report import page
 from steadycast.report.rank import ranked_receivers
-from steadycast.report.viewer import ladder_of, viewer
+from steadycast.viewing import Record
 
 if TYPE_CHECKING:
     from steadycast.media.metrics import Picture
@@ -26,16 +26,18 @@ def side_by_side(folder: Folder, frame: int) -> str:
         UserError: there is no such frame, or there are no pixels.
 
     """
+    record = Record.of(folder)
     parts = []
     for flow in folder.summary["flows"]:
         order = [r["name"] for r in ranked_receivers(flow)] if flow.get("kind") == "video" else []
         if not order:
             continue
-        ladder = ladder_of(folder, flow)
         chosen = list(dict.fromkeys((order[len(order) // 2], order[0])))
         cells: list[str] = []
         for receiver in chosen:
-            view = viewer(folder, flow, receiver, ladder)
+            view = record.viewer(flow["name"], receiver)
+            if view is None:
+                continue
             if frame >= view.slots:
                 raise UserError(
                     f"--pictures {frame}",
@@ -48,6 +50,8 @@ def side_by_side(folder: Folder, frame: int) -> str:
             rank = "worst" if receiver == order[0] else "median"
             which = rank if len(order) > 1 else "seen by"
             cells.append(_cell(shown.received, f"{which}: {receiver}"))
+        if not cells:
+            continue
         heading = f"Frame {frame} of {flow['name']}"
         parts.append(page.section(heading, f'<div class="pair">{"".join(cells)}</div>'))
     if not parts:

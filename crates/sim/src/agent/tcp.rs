@@ -10,7 +10,7 @@ use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time};
 
 pub(crate) struct TcpSource {
-    config: Config,
+    pub(crate) config: Config,
     source: Source,
     pub(crate) sender: Sender,
     chance: Chance,

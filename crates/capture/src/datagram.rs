@@ -1,0 +1,211 @@
+//! IPv4 (RFC 791), UDP (RFC 768) and TCP (RFC 9293) headers with their checksums.
+
+use std::net::Ipv4Addr;
+
+const IP: usize = 20;
+const UDP: usize = 8;
+const TCP: usize = 20;
+const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_TCP: u8 = 6;
+const LONGEST: usize = 65_535;
+
+/// An end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Its host, or a group.
+    pub host: Ipv4Addr,
+    /// UDP's or TCP's port.
+    pub port: u16,
+}
+
+/// What the IP header says besides length and protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Where from.
+    pub from: Address,
+    /// Where to.
+    pub to: Address,
+    /// The two ECN bits: 0 not capable, 2 ECT(0), 3 congestion experienced (RFC 3168).
+    pub ecn: u8,
+}
+
+/// TCP's flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Opens the connection.
+    pub syn: bool,
+    /// The acknowledgment number counts.
+    pub ack: bool,
+    /// A mark has arrived.
+    pub ece: bool,
+    /// The window was reduced for a mark.
+    pub cwr: bool,
+}
+
+/// What a TCP header says besides ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpHeader {
+    /// Number of the first byte.
+    pub seq: u32,
+    /// Number of the byte awaited next.
+    pub ack: u32,
+    /// Flags.
+    pub flags: Flags,
+    /// Bytes that the other side may send.
+    pub window: u16,
+    /// RFC 7323's value and echo; written where `room` allows.
+    pub stamps: Option<(u32, u32)>,
+    /// RFC 2018's blocks of bytes, first and one past the last; empty ones are left out, and all where `room` is too small.
+    pub sacks: [(u32, u32); 3],
+    /// Bytes of options to write, rounded down to a multiple of four and at most 40: what has no content is filled with no-ops.
+    pub room: usize,
+}
+
+/// Makes `out` a UDP datagram with `payload` in it. A payload that is too long for IP is cut.
+pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
+    let payload = &payload[..payload.len().min(LONGEST - IP - UDP)];
+    let length = UDP + payload.len();
+    ip(meta, PROTOCOL_UDP, length, out);
+    out.extend_from_slice(&meta.from.port.to_be_bytes());
+    out.extend_from_slice(&meta.to.port.to_be_bytes());
+    out.extend_from_slice(&(length as u16).to_be_bytes());
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(payload);
+    // Zero would say that there is no checksum; its other form says the same number.
+    let sum = match transport_sum(out) {
+        0 => 0xffff,
+        sum => sum,
+    };
+    out[IP + 6..IP + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Makes `out` a TCP segment of `size` bytes in all, IP header included; its payload is zeros. A size that the headers
+/// exceed is raised to theirs.
+pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
+    let room = header.room.min(40) / 4 * 4;
+    let head = TCP + room;
+    let length = size.clamp(IP + head, LONGEST) - IP;
+    ip(meta, PROTOCOL_TCP, length, out);
+    out.extend_from_slice(&meta.from.port.to_be_bytes());
+    out.extend_from_slice(&meta.to.port.to_be_bytes());
+    out.extend_from_slice(&header.seq.to_be_bytes());
+    out.extend_from_slice(&header.ack.to_be_bytes());
+    let Flags { syn, ack, ece, cwr } = header.flags;
+    let flags = u8::from(syn) << 1 | u8::from(ack) << 4 | u8::from(ece) << 6 | u8::from(cwr) << 7;
+    out.extend_from_slice(&[(head as u8 / 4) << 4, flags]);
+    out.extend_from_slice(&header.window.to_be_bytes());
+    out.extend_from_slice(&[0; 4]);
+    options(header, room, out);
+    out.resize(IP + length, 0);
+    let sum = transport_sum(out);
+    out[IP + 16..IP + 18].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
+    const NOP: u8 = 1;
+    let end = out.len() + room;
+    if let Some((value, echo)) = header.stamps.filter(|_| room >= 12) {
+        out.extend_from_slice(&[NOP, NOP, 8, 10]);
+        out.extend_from_slice(&value.to_be_bytes());
+        out.extend_from_slice(&echo.to_be_bytes());
+    }
+    let blocks = header.sacks.iter().filter(|(first, end)| first != end);
+    let count = blocks.clone().count();
+    if count > 0 && out.len() + 4 + 8 * count <= end {
+        out.extend_from_slice(&[NOP, NOP, 5, 2 + 8 * count as u8]);
+        for (first, end) in blocks {
+            out.extend_from_slice(&first.to_be_bytes());
+            out.extend_from_slice(&end.to_be_bytes());
+        }
+    }
+    out.resize(end, NOP);
+}
+
+fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&[0x45, meta.ecn & 3]);
+    out.extend_from_slice(&((IP + length) as u16).to_be_bytes());
+    // An atomic datagram needs no identification (RFC 6864).
+    out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    out.extend_from_slice(&meta.from.host.octets());
+    out.extend_from_slice(&meta.to.host.octets());
+    let sum = fold(add(0, out));
+    out[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Over the pseudo header and what follows the IP header.
+fn transport_sum(datagram: &[u8]) -> u16 {
+    let length = (datagram.len() - IP) as u32;
+    fold(add(add(u32::from(datagram[9]) + length, &datagram[12..IP]), &datagram[IP..]))
+}
+
+fn add(sum: u32, bytes: &[u8]) -> u32 {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let sum = pairs.iter().fold(sum, |sum, pair| sum + u32::from(u16::from_be_bytes(*pair)));
+    sum + rest.first().map_or(0, |last| u32::from(*last) << 8)
+}
+
+fn fold(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> Meta {
+        Meta {
+            from: Address { host: Ipv4Addr::new(10, 0, 0, 1), port: 5004 },
+            to: Address { host: Ipv4Addr::new(239, 0, 0, 1), port: 5004 },
+            ecn: 2,
+        }
+    }
+
+    #[test]
+    fn the_ip_checksum_is_that_of_a_published_example() {
+        // The header of Wikipedia's "IPv4 header checksum" with its checksum zeroed.
+        let header = [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
+        assert_eq!(fold(add(0, &header)), 0xb861);
+    }
+
+    #[test]
+    fn sums_over_a_finished_datagram_are_zero() {
+        let mut out = Vec::new();
+        for length in 0..40u8 {
+            udp(&meta(), &(0..length).collect::<Vec<_>>(), &mut out);
+            assert_eq!((fold(add(0, &out[..20])), transport_sum(&out)), (0, 0), "{length}");
+            assert_eq!(out.len(), 28 + usize::from(length));
+            assert_eq!(out[2..4], (out.len() as u16).to_be_bytes());
+            let header = TcpHeader { seq: 7, room: 12, stamps: Some((1, 2)), ..TcpHeader::default() };
+            tcp(&meta(), &header, 52 + usize::from(length), &mut out);
+            assert_eq!((fold(add(0, &out[..20])), transport_sum(&out)), (0, 0), "{length}");
+            assert_eq!(out.len(), 52 + usize::from(length));
+        }
+    }
+
+    #[test]
+    fn sack_blocks_are_left_out_where_the_size_has_no_room_for_them() {
+        let mut out = Vec::new();
+        let mut header = TcpHeader { sacks: [(1, 5), (0, 0), (9, 10)], room: 0, ..TcpHeader::default() };
+        tcp(&meta(), &header, 40, &mut out);
+        assert_eq!((out.len(), out[32] >> 4), (40, 5));
+        header.room = 20;
+        tcp(&meta(), &header, 60, &mut out);
+        assert_eq!((out.len(), out[32] >> 4), (60, 10));
+        assert_eq!(out[40..48], [1, 1, 5, 18, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_size_that_is_too_small_or_too_large_still_makes_a_datagram() {
+        let mut out = Vec::new();
+        tcp(&meta(), &TcpHeader::default(), 0, &mut out);
+        assert_eq!(out.len(), 40);
+        tcp(&meta(), &TcpHeader { room: 99, ..TcpHeader::default() }, 1_000_000, &mut out);
+        assert_eq!((out.len(), out[32] >> 4), (65_535, 15));
+        udp(&meta(), &vec![0; 70_000], &mut out);
+        assert_eq!(out.len(), 65_535);
+    }
+}

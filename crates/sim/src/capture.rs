@@ -1,0 +1,216 @@
+//! What a captured link carries, as datagrams in a file.
+
+use crate::net::Capture;
+use crate::packet::{Body, Packet, To};
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, tcp, udp};
+use steadycast_link::{Drop, Ecn, Fate};
+use steadycast_tcp::{Ack, Segment};
+use steadycast_units::Time;
+
+const RTP: u16 = 5004;
+const RTCP: u16 = 5005;
+/// What plain packets and TCP's data are sent to: discard, and iperf's.
+const DISCARD: u16 = 9;
+const IPERF: u16 = 5001;
+/// Where the ports begin that tell connections between the same hosts apart.
+const OWN_PORTS: u16 = 10_000;
+const IP_TCP: u64 = 40;
+
+/// What the headers of an agent's packets need to be known.
+#[derive(Clone, Copy)]
+pub(crate) struct Who {
+    pub(crate) node: u32,
+    pub(crate) tcp: Option<Shape>,
+}
+
+/// What TCP's numbers and options are made from: the model counts in segments.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// IP size of a full segment, and of its headers.
+    pub(crate) packet: u64,
+    pub(crate) header: u64,
+    pub(crate) handshake: bool,
+    pub(crate) stamps: bool,
+}
+
+/// Writes what is offered to the captured links.
+pub(crate) struct Taps {
+    files: Vec<Tap>,
+    who: Vec<Who>,
+    datagram: Vec<u8>,
+    bytes: Vec<u8>,
+    failed: Option<(String, io::Error)>,
+}
+
+struct Tap {
+    name: String,
+    /// The link's two directions.
+    links: [u32; 2],
+    file: CaptureFile,
+}
+
+impl Taps {
+    pub(crate) fn new(who: Vec<Who>) -> Self {
+        Self { files: Vec::new(), who, datagram: Vec::new(), bytes: Vec::new(), failed: None }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        links: [u32; 2],
+        directions: [String; 2],
+        out: Box<dyn Write + Send>,
+    ) -> io::Result<()> {
+        let program = concat!("steadycast ", env!("CARGO_PKG_VERSION"));
+        let file = CaptureFile::new(out, program, &directions)?;
+        self.files.push(Tap { name: name.to_owned(), links, file });
+        Ok(())
+    }
+
+    fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
+        let sender = self.who[packet.from.0 as usize];
+        let (to, peer) = match packet.to {
+            To::One { agent, .. } => {
+                let who = self.who[agent.0 as usize];
+                (host(who.node), Some((agent, who)))
+            }
+            To::Group(group) => (group_address(group), None),
+        };
+        let ports = match &packet.body {
+            Body::Plain(_) => (own_port(packet.from.0), DISCARD),
+            Body::Tcp(_) => (own_port(packet.from.0), IPERF),
+            Body::TcpAck(_) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
+            Body::Rtp(_) => (RTP, RTP),
+            Body::Rtcp { .. } => (RTCP, RTCP),
+        };
+        let ecn = match ecn {
+            Ecn::NotCapable => 0,
+            Ecn::Ect0 => 2,
+            Ecn::Ce => 3,
+        };
+        let meta = Meta {
+            from: Address { host: host(sender.node), port: ports.0 },
+            to: Address { host: to, port: ports.1 },
+            ecn,
+        };
+        let size = packet.size.get() as usize;
+        match &packet.body {
+            Body::Plain(_) => {
+                self.bytes.clear();
+                self.bytes.resize(size.saturating_sub(28), 0);
+                udp(&meta, &self.bytes, &mut self.datagram);
+            }
+            Body::Rtp(media) => {
+                // The model has no picture's bytes: the right number of zeros stands for them.
+                let payload = vec![0; usize::from(media.header.payload_len)];
+                self.bytes.clear();
+                media.encode(&payload, &mut self.bytes);
+                udp(&meta, &self.bytes, &mut self.datagram);
+            }
+            Body::Rtcp { bytes, .. } => udp(&meta, bytes, &mut self.datagram),
+            Body::Tcp(segment) => {
+                let header = sender.tcp.map_or_else(TcpHeader::default, |shape| shape.data(segment));
+                tcp(&meta, &header, size, &mut self.datagram);
+            }
+            Body::TcpAck(ack) => {
+                let shape = peer.and_then(|(_, who)| who.tcp);
+                let header = shape.map_or_else(TcpHeader::default, |shape| shape.acknowledgment(ack, size as u64));
+                tcp(&meta, &header, size, &mut self.datagram);
+            }
+        }
+    }
+}
+
+impl Capture for Taps {
+    fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
+        let Some(n) = self.files.iter().position(|tap| tap.links.contains(&link)) else { return };
+        if self.failed.is_some() {
+            return;
+        }
+        self.datagram(packet, ecn);
+        let tap = &mut self.files[n];
+        let interface = u32::from(tap.links[1] == link);
+        let comment = match fate {
+            Fate::Arrives { ecn: after, .. } if after != ecn => Some("marked here: congestion experienced"),
+            Fate::Arrives { .. } => None,
+            Fate::Dropped(Drop::Full) => Some("dropped: the queue was full"),
+            Fate::Dropped(Drop::Early) => Some("dropped: RED, before the queue was full"),
+            Fate::Dropped(Drop::Lost) => Some("lost on the link"),
+            Fate::Dropped(Drop::TooLarge) => Some("dropped: larger than the MTU"),
+        };
+        if let Err(error) = tap.file.packet(interface, now, &self.datagram, comment) {
+            self.failed = Some((tap.name.clone(), error));
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), (String, io::Error)> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        for tap in self.files {
+            tap.file.finish().map_err(|error| (tap.name, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Shape {
+    fn payload(self) -> u32 {
+        self.packet.saturating_sub(self.header).max(1) as u32
+    }
+
+    /// Number of a segment's first byte; the first connection's SYN has number 0.
+    fn byte(self, segment: u32) -> u32 {
+        let data = if self.handshake { segment.saturating_sub(1) } else { segment };
+        let syn = u32::from(!self.handshake || segment > 0);
+        data.wrapping_mul(self.payload()).wrapping_add(syn)
+    }
+
+    fn stamps(self, value: Time, echo: Time) -> Option<(u32, u32)> {
+        self.stamps.then(|| (millis(value), millis(echo)))
+    }
+
+    fn data(self, segment: &Segment) -> TcpHeader {
+        let syn = self.handshake && segment.seq == 0;
+        TcpHeader {
+            seq: self.byte(segment.seq),
+            ack: u32::from(!syn),
+            flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr },
+            window: u16::MAX,
+            stamps: self.stamps(segment.sent, Time::ZERO),
+            sacks: [(0, 0); 3],
+            room: self.header.saturating_sub(IP_TCP) as usize,
+        }
+    }
+
+    fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
+        TcpHeader {
+            seq: 1,
+            ack: self.byte(ack.next),
+            flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },
+            window: u16::MAX,
+            stamps: self.stamps(ack.echo, ack.echo),
+            sacks: ack.sacks.map(|b| if b.is_empty() { (0, 0) } else { (self.byte(b.start), self.byte(b.end)) }),
+            room: size.saturating_sub(IP_TCP) as usize,
+        }
+    }
+}
+
+fn millis(at: Time) -> u32 {
+    (at.as_nanos() / 1_000_000) as u32
+}
+
+fn host(node: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 | node.wrapping_add(1) & 0x00ff_ffff)
+}
+
+fn group_address(group: u32) -> Ipv4Addr {
+    // Administratively scoped (RFC 2365).
+    Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
+}
+
+fn own_port(agent: u32) -> u16 {
+    OWN_PORTS + (agent % 50_000) as u16
+}

@@ -1,0 +1,187 @@
+"""Controllers written in Python: where their classes come from, and what is wrong with them beforehand."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from steadycast.errors import UserError
+
+SENDER = {
+    "__init__": ("setup",),
+    "on_report": ("report",),
+    "rate_bps": (),
+    "on_sent": ("packet",),
+    "on_timer": ("now_s",),
+    "next_wake_s": (),
+    "on_leave": ("now_s", "receiver"),
+    "why": (),
+}
+"""Methods of a controller, and what they are given."""
+RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
+"""Methods of its nested class ``Receiver``."""
+REQUIRED = ("on_report", "rate_bps", "on_arrival", "report")
+
+
+def load(name: str, folder: Path) -> type:
+    """Class of a controller that is written as ``file.py:Class``; the file's path is relative to ``folder``.
+
+    Raises:
+        UserError: there is no such file or class, or the file can't be run.
+
+    """
+    import importlib.util
+    import linecache
+    import traceback
+
+    file, _, wanted = name.rpartition(":")
+    path = folder / file
+    if not path.is_file():
+        path = Path(file)
+    if not path.is_file():
+        raise UserError(name, "no such file", 'write "file.py:Class", with the path relative to the scenario')
+    linecache.checkcache(str(path))
+    spec = importlib.util.spec_from_file_location(f"steadycast_controller_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where `inspect` looks for the source; a later file of the same name takes the place.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the file") from None
+    except (Exception, SystemExit) as error:  # whatever the user's file raises is the user's to see
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        line = f":{frames[-1].lineno}" if frames else ""
+        raise UserError(f"{path}{line}", f"{type(error).__name__}: {error}", "mend the file") from None
+    found = getattr(module, wanted, None)
+    if not isinstance(found, type):
+        classes = [k for k, v in vars(module).items() if isinstance(v, type) and v.__module__ == spec.name]
+        remedy = f"there are: {', '.join(classes)}" if classes else "define one"
+        raise UserError(str(path), f'no class "{wanted}"', remedy)
+    return found
+
+
+def named(classes: Mapping[str, type]) -> list[str]:
+    """Write the changes to a scenario that say which classes steer its flows, as ``--set`` takes them."""
+    changes = []
+    for flow, each in classes.items():
+        if not isinstance(each, type):
+            raise UserError(
+                f"controllers[{flow!r}]", f"{each!r} is not a class", "give the class, not an object of it"
+            )
+        file = _file(each) or "notebook.py"
+        changes.append(
+            f"flow.{flow}.controller={file if file.endswith('.py') else 'notebook.py'}:{each.__name__}"
+        )
+    return changes
+
+
+def checked(each: type) -> type:
+    """Return the class, if nothing is wrong with it that can be seen without running it.
+
+    Raises:
+        UserError: a method is missing, has an unknown name or takes other arguments than it is given.
+
+    """
+    _check(each, SENDER)
+    every = getattr(each, "report_every_s", 0.1)
+    if not isinstance(every, int | float) or not math.isfinite(every) or not 0.001 <= every <= 60:
+        raise UserError(
+            _place(each), f"{each.__qualname__}.report_every_s is {every!r}", "give seconds from 0.001 to 60"
+        )
+    receiver = getattr(each, "Receiver", None)
+    if receiver is not None:
+        if not isinstance(receiver, type):
+            raise UserError(
+                _place(each), f"{each.__qualname__}.Receiver is no class", "make it a nested class"
+            )
+        _check(receiver, RECEIVER)
+    return each
+
+
+def _check(each: type, methods: Mapping[str, tuple[str, ...]]) -> None:
+    name = each.__qualname__
+    for method, given in methods.items():
+        found = getattr(each, method, None)
+        if method == "__init__":
+            _fits(each, method, given)
+        elif found is None:
+            # An object may still get it in __init__: only what looks like it is a mistake for certain.
+            near = difflib.get_close_matches(
+                method, [k for k in vars(each) if k not in methods], n=1, cutoff=0.75
+            )
+            if near:
+                raise UserError(
+                    _place(each, near[0]),
+                    f'{name} has no method "{method}", but "{near[0]}"',
+                    f'call it "{method}"',
+                )
+            if method in REQUIRED and "__init__" not in vars(each):
+                raise UserError(
+                    _place(each), f'{name} has no method "{method}"', f'add "def {_signature(method, given)}"'
+                )
+        elif not callable(found):
+            raise UserError(
+                _place(each), f"{name}.{method} is {found!r}", f'make it "def {_signature(method, given)}"'
+            )
+        else:
+            _fits(each, method, given)
+    for own in vars(each):
+        if own.startswith("on_") and own not in methods:
+            raise UserError(
+                _place(each, own),
+                f"{name}.{own}: no such method is ever called",
+                f"there are: {', '.join(methods)}",
+            )
+
+
+def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
+    function = inspect.getattr_static(each, method)
+    bound = isinstance(function, staticmethod)
+    if isinstance(function, staticmethod | classmethod):
+        function = function.__func__
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # not written in Python: seen when it is called
+    if method == "__init__" and function is object.__init__:
+        raise UserError(
+            _place(each), f"{each.__qualname__} has no __init__", 'add "def __init__(self, setup)"'
+        )
+    try:
+        signature.bind(*(() if bound else ("self",)), *given)
+    except TypeError as error:
+        raise UserError(
+            _place(each, method),
+            f"{each.__qualname__}.{method}{signature}: {error}",
+            f'write "def {_signature(method, given)}"',
+        ) from None
+
+
+def _signature(method: str, given: tuple[str, ...]) -> str:
+    return f"{method}({', '.join(('self', *given))})"
+
+
+def _file(each: type) -> str | None:
+    try:
+        return inspect.getsourcefile(each)
+    except (TypeError, OSError):
+        return None
+
+
+def _place(each: type, method: str | None = None) -> str:
+    code = (
+        getattr(inspect.getattr_static(each, method, None), "__code__", None) if method is not None else None
+    )
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        return f"{_file(each)}:{inspect.getsourcelines(each)[1]}"
+    except (TypeError, OSError):
+        return each.__qualname__
