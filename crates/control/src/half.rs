@@ -309,6 +309,11 @@ pub trait ReceiverHalf: Send {
     /// Its report, now. Called when it is due.
     fn report(&mut self, slot: &Slot) -> Reply;
 
+    /// The receiver goes by another identifier from now on: its old one collided with somebody else's (RFC 3550, 8.2).
+    fn on_renamed(&mut self, id: ReceiverId) {
+        let _ = id;
+    }
+
     /// The receiver is about to leave: what its last report says, if anything.
     fn leave(&mut self, now: Time) -> Option<Body> {
         let _ = now;

@@ -30,6 +30,13 @@ pub struct SentFrame {
     pub packets: u32,
 }
 
+impl SentFrame {
+    /// Whether it only stands for a number that no frame has, since the flow paused: nobody was to get it.
+    pub fn is_gap(&self) -> bool {
+        self.ready == Time::NEVER
+    }
+}
+
 /// All frames and packets of a flow, as the sender sent them.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
@@ -43,6 +50,16 @@ impl SentFrames {
     /// A frame is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
+    }
+
+    /// The flow starts again after a pause, with frame number `index`: the numbers before it that no frame has are gaps.
+    pub fn skip_to(&mut self, index: u32) {
+        for index in self.frames.len() as u32..index {
+            let (kind, size) = (FrameKind::B, Bytes::ZERO);
+            let coded = Coded { index, clip: 0, display: index, kind, quantizer: 0, size };
+            let first_packet = self.packets.len() as u32;
+            self.frames.push(SentFrame { coded, ready: Time::NEVER, first_packet, packets: 0 });
+        }
     }
 
     /// A packet has left.

@@ -80,6 +80,15 @@ impl Encoder {
         self.ladder.time(u64::from(display))
     }
 
+    /// Starts again after a pause, at the next group of pictures and with an empty memory; returns the number of its first frame.
+    pub fn resume(&mut self) -> u32 {
+        let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
+        let within = self.next % frames;
+        self.next += within.next_multiple_of(gop).min(frames) - within;
+        (self.told, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
+        self.next as u32
+    }
+
     /// The controller has decided on a new rate, as a rate of IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
         self.told.0 += rate.as_bps_f64();

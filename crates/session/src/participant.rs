@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use steadycast_control::Wake;
-use steadycast_rtcp::{Census, Expiry, Members, Origin, Profile, Timer, TimerConfig};
+use steadycast_rtcp::{Census, Conflict, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
@@ -35,11 +35,60 @@ const MEMBERS: usize = 256;
 /// RTCP bytes over the last half minute.
 const SHARE_WINDOW: Span = Span::secs(30);
 
+/// What a compound is good for, as far as who sent it is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// To be used.
+    Good,
+    /// Of one who has left, who uses another's SSRC, or our own, come back: to be ignored.
+    Ignored,
+    /// Someone else uses our SSRC: to be ignored, and we take another.
+    Collision,
+}
+
+impl Standing {
+    pub(crate) const fn of(heard: Heard) -> Self {
+        match heard {
+            Heard::Conflict(Conflict::WithUs) => Self::Collision,
+            Heard::Conflict(_) | Heard::Gone => Self::Ignored,
+            _ => Self::Good,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Collision, _) | (_, Self::Collision) => Self::Collision,
+            (Self::Ignored, _) | (_, Self::Ignored) => Self::Ignored,
+            _ => Self::Good,
+        }
+    }
+}
+
+/// How far a member's farewell is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Farewell {
+    /// It stays.
+    Stays,
+    /// It wants to leave, and has not yet asked its timer when.
+    Wanted,
+    /// Its BYE waits its turn (RFC 3550, 6.3.7).
+    Waits,
+    /// It has left.
+    Gone,
+}
+
 pub(crate) struct Participant {
     pub(crate) identity: Identity,
     pub(crate) members: Members,
     pub(crate) timer: Timer,
+    pub(crate) farewell: Farewell,
     settings: RtcpSettings,
+    /// Draws another SSRC after a collision.
+    chance: Chance,
+    /// SSRC given up after a collision, for which a BYE is to go.
+    given_up: Option<u32>,
+    /// Whether any compound was sent: who was never heard has nothing to take back.
+    spoke: bool,
     heard: VecDeque<(Time, u64)>,
     heard_bytes: u64,
     started: Time,
@@ -58,7 +107,11 @@ impl Participant {
         Self {
             members: Members::sampled(identity.ssrc, MEMBERS),
             identity,
+            chance: chance.clone(),
             timer: Timer::with_config(config, chance, now),
+            farewell: Farewell::Stays,
+            given_up: None,
+            spoke: false,
             settings,
             heard: VecDeque::new(),
             heard_bytes: 0,
@@ -128,21 +181,96 @@ impl Participant {
         Bytes::new(self.heard_bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
-    /// Members learn of each other from what they send.
-    pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound) {
+    /// Members learn of each other from what they send. Returns whether the compound is to be used.
+    pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound) -> Standing {
+        let mut standing = Standing::Good;
+        let mut hear = |heard| standing = standing.and(Standing::of(heard));
         for packet in &compound.packets {
             match packet {
                 Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } | Packet::App { ssrc, .. } => {
-                    self.members.on_rtcp(now, *ssrc, from);
+                    hear(self.members.on_rtcp(now, *ssrc, from));
                 }
                 Packet::Sdes { chunks } => {
                     for (ssrc, cname) in chunks {
-                        self.members.on_cname(now, *ssrc, from, cname);
+                        hear(self.members.on_cname(now, *ssrc, from, cname));
                     }
                 }
                 _ => {}
             }
         }
+        standing
+    }
+
+    /// Someone else uses our SSRC: takes another (RFC 3550, 8.2). A BYE for the old one is to go: [`Self::given_up`].
+    pub(crate) fn renew(&mut self) {
+        let old = self.identity.ssrc;
+        let mut new = self.chance.bits32();
+        while new == old || self.members.contains(new) {
+            new = self.chance.bits32();
+        }
+        self.identity.ssrc = new;
+        self.members.renew(new);
+        if self.spoke || self.members.census().we_sent {
+            self.given_up = Some(old);
+        }
+    }
+
+    /// The BYE for an SSRC that was given up, once.
+    pub(crate) fn given_up(&mut self, now: Time) -> Option<Vec<u8>> {
+        let ssrc = self.given_up.take()?;
+        let packets = vec![
+            Packet::ReceiverReport { ssrc, blocks: Vec::new() },
+            Packet::Sdes { chunks: vec![(ssrc, self.identity.cname.clone())] },
+            Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
+        ];
+        Some(self.encode(now, &Compound { packets }))
+    }
+
+    /// Wants to leave.
+    pub(crate) fn leave(&mut self) {
+        if self.farewell == Farewell::Stays {
+            self.farewell = Farewell::Wanted;
+        }
+    }
+
+    /// Whether the BYE goes now. In a group of more than fifty it waits its turn, so that those who leave together do not
+    /// flood the others (RFC 3550, 6.3.7). `sent_rtp`: whether media was ever sent.
+    pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
+        let goes = match self.farewell {
+            Farewell::Stays | Farewell::Gone => false,
+            Farewell::Waits => self.rtcp_due(now),
+            Farewell::Wanted => {
+                let ssrc = self.identity.ssrc;
+                let packets = vec![
+                    Packet::ReceiverReport { ssrc, blocks: Vec::new() },
+                    self.sdes(),
+                    Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
+                ];
+                let size = Bytes::new((Compound { packets }.encoded_len() + IP_UDP_OVERHEAD) as u64);
+                let census = self.census();
+                match self.timer.leave(now, size, self.spoke || sent_rtp, &census) {
+                    Leave::Now => true,
+                    Leave::AtExpiry(_) => {
+                        self.farewell = Farewell::Waits;
+                        false
+                    }
+                    Leave::Silently => {
+                        self.farewell = Farewell::Gone;
+                        false
+                    }
+                }
+            }
+        };
+        if goes {
+            self.farewell = Farewell::Gone;
+        }
+        goes
+    }
+
+    /// When the BYE that waits is to be asked about again.
+    pub(crate) fn farewell_wake(&self, now: Time) -> Option<Wake> {
+        let at = self.timer.next().max(now + Span::nanos(1));
+        (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
     pub(crate) fn heard_bye(&mut self, now: Time, from: Origin, ssrc: u32, len: usize) {
@@ -159,6 +287,7 @@ impl Participant {
     pub(crate) fn encode(&mut self, now: Time, compound: &Compound) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(compound.encoded_len());
         compound.encode(&mut bytes);
+        self.spoke = true;
         self.count(now, bytes.len());
         bytes
     }

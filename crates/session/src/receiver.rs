@@ -1,11 +1,11 @@
-use crate::participant::Participant;
+use crate::participant::{Farewell, Participant, Standing};
 use crate::sender::{CLOCK_RATE, app};
 use crate::{Identity, Output, RtcpSettings};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Due, FrameEdge, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View,
     Wake,
 };
-use steadycast_rtcp::{Arrived, Origin, Reception};
+use steadycast_rtcp::{Arrived, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, PeerTime, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
@@ -27,16 +27,21 @@ pub struct Receiver {
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
+    /// What streams before the present one came to: packets expected, received and of these duplicates.
+    past: (u64, u64, u64),
     /// The last regular report's counters: a half wants signed, full-precision losses.
     prior: (u64, u64),
-    leaving: bool,
-    gone: bool,
     unreadable: u64,
 }
 
 struct Stream {
     ssrc: u32,
     reception: Reception,
+    /// What is added to its sequence numbers: a sender that changes its SSRC goes on where it was.
+    ahead: i64,
+    heard: Time,
+    /// Its source has said BYE.
+    ended: bool,
     sent: Option<PeerTime>,
     timestamp: u32,
     ticks: i64,
@@ -54,7 +59,12 @@ impl Receiver {
         now: Time,
     ) -> Self {
         let participant = Participant::new(identity, rtcp, chance, now);
-        Self { half, participant, app, stream: None, prior: (0, 0), leaving: false, gone: false, unreadable: 0 }
+        Self { half, participant, app, stream: None, past: (0, 0, 0), prior: (0, 0), unreadable: 0 }
+    }
+
+    /// Its synchronisation source, which changes after a collision.
+    pub fn ssrc(&self) -> u32 {
+        self.participant.identity.ssrc
     }
 
     /// The receiver half's own view, for the record.
@@ -69,12 +79,18 @@ impl Receiver {
 
     /// Packets that were expected, from the first that came to the newest.
     pub fn expected(&self) -> u64 {
-        self.stream.as_ref().map_or(0, |s| s.reception.expected())
+        self.past.0 + self.stream.as_ref().map_or(0, |s| s.reception.expected())
     }
 
     /// Distinct packets that came.
     pub fn received(&self) -> u64 {
-        self.stream.as_ref().map_or(0, |s| s.reception.received().saturating_sub(s.reception.duplicates()))
+        let duplicates = self.past.2 + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
+        self.arrived().saturating_sub(duplicates)
+    }
+
+    /// Packets that came, duplicates included.
+    fn arrived(&self) -> u64 {
+        self.past.1 + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
     /// Datagrams that could not be read.
@@ -92,7 +108,9 @@ impl Receiver {
         ce: bool,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        let Ok((header, extensions, payload)) = RtpHeader::parse(datagram) else {
+        // RTCP on this port is not misread as RTP (RFC 5761).
+        let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
+        let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
             return None;
         };
@@ -113,26 +131,31 @@ impl Receiver {
         ce: bool,
         buffer: Option<BufferLevel>,
     ) -> Received {
-        if self.gone {
+        if self.participant.farewell != Farewell::Stays {
             return Received::Stray;
         }
-        let stream = self.stream.get_or_insert_with(|| Stream::new(header));
-        if stream.ssrc != header.ssrc {
+        if header.ssrc == self.participant.identity.ssrc {
+            self.hear_media(now, header.ssrc, from);
             return Received::Stray;
         }
-        let (arrived, valid) =
-            (stream.reception.on_rtp(now, header.seq, header.timestamp), stream.reception.is_valid());
-        let seq = match arrived {
+        if self.stream.as_ref().is_none_or(|s| s.ssrc != header.ssrc) && !self.follow(now, header) {
+            return Received::Stray;
+        }
+        if !self.hear_media(now, header.ssrc, from) {
+            return Received::Stray;
+        }
+        let Some(stream) = &mut self.stream else { return Received::Stray };
+        let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Restarted(seq) => {
-                self.prior = (0, 0);
+                self.prior = (self.past.0, self.past.1);
                 seq
             }
             Arrived::Duplicate(_) => return Received::Duplicate,
             Arrived::Probation | Arrived::Stray => return Received::Stray,
         };
-        self.participant.members.on_rtp(now, header.ssrc, from, valid);
-        let seq = u64::try_from(seq).unwrap_or(0);
+        stream.heard = now;
+        let seq = u64::try_from(seq + stream.ahead).unwrap_or(0);
         // Without a send-time extension (a standard sender) the media clock is the next best.
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -141,6 +164,41 @@ impl Receiver {
         stream.after_marker = header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ce, notice, buffer });
         Received::New(seq)
+    }
+
+    /// Whether media of this source from this place may be used: a source keeps to the place where it was heard first (RFC
+    /// 3550, 8.2), so that nobody else can speak for it.
+    fn hear_media(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
+        let heard = self.participant.members.on_rtp(now, ssrc, from, true);
+        if Standing::of(heard) == Standing::Collision {
+            self.renew();
+        }
+        !matches!(heard, Heard::Conflict(_))
+    }
+
+    fn renew(&mut self) {
+        self.participant.renew();
+        self.half.on_renamed(ReceiverId(self.participant.identity.ssrc));
+    }
+
+    /// Whether the packet's source is the one to follow from now on: the first that is heard, and another one when that one has
+    /// said BYE, is silent, or never came to a second packet.
+    fn follow(&mut self, now: Time, header: &RtpHeader) -> bool {
+        let mut ahead = 0;
+        if let Some(old) = &self.stream {
+            let silent = || now.since(old.heard) > self.participant.member_timeout();
+            if !(old.ended || old.reception.received() < 2 || silent()) {
+                return false;
+            }
+            let (expected, received, duplicates) = self.past;
+            let reception = &old.reception;
+            self.past =
+                (expected + reception.expected(), received + reception.received(), duplicates + reception.duplicates());
+            // To the controller it is one stream: a sender with another SSRC is no loss.
+            ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
+        }
+        self.stream = Some(Stream::new(now, header, ahead));
+        true
     }
 
     /// A datagram has arrived on the RTCP port. Poll afterwards.
@@ -153,11 +211,15 @@ impl Receiver {
 
     /// A compound of `len` bytes has arrived, already parsed: a group's members share the work in the simulator.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
-        if self.gone {
+        if self.gone() {
             return;
         }
-        self.participant.learn(now, from, compound);
         self.participant.count(now, len);
+        match self.participant.learn(now, from, compound) {
+            Standing::Good => {}
+            Standing::Ignored => return,
+            Standing::Collision => return self.renew(),
+        }
         for packet in &compound.packets {
             match packet {
                 Packet::SenderReport { ssrc, ntp, .. } => {
@@ -176,6 +238,9 @@ impl Receiver {
                 Packet::Bye { ssrcs, .. } => {
                     for ssrc in ssrcs {
                         self.participant.heard_bye(now, from, *ssrc, len);
+                        if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == *ssrc) {
+                            stream.ended = true;
+                        }
                     }
                 }
                 _ => {}
@@ -183,24 +248,31 @@ impl Receiver {
         }
     }
 
-    /// Leaves the session: the next polls give the last words. Poll afterwards.
+    /// Leaves the session: one of the next polls gives the last words, in a large group not the first. Poll afterwards.
     pub fn leave(&mut self) {
-        self.leaving = true;
+        self.participant.leave();
+    }
+
+    /// Whether it wants to leave, but its BYE still waits its turn.
+    pub fn leaving(&self) -> bool {
+        matches!(self.participant.farewell, Farewell::Wanted | Farewell::Waits)
     }
 
     /// Whether it has left.
-    pub const fn gone(&self) -> bool {
-        self.gone
+    pub fn gone(&self) -> bool {
+        self.participant.farewell == Farewell::Gone
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
     pub fn poll(&mut self, now: Time) -> Output {
-        if self.gone {
-            return Output::Wait(None);
+        if let Some(bytes) = self.participant.given_up(now) {
+            return Output::Rtcp(bytes);
         }
-        if self.leaving {
-            self.gone = true;
-            return Output::Rtcp(self.last_words(now));
+        if self.participant.farewell != Farewell::Stays {
+            if self.participant.farewell_due(now, false) {
+                return Output::Rtcp(self.last_words(now));
+            }
+            return Output::Wait(self.participant.farewell_wake(now));
         }
         if let Some(wake) = self.half.wake()
             && wake.at <= now
@@ -231,7 +303,7 @@ impl Receiver {
     }
 
     fn report(&mut self, now: Time) -> Option<Vec<u8>> {
-        let (expected, received) = (self.expected(), self.stream.as_ref().map_or(0, |s| s.reception.received()));
+        let (expected, received) = (self.expected(), self.arrived());
         let slot = Slot {
             now,
             expected: expected - self.prior.0.min(expected),
@@ -254,7 +326,7 @@ impl Receiver {
     }
 
     fn receiver_report(&mut self, now: Time) -> Packet {
-        let block = self.stream.as_mut().and_then(|s| s.reception.report_block(now));
+        let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.reception.report_block(now));
         Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks: block.into_iter().collect() }
     }
 
@@ -270,10 +342,13 @@ impl Receiver {
 }
 
 impl Stream {
-    fn new(header: &RtpHeader) -> Self {
+    fn new(now: Time, header: &RtpHeader, ahead: i64) -> Self {
         Self {
             ssrc: header.ssrc,
             reception: Reception::trusting(header.ssrc, CLOCK_RATE),
+            ahead,
+            heard: now,
+            ended: false,
             sent: None,
             timestamp: header.timestamp,
             ticks: 0,

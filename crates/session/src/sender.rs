@@ -1,6 +1,6 @@
 use crate::media::overhead;
 use crate::pacer::Pacer;
-use crate::participant::Participant;
+use crate::participant::{Farewell, Participant, Standing};
 use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, RtcpSettings};
 use std::collections::BTreeMap;
 use steadycast_control::{
@@ -62,7 +62,6 @@ pub struct Sender {
     /// What a notice cost in the packet before: most notices are of one size.
     notice_cost: Bytes,
     feedback: Feedback,
-    stopped: bool,
 }
 
 /// Feedback that has arrived.
@@ -77,6 +76,7 @@ pub struct Feedback {
 }
 
 struct Peer {
+    from: Origin,
     heard: Time,
     highest: Option<u32>,
     cumulative: i32,
@@ -100,10 +100,24 @@ impl Sender {
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
             feedback: Feedback::default(),
-            stopped: false,
             half,
             settings,
         }
+    }
+
+    /// Goes on with this sequence number, extended, instead of the first: a stream that was stopped starts again.
+    pub fn continue_from(&mut self, seq: u64) {
+        self.seq = seq;
+    }
+
+    /// The extended sequence number of the next packet.
+    pub fn next_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Its synchronisation source, which changes after a collision.
+    pub fn ssrc(&self) -> u32 {
+        self.participant.identity.ssrc
     }
 
     /// What the controller wants now, and why.
@@ -143,24 +157,36 @@ impl Sender {
 
     /// A frame is ready. False when it was skipped because the backlog is at its bound. Poll afterwards.
     pub fn push_frame(&mut self, frame: &Frame) -> bool {
-        !self.stopped && self.pacer.push(frame, self.decision.pacing)
+        !self.stopped() && self.pacer.push(frame, self.decision.pacing)
     }
 
-    /// Sends nothing more but a BYE. Poll afterwards.
+    /// Sends nothing more but a BYE, which in a large group waits its turn. Poll afterwards.
     pub fn stop(&mut self) {
-        self.stopped = true;
+        self.participant.leave();
         self.pacer.clear();
+    }
+
+    /// Whether it was stopped.
+    pub fn stopped(&self) -> bool {
+        self.participant.farewell != Farewell::Stays
     }
 
     /// A datagram has arrived on the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
+        if self.participant.farewell == Farewell::Gone {
+            return;
+        }
         let Ok(compound) = Compound::parse(datagram) else {
             self.feedback.unreadable += 1;
             return;
         };
-        self.participant.learn(now, from, &compound);
         self.participant.count(now, datagram.len());
-        let mine = self.settings.identity.ssrc;
+        match self.participant.learn(now, from, &compound) {
+            Standing::Good => {}
+            Standing::Ignored => return,
+            Standing::Collision => return self.participant.renew(),
+        }
+        let mine = self.participant.identity.ssrc;
         let mut reports = false;
         for packet in &compound.packets {
             match packet {
@@ -170,14 +196,15 @@ impl Sender {
                     let block = blocks.iter().find(|b| b.ssrc == mine);
                     let body = self.body_of(&compound, *ssrc);
                     if block.is_some() || body.is_some() {
-                        self.report(now, *ssrc, block, body.as_ref());
+                        self.report(now, from, *ssrc, block, body.as_ref());
                         reports = true;
                     }
                 }
                 Packet::Bye { ssrcs, .. } => {
                     for ssrc in ssrcs {
                         self.participant.heard_bye(now, from, *ssrc, datagram.len());
-                        if self.peers.remove(ssrc).is_some() {
+                        if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
+                            self.peers.remove(ssrc);
                             self.half.on_leave(now, ReceiverId(*ssrc));
                         }
                     }
@@ -201,8 +228,8 @@ impl Sender {
         })
     }
 
-    fn report(&mut self, now: Time, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
-        let peer = self.peers.entry(from).or_insert(Peer { heard: now, highest: None, cumulative: 0 });
+    fn report(&mut self, now: Time, origin: Origin, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
+        let peer = self.peers.entry(from).or_insert(Peer { from: origin, heard: now, highest: None, cumulative: 0 });
         peer.heard = now;
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
@@ -222,6 +249,15 @@ impl Sender {
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
     pub fn poll(&mut self, now: Time) -> Output {
+        if let Some(bytes) = self.participant.given_up(now) {
+            return Output::Rtcp(bytes);
+        }
+        if self.stopped() {
+            if self.participant.farewell_due(now, self.packets > 0) {
+                return Output::Rtcp(self.last_words(now));
+            }
+            return Output::Wait(self.participant.farewell_wake(now));
+        }
         if let Some(wake) = self.half.wake()
             && wake.at <= now
         {
@@ -251,7 +287,7 @@ impl Sender {
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(|w| w.free == 0);
         let waits = self.settings.greedy || self.pacer.head().is_some();
-        (waits && !closed && !self.stopped).then(|| self.pacer.due(self.decision.pacing))
+        (waits && !closed).then(|| self.pacer.due(self.decision.pacing))
     }
 
     fn media(&mut self, now: Time) -> Media {
@@ -260,7 +296,7 @@ impl Sender {
             marker: false,
             seq: self.seq as u16,
             timestamp: 0,
-            ssrc: self.settings.identity.ssrc,
+            ssrc: self.participant.identity.ssrc,
             send_time: Some(Stamp::of(now)),
             payload_len: 0,
         };
@@ -313,8 +349,24 @@ impl Sender {
 
     fn sender_report(&mut self, now: Time) -> Vec<u8> {
         self.forget_silent(now);
-        let ssrc = self.settings.identity.ssrc;
-        let first = if self.packets > 0 {
+        let ssrc = self.participant.identity.ssrc;
+        let mut packets = vec![self.first_report(now), self.participant.sdes()];
+        if let Some(body) = self.half.announce(now) {
+            packets.push(app(ssrc, self.settings.app, body));
+            self.read_decision();
+        }
+        self.participant.encode(now, &Compound { packets })
+    }
+
+    fn last_words(&mut self, now: Time) -> Vec<u8> {
+        let bye = Packet::Bye { ssrcs: vec![self.participant.identity.ssrc], reason: String::new() };
+        let packets = vec![self.first_report(now), self.participant.sdes(), bye];
+        self.participant.encode(now, &Compound { packets })
+    }
+
+    fn first_report(&self, now: Time) -> Packet {
+        let ssrc = self.participant.identity.ssrc;
+        if self.packets > 0 {
             Packet::SenderReport {
                 ssrc,
                 ntp: self.settings.epoch.ntp(now),
@@ -325,13 +377,7 @@ impl Sender {
             }
         } else {
             Packet::ReceiverReport { ssrc, blocks: Vec::new() }
-        };
-        let mut packets = vec![first, self.participant.sdes()];
-        if let Some(body) = self.half.announce(now) {
-            packets.push(app(ssrc, self.settings.app, body));
-            self.read_decision();
         }
-        self.participant.encode(now, &Compound { packets })
     }
 
     /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).

@@ -6,8 +6,7 @@ mod video;
 
 pub(crate) use plain::{Beat, PlainSink, PlainSource};
 pub(crate) use tcp::{TcpSink, TcpSource};
-pub(crate) use video::SourcePoint;
-pub(crate) use video::{VideoSink, VideoSource};
+pub(crate) use video::{MakeReceiver, SourcePoint, VideoSink, VideoSource};
 
 use crate::packet::{Body, Packet, To};
 use std::collections::VecDeque;
@@ -94,10 +93,15 @@ impl Agent {
         }
     }
 
+    /// Whether it has asked to leave its group and not left it yet.
+    pub(crate) fn leaving(&self) -> bool {
+        matches!(self, Self::VideoSink(sink) if sink.leaving())
+    }
+
     /// The run is over: nothing new begins.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
-            Self::VideoSource(source) => source.finish(now, out),
+            Self::VideoSource(source) => source.finish(now),
             Self::VideoSink(_) => {}
             other => other.stop(now, out),
         }

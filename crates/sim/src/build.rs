@@ -1,7 +1,9 @@
 //! From a scenario to a world that is ready to run.
 
 use crate::agenda::{Agenda, Due};
-use crate::agent::{Agent, Beat, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource};
+use crate::agent::{
+    Agent, Beat, MakeReceiver, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource,
+};
 use crate::intake::Intake;
 use crate::net::{Group, Hop, Net, Node};
 use crate::packet::{AgentIx, Pool, To};
@@ -14,7 +16,7 @@ use steadycast_control::{ParamError, ReceiverId, Setup};
 use steadycast_link::{self as link, Link, Steps};
 use steadycast_media::{Encoder, Ladder, LadderError, Vbr};
 use steadycast_scenario as sc;
-use steadycast_session::{Emit, Identity, Profile, RtcpSettings, SenderSettings};
+use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -79,6 +81,14 @@ pub enum BuildError {
         /// The receiver.
         to: String,
     },
+    /// A recorded rate can't be changed, and none can begin on the way.
+    #[error(
+        "link.{link}: a trace holds for a whole run; an event can set a constant rate on a link with a constant rate"
+    )]
+    TraceEvent {
+        /// The link.
+        link: String,
+    },
     /// More than is numbered.
     #[error("the scenario has too many {0}")]
     TooMany(&'static str),
@@ -113,7 +123,7 @@ impl<'a> Builder<'a> {
         let mut links = Vec::with_capacity(scenario.links.len() * 2);
         for (n, l) in scenario.links.iter().enumerate() {
             for (back, direction, to) in [(false, &l.forward, l.b.0), (true, &l.back, l.a.0)] {
-                let config = link_config(direction, scenario, n as u32, back);
+                let config = link_config(direction, scenario, n as u32, back)?;
                 let name = format!("{}.{}", l.name, if back { "back" } else { "forward" });
                 let own = links.len() as u32;
                 links.push(Hop::new(Link::new(&config, &name, seed), to, own ^ 1));
@@ -174,19 +184,13 @@ impl<'a> Builder<'a> {
     }
 
     fn flow(&mut self, n: u32, flow: &sc::Flow) -> Result<FlowEnds, BuildError> {
-        let start = match flow.start {
-            sc::Start::At(at) => at,
-            sc::Start::Uniform(low, high) => {
-                let mut chance = self.seed.part(&format!("flow.{}.start", flow.name));
-                low + chance.span_between(Span::ZERO, high.since(low))
-            }
-            sc::Start::Event => self.started_by_event(n),
-        };
-        let stop = flow.stop.unwrap_or(Time::NEVER).min(self.stopped_by_event(n));
+        let active = self.activity(n, flow);
+        let start = active.first().map_or(Time::NEVER, |a| a.0);
+        let stop = active.last().map_or(Time::NEVER, |a| a.1);
         let means_from = start.max(Time::ZERO + self.scenario.warmup);
         let source_route = self.route(flow.from.0);
         let (sources, sinks) = (Vec::new(), Vec::new());
-        let mut ends = FlowEnds { start, stop, means_from, source_route, sources, sinks, group: None };
+        let mut ends = FlowEnds { start, stop, active, means_from, source_route, sources, sinks, group: None };
         for to in &flow.to {
             if to.0 != flow.from.0 && self.net.routes[source_route as usize][to.0 as usize].is_none() {
                 let (from, to) = (self.name(flow.from), self.name(*to));
@@ -205,22 +209,64 @@ impl<'a> Builder<'a> {
             sc::FlowKind::Video(video) => self.video(n, flow, video, &mut ends)?,
         }
         for source in &ends.sources {
-            self.plan.push(Plan::Start { at: start, agent: *source });
-            if stop < Time::NEVER {
-                self.plan.push(Plan::Stop { at: stop, agent: *source });
+            for (at, stop) in &ends.active {
+                self.plan.push(Plan::Start { at: *at, agent: *source });
+                if *stop < Time::NEVER {
+                    self.plan.push(Plan::Stop { at: *stop, agent: *source });
+                }
             }
         }
         Ok(ends)
     }
 
-    fn started_by_event(&self, n: u32) -> Time {
-        let mut starts = self.scenario.events.iter().filter(|e| e.what == sc::What::StartFlow(sc::FlowIx(n)));
-        starts.next().map_or(Time::NEVER, |e| e.at)
+    /// When the flow is active: its own start and stop, and those of events, in the order of time.
+    fn activity(&self, n: u32, flow: &sc::Flow) -> Vec<(Time, Time)> {
+        let own = match flow.start {
+            sc::Start::At(at) => Some(at),
+            sc::Start::Uniform(low, high) => {
+                let mut chance = self.seed.part(&format!("flow.{}.start", flow.name));
+                Some(low + chance.span_between(Span::ZERO, high.since(low)))
+            }
+            sc::Start::Event => None,
+        };
+        let mut turns: Vec<(Time, bool)> =
+            own.map(|at| (at, true)).into_iter().chain(flow.stop.map(|at| (at, false))).collect();
+        turns.extend(self.scenario.events.iter().filter_map(|e| match e.what {
+            sc::What::StartFlow(flow) if flow.0 == n => Some((e.at, true)),
+            sc::What::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
+            _ => None,
+        }));
+        turns.sort_by_key(|(at, _)| *at);
+        let (mut active, mut since) = (Vec::new(), None);
+        for (at, on) in turns {
+            match since {
+                None if on => since = Some(at),
+                Some(from) if !on => {
+                    active.push((from, at));
+                    since = None;
+                }
+                _ => {}
+            }
+        }
+        active.extend(since.map(|from| (from, Time::NEVER)));
+        active.retain(|(from, to)| from < to);
+        active
     }
 
-    fn stopped_by_event(&self, n: u32) -> Time {
-        let mut stops = self.scenario.events.iter().filter(|e| e.what == sc::What::StopFlow(sc::FlowIx(n)));
-        stops.next().map_or(Time::NEVER, |e| e.at)
+    /// Which receivers are in the group at a time, events of that very time included.
+    fn members(&self, n: u32, receivers: usize, at: Time) -> Vec<bool> {
+        let mut inside = vec![true; receivers];
+        for receiver in self.scenario.starts_outside(sc::FlowIx(n)) {
+            inside[receiver] = false;
+        }
+        for event in self.scenario.events.iter().filter(|e| e.at <= at) {
+            match event.what {
+                sc::What::Join { flow, receiver } if flow.0 == n => inside[receiver] = true,
+                sc::What::Leave { flow, receiver } if flow.0 == n => inside[receiver] = false,
+                _ => {}
+            }
+        }
+        inside
     }
 
     /// Adds a source and its sinks; `source` and `sink` make the agents, told the name of the session and of the receiver.
@@ -359,7 +405,7 @@ impl<'a> Builder<'a> {
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
         let (from, until) = (ends.means_from, self.end.min(ends.stop));
         let many = flow.to.len() > 1_000;
-        let make = Arc::clone(&factory);
+        let make_half = Arc::clone(&factory);
         self.sessions(
             flow,
             ends,
@@ -402,20 +448,31 @@ impl<'a> Builder<'a> {
             },
             |this, n, session| {
                 let name = format!("{session}.dst{}", n + 1);
-                let identity = who(&name);
-                let setup = setup(this, &name, identity.ssrc);
-                let chance = seed.part(&format!("{name}.rtcp"));
-                let intake = Intake::new(from, until);
-                let sink =
-                    VideoSink::new(identity, rtcp, make.clone(), setup, chance, intake, !greedy, first_seq, !many);
+                let base = setup(this, &name, 0);
+                let factory = Arc::clone(&make_half);
+                let make: MakeReceiver = Box::new(move |now, times| {
+                    // Who joins again is somebody else to the others: its old SSRC has said BYE.
+                    let name = if times == 0 { name.clone() } else { format!("{name}.{times}") };
+                    let identity = who(&name);
+                    let chance = seed.part(&format!("{name}.half"));
+                    let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..base.clone() };
+                    let half = factory.receiver(&setup);
+                    let chance = seed.part(&format!("{name}.rtcp"));
+                    Receiver::new(identity, rtcp, factory.app(), half, chance, now)
+                });
+                let sink = VideoSink::new(make, Intake::new(from, until), !greedy, first_seq, !many);
                 Agent::VideoSink(Box::new(sink))
             },
         );
         let outside = self.scenario.starts_outside(sc::FlowIx(n));
-        for (receiver, sink) in ends.sinks.iter().enumerate() {
-            if outside.binary_search(&receiver).is_err() {
-                // Whoever is there from the start is there before the first packet.
-                self.plan.push(Plan::Start { at: ends.start, agent: *sink });
+        for (times, (at, _)) in ends.active.iter().enumerate() {
+            let members = self.members(n, ends.sinks.len(), *at);
+            for (receiver, sink) in ends.sinks.iter().enumerate() {
+                // Whoever is there from the start is there before the first packet. One that joined before the flow's first
+                // start has its session already.
+                if members[receiver] && (times > 0 || outside.binary_search(&receiver).is_err()) {
+                    self.plan.push(Plan::Start { at: *at, agent: *sink });
+                }
             }
         }
         Ok(())
@@ -446,7 +503,8 @@ impl<'a> Builder<'a> {
                 Plan::Stop { at: event.at, agent: *sink }
             });
             if let Some(group) = ends.group {
-                self.plan.push(Plan::Tree { at: event.at, group, node, join });
+                let sink = (!join).then_some(*sink);
+                self.plan.push(Plan::Tree { at: event.at, group, node, join, sink });
             }
         }
     }
@@ -536,7 +594,12 @@ fn queue(spec: &sc::Queue) -> link::Queue {
     }
 }
 
-fn link_config(direction: &sc::Direction, scenario: &sc::Scenario, n: u32, back: bool) -> link::Config {
+fn link_config(
+    direction: &sc::Direction,
+    scenario: &sc::Scenario,
+    n: u32,
+    back: bool,
+) -> Result<link::Config, BuildError> {
     let mut delay = Steps::constant(direction.delay);
     let mut losses = Steps::constant(loss(&direction.loss));
     let mut rates = match &direction.rate {
@@ -547,6 +610,10 @@ fn link_config(direction: &sc::Direction, scenario: &sc::Scenario, n: u32, back:
         let sc::What::Set(change) = &event.what else { continue };
         if change.link.0 != n || !(if back { change.direction.back() } else { change.direction.forward() }) {
             continue;
+        }
+        let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(_));
+        if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) {
+            return Err(BuildError::TraceEvent { link: scenario.links[n as usize].name.clone() });
         }
         if let Some(sc::RateSpec::Constant(rate)) = &change.rate {
             // A link without a rate gets one: until then it is as fast as can be told.
@@ -559,7 +626,7 @@ fn link_config(direction: &sc::Direction, scenario: &sc::Scenario, n: u32, back:
             losses.then(event.at, loss(new));
         }
     }
-    link::Config {
+    Ok(link::Config {
         service: match (&direction.rate, rates) {
             (sc::RateSpec::Trace(trace), _) => {
                 link::Service::Trace(link::Opportunities { at: Arc::clone(&trace.opportunities), looped: trace.looped })
@@ -581,5 +648,5 @@ fn link_config(direction: &sc::Direction, scenario: &sc::Scenario, n: u32, back:
         arq: direction.arq.as_ref().map(|a| link::Arq { tries: a.tries, per_try: a.per_try }),
         queue: queue(&direction.queue),
         mtu: direction.mtu,
-    }
+    })
 }

@@ -109,7 +109,7 @@ impl Simulation {
             Agent::VideoSink(sink) => sink.joined.max(ends.means_from),
             _ => ends.means_from,
         };
-        ends.stop.min(self.now).since(joined)
+        ends.active(joined, self.now)
     }
 
     /// Mean over the receivers, in bit/s.
@@ -147,7 +147,8 @@ impl Simulation {
         let whole = bins.len() / per;
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
-        (first.min(last)..last).map(second).collect()
+        let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
+        (first.min(last)..last).filter(|n| ends.active_throughout(instant(*n), instant(n + 1))).map(second).collect()
     }
 
     /// After how long a second of the flow first reached a rate.
@@ -166,14 +167,13 @@ impl Simulation {
         let limits = source.limits;
         let total = (limits.network + limits.encoder + limits.start + limits.cap).as_secs_f64();
         let part = |span: Span| if total > 0.0 { json!(span.as_secs_f64() / total) } else { Value::Null };
-        let feedback = source.session().map(|s| s.feedback()).unwrap_or_default();
-        let span = ends.stop.min(self.now).since(ends.start);
+        let (packets, bytes) = source.feedback();
+        let span = ends.active(Time::ZERO, self.now);
         let mut map = Map::new();
         map.insert("sent_packets".into(), json!(source.sent_packets));
-        map.insert("feedback_packets".into(), json!(feedback.packets));
-        map.insert("feedback_bps".into(), json!(feedback.bytes.per(span.max(Span::nanos(1))).as_bps_f64()));
-        let skipped = source.session().map_or(0, |s| s.backlog().skipped);
-        map.insert("skipped_frames".into(), json!(skipped));
+        map.insert("feedback_packets".into(), json!(packets));
+        map.insert("feedback_bps".into(), json!(bytes.per(span.max(Span::nanos(1))).as_bps_f64()));
+        map.insert("skipped_frames".into(), json!(source.skipped()));
         map.insert("backlog_ms".into(), quantiles(&source.backlog));
         map.insert(
             "limited_by_frac".into(),
@@ -405,19 +405,20 @@ fn video_sink(sink: &VideoSink, sent: Option<&SentFrames>, playout: Option<Span>
     };
     let fates = assembly.fates(sent, playout);
     // A member that joins late is not owed what was sent before.
-    let first = sent.frames.iter().position(|f| f.ready >= sink.joined).unwrap_or(fates.len());
-    let count = |fate| fates[first..].iter().filter(|f| **f == fate).count();
+    let first = sent.frames.iter().position(|f| f.ready >= sink.joined && !f.is_gap()).unwrap_or(fates.len());
+    let owed: Vec<usize> = (first..fates.len()).filter(|n| !sent.frames[*n].is_gap()).collect();
+    let count = |fate| owed.iter().filter(|n| fates[**n] == fate).count();
     map.insert(
         "frames".into(),
         json!({
-            "sent": fates.len() - first, "ok": count(Fate::Ok), "lost": count(Fate::Lost),
+            "sent": owed.len(), "ok": count(Fate::Ok), "lost": count(Fate::Lost),
             "late": count(Fate::Late), "undecodable": count(Fate::Undecodable),
         }),
     );
-    let (freezes, frozen) = freezes(sent, &fates, first);
+    let (freezes, frozen) = freezes(sent, &fates, &owed);
     map.insert("freeze_count".into(), json!(freezes));
     map.insert("freeze_s".into(), json!((period * frozen).as_secs_f64()));
-    let startup = (first..fates.len()).find(|n| fates[*n] == Fate::Ok).and_then(|n| {
+    let startup = owed.iter().copied().find(|n| fates[*n] == Fate::Ok).and_then(|n| {
         let (_, last) = assembly.arrival(n as u32)?;
         let whole = last.since(sink.joined);
         // A player shows the first frame when it is whole and its play-out delay is over.
@@ -428,12 +429,9 @@ fn video_sink(sink: &VideoSink, sent: Option<&SentFrames>, playout: Option<Span>
 }
 
 /// How often, and for how many slots in all, no new picture was there to be shown.
-fn freezes(sent: &SentFrames, fates: &[Fate], first: usize) -> (u64, u64) {
-    let mut slots: Vec<(u32, bool)> = sent.frames[first..]
-        .iter()
-        .zip(&fates[first..])
-        .map(|(frame, fate)| (frame.coded.display, *fate == Fate::Ok))
-        .collect();
+fn freezes(sent: &SentFrames, fates: &[Fate], owed: &[usize]) -> (u64, u64) {
+    let mut slots: Vec<(u32, bool)> =
+        owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == Fate::Ok)).collect();
     slots.sort_unstable();
     let (mut count, mut frozen, mut before) = (0, 0, true);
     for (_, shown) in slots {

@@ -227,11 +227,15 @@ impl Simulation {
     }
 
     fn receiver_names(&self, spec: &sc::Flow, ends: &FlowEnds) -> BTreeMap<u32, String> {
-        let name = |(to, sink): (&sc::NodeIx, &crate::packet::AgentIx)| match &self.agents[sink.0 as usize] {
-            Agent::VideoSink(sink) => Some((sink.ssrc, self.scenario.node_name(*to).to_owned())),
-            _ => None,
+        let names = |(to, sink): (&sc::NodeIx, &crate::packet::AgentIx)| match &self.agents[sink.0 as usize] {
+            Agent::VideoSink(sink) => {
+                let name = self.scenario.node_name(*to);
+                let now = sink.session().map(|s| s.ssrc());
+                sink.ssrcs.iter().copied().chain(now).map(|ssrc| (ssrc, name.to_owned())).collect()
+            }
+            _ => Vec::new(),
         };
-        spec.to.iter().zip(&ends.sinks).filter_map(name).collect()
+        spec.to.iter().zip(&ends.sinks).flat_map(names).collect()
     }
 
     /// Each video flow's receivers with their sources, where there are frames.
@@ -264,7 +268,7 @@ impl Simulation {
             let (Some(assembly), FlowKind::Video(video)) = (&sink.assembly, &spec.kind) else { continue };
             let fates = assembly.fates(&source.frames, video.playout);
             for (n, (row, what)) in source.frames.frames.iter().zip(fates).enumerate() {
-                if row.ready < sink.joined {
+                if row.ready < sink.joined || row.is_gap() {
                     continue;
                 }
                 let came = assembly.arrival(n as u32);

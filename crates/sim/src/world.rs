@@ -28,6 +28,8 @@ pub(crate) enum Plan {
         group: u32,
         node: u32,
         join: bool,
+        /// Who leaves: not before its BYE is out, which in a large group waits its turn.
+        sink: Option<AgentIx>,
     },
 }
 
@@ -42,13 +44,29 @@ impl Plan {
 /// The agents of a flow.
 pub(crate) struct FlowEnds {
     pub(crate) start: Time,
+    /// When it stops for the last time.
     pub(crate) stop: Time,
+    /// When it is active, from start to stop: pauses between them are not.
+    pub(crate) active: Vec<(Time, Time)>,
     pub(crate) means_from: Time,
     /// The ways towards the source.
     pub(crate) source_route: u32,
     pub(crate) sources: Vec<AgentIx>,
     pub(crate) sinks: Vec<AgentIx>,
     pub(crate) group: Option<u32>,
+}
+
+impl FlowEnds {
+    /// How long it is active between two times.
+    pub(crate) fn active(&self, from: Time, until: Time) -> Span {
+        let within = |(start, stop): &(Time, Time)| stop.min(&until).since(*start.max(&from));
+        self.active.iter().map(within).fold(Span::ZERO, |sum, span| sum + span)
+    }
+
+    /// Whether it is active all the time between two times.
+    pub(crate) fn active_throughout(&self, from: Time, until: Time) -> bool {
+        self.active.iter().any(|(start, stop)| *start <= from && until <= *stop)
+    }
 }
 
 /// One step of a link's series.
@@ -317,6 +335,10 @@ impl Simulation {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after(agent.0);
             }
+            Plan::Tree { sink: Some(sink), .. } if self.agents[sink.0 as usize].leaving() => {
+                let at = self.agents[sink.0 as usize].wake().max(self.now);
+                self.net.agenda.put(at, Due::Plan(entry));
+            }
             Plan::Tree { group, node, join, .. } => {
                 let links = &self.net.links;
                 let tree = &mut self.net.groups[group as usize].tree;
@@ -325,7 +347,7 @@ impl Simulation {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
                     let at = self.now + latency;
                     self.net.agenda.put(at, Due::Plan(self.plan.len() as u32));
-                    self.plan.push(Plan::Tree { at, group, node: step.node, join });
+                    self.plan.push(Plan::Tree { at, group, node: step.node, join, sink: None });
                 }
             }
         }

@@ -270,6 +270,10 @@ impl Receiver {
 }
 
 impl ReceiverHalf for Receiver {
+    fn on_renamed(&mut self, id: ReceiverId) {
+        self.id = id;
+    }
+
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         self.since.get_or_insert(arrival.at);
         self.first.get_or_insert(arrival.at);

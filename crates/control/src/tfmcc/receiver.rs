@@ -194,6 +194,10 @@ fn peer_stamp(sent: PeerTime) -> Stamp {
 }
 
 impl ReceiverHalf for Receiver {
+    fn on_renamed(&mut self, id: ReceiverId) {
+        self.id = id;
+    }
+
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         let now = arrival.at;
         let Some(mut forward) = Forward::read(arrival.notice) else { return };

@@ -8,9 +8,7 @@ use steadycast_control::registry::Factory;
 use steadycast_control::{Decision, Limit, Setup, View};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Encoder, SentFrames};
-use steadycast_session::{
-    Frame, Identity, Media, Origin, Output, Received, Receiver, RtcpSettings, Sender, SenderSettings,
-};
+use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings};
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
@@ -37,13 +35,25 @@ pub(crate) struct LimitShares {
     pub(crate) cap: Span,
 }
 
+/// One stretch of a flow between a start and a stop.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// Its first frame.
+    first: u32,
+    /// When it began.
+    at: Time,
+    /// When its first frame is due on the encoder's clock.
+    due: Span,
+}
+
 pub(crate) struct VideoSource {
     make: Box<dyn Fn(Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Encoder>,
     /// The ladder's top is what limits, not a cap that the scenario sets.
     capped_by_ladder: bool,
-    start: Time,
+    /// Since when it has been sending, and before pauses: with the first frame of each, when it was ready.
+    epochs: Vec<Epoch>,
     pub(crate) running: bool,
     finished: bool,
     until: Time,
@@ -58,6 +68,9 @@ pub(crate) struct VideoSource {
     pub(crate) rtcp_bytes: Bytes,
     pub(crate) samples: Vec<SourcePoint>,
     pub(crate) rtcp_shares: Vec<f64>,
+    /// Feedback and skipped frames of sessions before the present one.
+    past_feedback: (u64, Bytes),
+    past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
     pub(crate) backlog: steadycast_units::Spread,
     pub(crate) digest: Digest,
@@ -90,7 +103,9 @@ impl VideoSource {
             keep_frames: encoder.is_some(),
             encoder,
             capped_by_ladder,
-            start: Time::ZERO,
+            epochs: Vec::new(),
+            past_feedback: (0, Bytes::ZERO),
+            past_skipped: 0,
             running: false,
             finished: false,
             until: Time::NEVER,
@@ -109,43 +124,60 @@ impl VideoSource {
         }
     }
 
+    /// Starts, or starts again after a pause: a new session that goes on counting packets and frames.
     pub(crate) fn start(&mut self, now: Time, out: &mut Out<'_>) {
-        self.sender = Some((self.make)(now));
-        (self.start, self.limits_since, self.running, self.until) = (now, now, true, Time::NEVER);
+        if self.running {
+            return;
+        }
+        let mut sender = (self.make)(now);
+        if let Some(old) = &self.sender {
+            sender.continue_from(old.next_seq());
+            self.past_feedback = self.feedback();
+            self.past_skipped = self.skipped();
+            if let Some(encoder) = &mut self.encoder {
+                self.frames.skip_to(encoder.resume());
+            }
+        }
+        self.sender = Some(sender);
+        let due = self.encoder.as_ref().map_or(Span::ZERO, Encoder::due);
+        self.epochs.push(Epoch { first: self.frames.frames.len() as u32, at: now, due });
+        (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
         self.drain(now, out);
     }
 
-    pub(crate) fn stop(&mut self, now: Time, _: &mut Out<'_>) {
+    /// Says BYE, in a large group when its turn has come.
+    pub(crate) fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.account(now);
         self.running = false;
         if let Some(sender) = &mut self.sender {
             sender.stop();
         }
+        self.drain(now, out);
     }
 
     /// The run is over: no more frames; what waits in the pacer still leaves.
-    pub(crate) fn finish(&mut self, now: Time, out: &mut Out<'_>) {
-        if self.keep_frames {
-            self.account(now);
-            self.finished = true;
-        } else {
-            self.stop(now, out);
-        }
+    pub(crate) fn finish(&mut self, now: Time) {
+        self.account(now);
+        self.finished = true;
+        self.running &= self.keep_frames;
     }
 
     pub(crate) fn wake(&self) -> Time {
-        if !self.running {
-            return Time::NEVER;
+        match (self.running, self.finished) {
+            (true, _) => self.frame_due().min(self.until),
+            // A BYE may wait its turn.
+            (false, false) => self.until,
+            (false, true) => Time::NEVER,
         }
-        self.frame_due().min(self.until)
     }
 
     fn frame_due(&self) -> Time {
-        self.encoder.as_ref().filter(|_| !self.finished).map_or(Time::NEVER, |e| self.start + e.due())
+        let encoder = self.encoder.as_ref().filter(|_| !self.finished);
+        encoder.zip(self.epochs.last()).map_or(Time::NEVER, |(e, epoch)| epoch.at + e.due().saturating_sub(epoch.due))
     }
 
     pub(crate) fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
-        if let Some(sender) = self.sender.as_mut().filter(|_| self.running) {
+        if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
             sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
             self.drain(now, out);
         }
@@ -165,7 +197,7 @@ impl VideoSource {
         let coded = encoder.next(sender.decision().target, backlog);
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
-        let sampled = self.start + encoder.shown_at(coded.display);
+        let sampled = shown_at(&self.epochs, encoder, coded.display);
         sender.push_frame(&Frame { index: coded.index, kind: coded.kind, size: coded.size, sampled });
     }
 
@@ -179,7 +211,7 @@ impl VideoSource {
                     encoder.on_rate(decision.target);
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
-                if !self.finished {
+                if self.running && !self.finished {
                     self.account(now);
                     self.decisions.push(DecisionRow { at: now, decision });
                 }
@@ -230,16 +262,23 @@ impl VideoSource {
 
     /// When the frame that is shown in place `display` was sampled.
     pub(crate) fn shown_at(&self, display: u32) -> Time {
-        self.encoder.as_ref().map_or(self.start, |e| self.start + e.shown_at(display))
+        self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, e, display))
+    }
+
+    /// Compounds with a report on the stream, and their IP bytes.
+    pub(crate) fn feedback(&self) -> (u64, Bytes) {
+        let now = self.sender.as_ref().map(Sender::feedback).unwrap_or_default();
+        (self.past_feedback.0 + now.packets, self.past_feedback.1 + now.bytes)
+    }
+
+    /// Frames that were not sent because the backlog was at its bound.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.past_skipped + self.sender.as_ref().map_or(0, |s| s.backlog().skipped)
     }
 
     /// How long a frame is shown; nothing without frames.
     pub(crate) fn frame_period(&self) -> Span {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.shown_at(1))
-    }
-
-    pub(crate) fn session(&self) -> Option<&Sender> {
-        self.sender.as_ref()
     }
 
     pub(crate) fn sample(&mut self, now: Time) {
@@ -253,6 +292,13 @@ impl VideoSource {
         self.samples.push(SourcePoint { bytes: self.sent_bytes.saturating_sub(self.last_bytes).get(), target, pacing });
         self.last_bytes = self.sent_bytes;
     }
+}
+
+/// When the frame that is shown in place `display` was sampled. Groups of pictures are closed, so that places count from an
+/// epoch's first frame on as frames do.
+fn shown_at(epochs: &[Epoch], encoder: &Encoder, display: u32) -> Time {
+    let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
+    epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
 
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
@@ -272,10 +318,16 @@ pub(crate) struct CumulativeJitter {
     pub(crate) max: Offset,
 }
 
+/// Makes the receiver of the so-and-so-manieth join.
+pub(crate) type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
+
 pub(crate) struct VideoSink {
-    pub(crate) ssrc: u32,
-    make: Box<dyn Fn(Time) -> Receiver + Send>,
+    /// All that it went by: one for each time that it joined.
+    pub(crate) ssrcs: Vec<u32>,
+    make: MakeReceiver,
     receiver: Option<Receiver>,
+    /// Packets expected before the latest join.
+    past_expected: u64,
     pub(crate) joined: Time,
     pub(crate) intake: Intake,
     pub(crate) assembly: Option<Assembly>,
@@ -289,27 +341,12 @@ pub(crate) struct VideoSink {
 }
 
 impl VideoSink {
-    #[allow(clippy::too_many_arguments, reason = "built in one place only")]
-    pub(crate) fn new(
-        identity: Identity,
-        rtcp: RtcpSettings,
-        factory: Arc<dyn Factory>,
-        setup: Setup,
-        chance: Chance,
-        intake: Intake,
-        frames: bool,
-        first_seq: u16,
-        keep_views: bool,
-    ) -> Self {
-        let ssrc = identity.ssrc;
-        let make = move |now| {
-            let half = factory.receiver(&setup);
-            Receiver::new(identity.clone(), rtcp, factory.app(), half, chance.clone(), now)
-        };
+    pub(crate) fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, keep_views: bool) -> Self {
         Self {
-            ssrc,
-            make: Box::new(make),
+            ssrcs: Vec::new(),
+            make,
             receiver: None,
+            past_expected: 0,
             joined: Time::NEVER,
             intake,
             assembly: frames.then(Assembly::default),
@@ -323,8 +360,11 @@ impl VideoSink {
         }
     }
 
+    /// Joins, or joins again: a new session under another SSRC.
     pub(crate) fn join(&mut self, now: Time) {
-        let mut receiver = (self.make)(now);
+        self.past_expected = self.expected();
+        let mut receiver = (self.make)(now, self.ssrcs.len() as u32);
+        self.ssrcs.push(receiver.ssrc());
         // Its RTCP timer runs from the join on, before any packet has come.
         if let Output::Wait(Some(wake)) = receiver.poll(now) {
             self.until = wake.at;
@@ -338,6 +378,15 @@ impl VideoSink {
             receiver.leave();
             self.drain(now, out);
         }
+    }
+
+    /// Whether it has asked to leave and its BYE waits its turn.
+    pub(crate) fn leaving(&self) -> bool {
+        self.receiver.as_ref().is_some_and(Receiver::leaving)
+    }
+
+    fn expected(&self) -> u64 {
+        self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
     pub(crate) const fn wake(&self) -> Time {
@@ -402,7 +451,7 @@ impl VideoSink {
     }
 
     pub(crate) fn sample(&mut self) {
-        let expected = self.receiver.as_ref().map_or(0, Receiver::expected);
+        let expected = self.expected();
         self.intake.sample(expected);
     }
 
