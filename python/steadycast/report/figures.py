@@ -548,7 +548,10 @@ def draw_why(folder: Folder) -> Figure | None:
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
-        mine = decisions.filter(pl.col("flow") == flow["name"])
+        # Only the sender is held by something: rows of receivers are their own views.
+        mine = decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
+        if not mine.height:
+            continue
         t = mine["t_s"].to_list()
         shown = mine.select("target_bps", "pacing_bps").drop_nulls()
         top = float(shown["target_bps"].max() or 1.0)  # type: ignore[arg-type]
