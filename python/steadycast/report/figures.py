@@ -548,7 +548,10 @@ def draw_why(folder: Folder) -> Figure | None:
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
-        mine = decisions.filter(pl.col("flow") == flow["name"])
+        # Only the sender is held by something: rows of receivers are their own views.
+        mine = decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
+        if not mine.height:
+            continue
         t = mine["t_s"].to_list()
         shown = mine.select("target_bps", "pacing_bps").drop_nulls()
         top = float(shown["target_bps"].max() or 1.0)  # type: ignore[arg-type]
@@ -577,15 +580,20 @@ def draw_why(folder: Folder) -> Figure | None:
         label_ends(axes, labels)
         end = float(folder.summary["to_s"])
         held: dict[str, float] = {}
+        spans: dict[str, list[tuple[float, float]]] = {}
         for begin, stop, limit in stretches(t, [str(v) for v in mine["limit"].to_list()], end):
-            colour = style.LIMIT.get(limit, style.MUTED)
-            axes.axvspan(begin, stop, color=colour, alpha=0.1, linewidth=0)
-            strip.axvspan(begin, stop, color=colour, linewidth=0)
+            spans.setdefault(limit, []).append((begin, stop - begin))
             held[limit] = held.get(limit, 0.0) + stop - begin
             if (stop - begin) / end > 0.014 * len(limit):
                 strip.text(
                     (begin + stop) / 2, 0.5, limit, va="center", ha="center", fontsize=7, color="#111111"
                 )
+        for limit, each in spans.items():
+            # One collection per limit: a patch for each of thousands of spans takes most of the report's time.
+            colour = style.LIMIT.get(limit, style.MUTED)
+            whole = axes.get_xaxis_transform()
+            axes.broken_barh(each, (0, 1), transform=whole, color=colour, alpha=0.1, linewidth=0)
+            strip.broken_barh(each, (0, 1), color=colour, linewidth=0)
         strip.set_ylim(0, 1)
         strip.set_yticks([])
         strip.grid(visible=False)

@@ -1,0 +1,54 @@
+# The commands of this project. Each sets up what it needs; a second call finds it there.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint claims bench validate figures setup setup-dev have-python clean
+
+# The first Python that is new enough.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+    command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+    && { echo $$p; break; }; done)
+RUN := .venv/bin/python
+# rustup's folder is not on the PATH of every shell.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## run a video beside TCP, and write a report with pictures
+	@$(RUN) scripts/demo.py
+
+test: setup-dev ## run all tests; as root, install the tools that they use
+	@$(RUN) scripts/test.py
+
+lint: setup-dev ## formatting, lints and types, Rust and Python
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+claims: setup-dev ## what takes long: the claims that the tests have no time for
+	@$(RUN) scripts/claims.py
+
+bench: setup-dev ## packet-hops per CPU second, beside ns-2
+	@$(RUN) -m validation.bench
+
+validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
+	@$(RUN) -m validation.validate
+
+figures: setup ## make the figures and the word list of docs/ again
+	@$(RUN) scripts/docs.py
+
+setup: have-python
+	@$(PYTHON) scripts/setup.py
+
+setup-dev: have-python
+	@$(PYTHON) scripts/setup.py --dev
+
+have-python:
+	@test -n "$(PYTHON)" || { echo "set-up: Python 3.11 or newer is not installed (Debian: apt-get install python3)" >&2; exit 3; }
+
+clean: ## remove what was built, installed and run; the cache of encoded clips stays
+	rm -rf .venv target runs build python/steadycast/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

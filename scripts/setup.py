@@ -1,0 +1,170 @@
+"""Set up what the commands of the Makefile need: `.venv` with its packages, and the compiled module.
+
+    python3 scripts/setup.py         # what `make demo` needs
+    python3 scripts/setup.py --dev   # and what the tests need
+
+Only the standard library, no root. A second call does nothing: two files in .venv hold a hash of what each step was made
+from. Packages come from the index that pip is configured for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
+MODULE = ROOT / "python" / "steadycast" / "_core.abi3.so"
+BUILD = ("maturin",)  # of the development tools, the one that building needs
+
+
+class SetupError(Exception):
+    """What is missing, and what to do."""
+
+
+def main(words: list[str]) -> int:
+    """Set up; exit code 3 when a tool is missing, 1 when a step failed."""
+    try:
+        environment = with_cargo()
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        make_venv()
+        install(project, dev="--dev" in words)
+        build(environment)
+    except SetupError as error:
+        print(f"set-up: {error}", file=sys.stderr)
+        return 3
+    except subprocess.CalledProcessError as error:
+        print(f"set-up: failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def with_cargo() -> dict[str, str]:
+    """Return the environment with cargo on its PATH.
+
+    Raises:
+        SetupError: there is no Rust toolchain, or it is too old, or it has no linker.
+
+    """
+    environment = dict(os.environ)
+    if shutil.which("cargo") is None:
+        home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
+        environment["PATH"] = f"{environment.get('PATH', '')}{os.pathsep}{home}"
+    cargo = shutil.which("cargo", path=environment["PATH"])
+    wanted = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
+    get = f"install Rust {wanted} or newer, for example by https://rustup.rs"
+    if cargo is None:
+        raise SetupError(f"cargo is not installed; {get}")
+    said = subprocess.run(["rustc", "--version"], capture_output=True, text=True, env=environment, check=False)
+    found = re.match(r"rustc (\d+)\.(\d+)", said.stdout)
+    if found is None:
+        raise SetupError(f"rustc does not say its version ({said.stderr.strip() or said.stdout.strip()}); {get}")
+    if (int(found[1]), int(found[2])) < tuple(int(part) for part in wanted.split(".")[:2]):
+        raise SetupError(f"Rust {found[1]}.{found[2]} is too old; {get} (rustup update)")
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        raise SetupError("there is no C linker, which Rust needs; install gcc (Debian: build-essential)")
+    return environment
+
+
+def make_venv() -> None:
+    """Make `.venv` with pip in it. Debian's Python may come without ensurepip: pip is then fetched from the index."""
+    if PYTHON.exists() and run_quietly([PYTHON, "-m", "pip", "--version"]):
+        return
+    print("set-up: making .venv")
+    shutil.rmtree(VENV, ignore_errors=True)
+    if run_quietly([sys.executable, "-m", "venv", VENV]):
+        return
+    shutil.rmtree(VENV, ignore_errors=True)
+    if not run_quietly([sys.executable, "-m", "venv", "--without-pip", VENV]):
+        raise SetupError(f"{sys.executable} can't make a virtual environment (Debian: apt-get install python3-venv)")
+    if run_quietly([sys.executable, "-m", "pip", "--python", PYTHON, "install", "-q", "pip"]):
+        return
+    fetch_pip()
+
+
+def fetch_pip() -> None:
+    """Install pip by its own wheel from the index.
+
+    Raises:
+        SetupError: it can't be fetched.
+
+    """
+    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/") + "/pip/"
+    try:
+        with urllib.request.urlopen(index, timeout=60) as page:
+            links = re.findall(r'href="([^"]+/pip-[\d.]+-py3-none-any\.whl[^"]*)"', page.read().decode())
+        with tempfile.TemporaryDirectory() as folder:
+            url = urllib.parse.urljoin(index, links[-1].replace("&amp;", "&"))
+            wheel = Path(folder) / Path(urllib.parse.urlparse(url).path).name
+            with urllib.request.urlopen(url, timeout=60) as source:
+                wheel.write_bytes(source.read())
+            subprocess.run([PYTHON, f"{wheel}/pip", "install", "-q", wheel], check=True)
+    except (OSError, IndexError) as error:
+        remedy = "install python3-venv (Debian, Ubuntu) or check the network"
+        raise SetupError(f"pip can't be fetched from {index} ({error}); {remedy}") from None
+
+
+def install(project: dict[str, object], *, dev: bool) -> None:
+    """Install what pyproject.toml lists, at the versions of the constraints."""
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    needed = [*project["dependencies"]]  # type: ignore[misc]
+    needed += [each for each in extras["dev"] if each.startswith(BUILD)]
+    stamp, label = VENV / "stamp-run", "packages"
+    if dev:
+        needed += [each for extra in extras.values() for each in extra]
+        stamp, label = VENV / "stamp-dev", "packages of the tests"
+    made_from = digest([CONSTRAINTS], *needed, sys.version)
+    if stamp.exists() and stamp.read_text() == made_from:
+        return
+    print(f"set-up: installing {label}")
+    pip = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-c", CONSTRAINTS, *needed], check=True)
+    stamp.write_text(made_from)
+
+
+def build(environment: dict[str, str]) -> None:
+    """Compile the module, unless nothing that it is made from has changed."""
+    sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
+    sources += (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
+    stamp = VENV / "stamp-module"
+    made_from = digest(sources, str(ROOT))
+    if MODULE.exists() and stamp.exists() and stamp.read_text() == made_from:
+        return
+    print("set-up: compiling the module (the first time takes some minutes)", flush=True)
+    environment |= {"VIRTUAL_ENV": str(VENV), "PATH": f"{VENV / 'bin'}{os.pathsep}{environment['PATH']}"}
+    environment |= {"PIP_CONSTRAINT": str(CONSTRAINTS), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
+    environment.pop("CONDA_PREFIX", None)
+    subprocess.run(
+        [VENV / "bin" / "maturin", "develop", "--release", "--locked"], check=True, cwd=ROOT, env=environment
+    )
+    stamp.write_text(made_from)
+
+
+def digest(files: Iterable[Path], *texts: str) -> str:
+    """Hash of files, with their names, and texts."""
+    total = hashlib.sha256()
+    for path in sorted(files):
+        total.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    total.update("\0".join(texts).encode())
+    return total.hexdigest()
+
+
+def run_quietly(words: list[str | Path]) -> bool:
+    """Whether a command succeeds."""
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""All tests, Rust and Python, ending in one line: "N passed, M skipped because …".
+
+A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]``; it is run when the tool is there and counts as skipped
+when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. A Python test skips
+itself, with its reason.
+
+Under ``STEADYCAST_REQUIRE=all`` a skip is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tools
+
+ROOT = Path(__file__).resolve().parent.parent
+CARGO = ("cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--no-fail-fast")
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
+IGNORED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ignored, needs (\S+)", re.MULTILINE)
+
+
+@dataclass
+class Count:
+    """What became of the tests."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)  # what ended badly without a test having failed
+
+    def line(self) -> str:
+        """Sum it up."""
+        parts = [f"{self.passed} passed"]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        skipped = f"{self.skipped.total()} skipped"
+        if self.skipped:
+            reasons = (f"{why} ({n})" if n > 1 else why for why, n in sorted(self.skipped.items()))
+            skipped += f" because {'; '.join(reasons)}"
+        parts.append(skipped)
+        return ", ".join([*parts, *self.broken])
+
+
+def main() -> int:
+    """Run everything; exit code 1 when a test failed, or was skipped though all are required."""
+    required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
+    tools.install(tools.missing())
+    for tool in tools.missing():
+        print(f"test: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}", flush=True)
+    count = Count()
+    rust(count)
+    python(count)
+    print(f"\n{count.line()}")
+    if count.skipped and required:
+        print("STEADYCAST_REQUIRE=all: a skip is a failure", file=sys.stderr)
+        return 1
+    return 1 if count.failed or count.broken else 0
+
+
+def rust(count: Count) -> None:
+    """Run the tests of the crates."""
+    said = cargo(count, [])
+    by_tool: dict[str, list[str]] = {}
+    for name, tool in IGNORED.findall(said):
+        by_tool.setdefault(tool.rstrip(",;:"), []).append(name)
+    for tool, names in sorted(by_tool.items()):
+        if shutil.which(tool) is None:
+            count.skipped[f"{tool} is not installed"] += len(names)
+        else:
+            cargo(count, ["--", "--ignored", "--exact", *names])
+
+
+def cargo(count: Count, more: list[str]) -> str:
+    """Run cargo's tests, passing on what it says of those that fail."""
+    words = [*CARGO, *more]
+    print(f"\n{' '.join(words[:2])} …", flush=True)
+    environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}
+    done = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+    said: list[str] = []
+    assert done.stdout is not None
+    for line in done.stdout:
+        said.append(line)
+        if not re.match(r"test .* \.\.\. (ok|ignored)|running \d+ test|\s*$|test result: ok|   Doc-tests", line):
+            print(line, end="", flush=True)
+    whole = "".join(said)
+    results = RESULT.findall(whole)
+    count.passed += sum(int(passed) for passed, _ in results)
+    failed = sum(int(failed) for _, failed in results)
+    count.failed += failed
+    if done.wait() != 0 and not failed or not results:
+        count.broken.append(f"cargo test ended with code {done.returncode}")
+    return whole
+
+
+def python(count: Count) -> None:
+    """Run the tests of the package."""
+    print("\npytest …", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "junit.xml")
+        words = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junit-xml={file}"]
+        code = subprocess.run(words, cwd=ROOT, check=False).returncode
+        if not file.exists():
+            count.broken.append(f"pytest ended with code {code}")
+            return
+        suite = next(ET.parse(file).iter("testsuite"))
+        cases = list(suite.iter("testcase"))
+    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    skips = [skip for case in cases for skip in case.iter("skipped")]
+    count.failed += failed
+    count.passed += len(cases) - failed - len(skips)
+    for skip in skips:
+        count.skipped[skip.get("message") or "no reason is given"] += 1
+    if code != 0 and not failed:
+        count.broken.append(f"pytest ended with code {code}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

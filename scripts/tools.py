@@ -1,0 +1,51 @@
+"""The tools outside Python and Rust that tests use: who needs them, and how they come onto a machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that tests call."""
+
+    command: str
+    package: str  # of Debian and Ubuntu
+    use: str
+
+
+TOOLS = (
+    Tool("ns", "ns2", "comparison with ns-2"),
+    Tool("tshark", "tshark", "captures as Wireshark reads them"),
+    Tool("chromium", "chromium", "the report as a browser shows it"),
+)
+
+
+def missing() -> list[Tool]:
+    """Tools that are not here."""
+    return [tool for tool in TOOLS if shutil.which(tool.command) is None]
+
+
+def install(tools: list[Tool]) -> None:
+    """Install tools where that is allowed and possible: as root, with apt-get. What fails stays missing."""
+    if not tools or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    packages = [tool.package for tool in tools]
+    print(f"test: installing {' '.join(packages)}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
+    quiet = {"env": environment, "check": False, "stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    subprocess.run([*get, "update"], **quiet)  # type: ignore[call-overload]
+    for package in packages:  # one by one: a package that a release lacks must not keep the others away
+        words = [*get, "install", "-y", "--no-install-recommends", package]
+        subprocess.run(words, **quiet)  # type: ignore[call-overload]
+
+
+def path_with_cargo() -> str:
+    """PATH with rustup's folder at its end."""
+    home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
+    return f"{os.environ.get('PATH', '')}{os.pathsep}{home}"
