@@ -1,0 +1,32 @@
+//! What a scenario costs, without Python, for a profiler to watch: `cargo run --release --example hops -- FILE [PATH=VALUE …]`.
+//! Video flows must be greedy: all other frames come from Python.
+
+use std::path::Path;
+use steadycast_scenario::Document;
+use steadycast_sim::{Inputs, Simulation};
+
+/// CPU time of this thread so far in seconds; Linux only.
+fn cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let mut document = Document::read(Path::new(&words.next().ok_or("which scenario?")?))?;
+    for change in words {
+        document.set(&change).map_err(|problem| problem.to_string())?;
+    }
+    let mut simulation = Simulation::build(&document.check()?.scenario, &Inputs::default())?;
+    let built = cpu_s();
+    let complete = simulation.run(|_| true);
+    let cpu = cpu_s() - built;
+    let summary = simulation.summary(complete);
+    println!(
+        "{} hops in {cpu:.3} s after {built:.3} s of building: {:.1} M/s, {}",
+        simulation.hops(),
+        simulation.hops() as f64 / cpu / 1e6,
+        summary["record_sha256"]
+    );
+    Ok(())
+}
