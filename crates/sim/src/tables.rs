@@ -5,7 +5,6 @@ use crate::intake::Intake;
 use crate::summary::rate_of;
 use crate::world::{FlowEnds, PacketRow, Simulation};
 use std::collections::BTreeMap;
-use steadycast_control::Limit;
 use steadycast_media::Fate;
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_session::FrameKind;
@@ -68,15 +67,6 @@ fn real(value: Option<f64>) -> f64 {
 
 fn ms(span: Option<Span>) -> f64 {
     real(span.map(Span::as_millis_f64))
-}
-
-fn limit(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Start => "start",
-        Limit::Network => "network",
-        Limit::Cap => "cap",
-        Limit::Floor => "floor",
-    }
 }
 
 impl Simulation {
@@ -192,7 +182,7 @@ impl Simulation {
                     pacing.push(row.decision.pacing.as_bps_f64());
                     loss.push(real(why.loss));
                     rtt.push(ms(why.rtt));
-                    limits.push(limit(row.decision.limit));
+                    limits.push(source.limit(row));
                     by.push_maybe(why.by.and_then(|id| receivers.get(&id.0)).map(String::as_str));
                 }
             }

@@ -41,6 +41,8 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
     encoder, start, cap = shares.get("encoder", 0.0), shares.get("start", 0.0), shares.get("cap", 0.0)
     name = f"{flow['name']} ({flow.get('controller')})"
+    if flow.get("controller") == "fixed":
+        return f"{flow['name']} ran at a fixed rate: it did not answer to the network."
     if encoder > 0.5:
         return (
             f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "

@@ -527,6 +527,13 @@ def draw_delay(folder: Folder) -> Figure | None:
     return figure
 
 
+def decided(folder: Folder) -> pl.DataFrame:
+    """What the senders decided, in time; the table also holds what each receiver reported."""
+    import polars as pl
+
+    return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
+
+
 def draw_why(folder: Folder) -> Figure | None:
     """Draw the video's target, what was sent, and what held the rate."""
     import polars as pl
@@ -534,7 +541,7 @@ def draw_why(folder: Folder) -> Figure | None:
 
     if not folder.has("decisions"):
         return None
-    decisions = folder.table("decisions").sort("t_s")
+    decisions = decided(folder)
     flows = [
         f
         for f in folder.summary["flows"]

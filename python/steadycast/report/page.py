@@ -231,7 +231,7 @@ def _reasons(folder: Folder) -> list[str]:
     if not folder.has("decisions"):
         return []
     parts = []
-    decisions = folder.table("decisions").sort("t_s")
+    decisions = figures.decided(folder)
     end = float(folder.summary.get("to_s") or 0.0)
     for flow in folder.summary["flows"]:
         mine = decisions.filter(pl.col("flow") == flow["name"])

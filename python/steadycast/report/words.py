@@ -46,7 +46,7 @@ GLOSSARY: dict[str, str] = {
     "VMAF": "A learned score of picture quality from 0 to 100.",
     "MOS": "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: above 37 dB is 5, 31–37 "
     "is 4, 25–31 is 3, 20–25 is 2, "
-    "below 1.",
+    "below 20 is 1.",
     "quantizer": "How coarsely the encoder draws: a larger number gives fewer bits and a worse picture.",
     "limited by": "What held the rate, as shares of the run: the network, the encoder's best quality, the "
     "start phase, or a cap.",

@@ -13,13 +13,15 @@ use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
 
-/// A decision, and when it was taken.
+/// A decision, and from when on it held.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DecisionRow {
-    /// When.
+    /// From when on.
     pub(crate) at: Time,
     /// What and why.
     pub(crate) decision: Decision,
+    /// Whether the clip, at its best quantizer, needed less than the decision allows.
+    pub(crate) by_encoder: bool,
 }
 
 /// How long the rate was limited by what.
@@ -195,6 +197,11 @@ impl VideoSource {
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return };
         let backlog = sender.backlog().bytes.get().div_ceil(1000);
         let coded = encoder.next(sender.decision().target, backlog);
+        let by_encoder = encoder.limited();
+        if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
+            let decision = row.decision.clone();
+            self.decisions.push(DecisionRow { at: now, decision, by_encoder });
+        }
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
         let sampled = shown_at(&self.epochs, encoder, coded.display);
@@ -213,7 +220,8 @@ impl VideoSource {
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
                 if self.running && !self.finished {
                     self.account(now);
-                    self.decisions.push(DecisionRow { at: now, decision });
+                    let by_encoder = self.encoder.as_ref().is_some_and(Encoder::limited);
+                    self.decisions.push(DecisionRow { at: now, decision, by_encoder });
                 }
             }
             match output {
@@ -247,17 +255,26 @@ impl VideoSource {
     pub(crate) fn account(&mut self, now: Time) {
         let span = now.since(self.limits_since);
         self.limits_since = now;
-        let Some(decision) = self.decisions.last().map(|r| &r.decision).filter(|_| self.running) else { return };
-        let by_encoder = self.encoder.as_ref().is_some_and(Encoder::limited);
-        let limits = &mut self.limits;
-        let share = match decision.limit {
-            _ if by_encoder => &mut limits.encoder,
-            Limit::Start => &mut limits.start,
-            Limit::Cap if self.capped_by_ladder => &mut limits.encoder,
-            Limit::Cap => &mut limits.cap,
-            Limit::Network | Limit::Floor => &mut limits.network,
+        let Some(row) = self.decisions.last().filter(|_| self.running) else { return };
+        let share = match self.limit(row) {
+            "encoder" => &mut self.limits.encoder,
+            "start" => &mut self.limits.start,
+            "cap" => &mut self.limits.cap,
+            _ => &mut self.limits.network,
         };
         *share += span;
+    }
+
+    /// What held the rate while a decision held: network, floor, encoder, start or cap.
+    pub(crate) fn limit(&self, row: &DecisionRow) -> &'static str {
+        match row.decision.limit {
+            _ if row.by_encoder => "encoder",
+            Limit::Start => "start",
+            Limit::Cap if self.capped_by_ladder => "encoder",
+            Limit::Cap => "cap",
+            Limit::Network => "network",
+            Limit::Floor => "floor",
+        }
     }
 
     /// When the frame that is shown in place `display` was sampled.
