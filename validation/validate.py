@@ -16,6 +16,7 @@ import importlib
 import math
 import statistics
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ MEANS_WITHIN = 0.08
 RATIOS_WITHIN = 0.1
 
 Summary = Mapping[str, Any]
+
+# What our summary has no mean of after the warm-up is read from the record and put under this key of the summary.
+RECORD = "validation"
 
 
 @dataclass(frozen=True)
@@ -77,25 +81,26 @@ def _at_receiver(kind: str, key: str) -> Callable[[Summary], float | None]:
     return read
 
 
-def _ratio(summary: Summary) -> float | None:
-    tfrc, tcp = _mean_of("video", "throughput_bps")(summary), _mean_of("tcp", "throughput_bps")(summary)
-    return tfrc / tcp if tfrc is not None and tcp else None
-
-
-def _at_bottleneck(key: str) -> Callable[[Summary], float | None]:
+def _recorded(key: str) -> Callable[[Summary], float | None]:
     def read(summary: Summary) -> float | None:
-        for link in summary["links"]:
-            if link["name"] == "bottleneck" and link["direction"] == "forward":
-                value = link.get(key)
-                return None if value is None else float(value)
-        return None
+        value = summary[RECORD].get(key)
+        return None if value is None else float(value)
 
     return read
 
 
-def _srtt(summary: Summary) -> float | None:
-    values = [flow["srtt_ms"]["p50"] for flow in _flows(summary, "tcp") if flow.get("srtt_ms")]
-    return statistics.fmean(values) if values else None
+def _sum_of(kind: str, key: str) -> Callable[[Summary], float | None]:
+    def read(summary: Summary) -> float | None:
+        values = [flow.get(key) for flow in _flows(summary, kind)]
+        return float(sum(v for v in values if v is not None)) if values else None
+
+    return read
+
+
+def _ratio(summary: Summary) -> float | None:
+    tfrc, tcp = _mean_of("video", "throughput_bps")(summary), _mean_of("tcp", "throughput_bps")(summary)
+    return tfrc / tcp if tfrc is not None and tcp else None
+
 
 
 def _cwnd(summary: Summary) -> float | None:
@@ -110,24 +115,30 @@ _TCP = (
     ),
     Quantity("timeouts", "timeouts", _mean_of("tcp", "timeouts"), "shown"),
     Quantity("cwnd_mean_packets", "cwnd_mean_packets", _cwnd, "shown"),
-    Quantity("srtt_ms", "srtt_ms", _srtt, "shown"),
+    Quantity("srtt_ms", "srtt_ms", _recorded("srtt_ms"), "shown"),
 )
 _TFRC = (
     Quantity("throughput_bps", "throughput_bps", _mean_of("video", "throughput_bps"), "mean"),
-    Quantity("loss_event_rate", "wali_p", _at_receiver("video", "loss_event_rate"), "mean"),
+    Quantity("loss_event_rate", "wali_p", _recorded("loss_event_rate"), "mean"),
     Quantity("loss_frac", "loss_frac", _at_receiver("video", "loss_frac"), "mean"),
 )
 _MIX = (
     Quantity("tfrc_to_tcp", "tfrc_to_tcp", _ratio, "ratio"),
     Quantity("tfrc_mean_bps", "tfrc_mean_bps", _mean_of("video", "throughput_bps"), "mean"),
     Quantity("tcp_mean_bps", "tcp_mean_bps", _mean_of("tcp", "throughput_bps"), "mean"),
-    Quantity("link_drop_frac", "link_drop_frac", _at_bottleneck("drop_frac"), "shown"),
-    Quantity("utilisation_frac", "utilisation_frac", _at_bottleneck("utilisation_frac"), "mean"),
+    Quantity("link_drop_frac", "link_drop_frac", _recorded("drop_frac"), "shown"),
+    Quantity("queue_ms", "queue_mean_ms", _recorded("queue_ms"), "shown"),
+    Quantity("tcp_timeouts", "tcp_timeouts", _sum_of("tcp", "timeouts"), "shown"),
+    Quantity("utilisation_frac", "utilisation_frac", _recorded("utilisation_frac"), "mean"),
 )
 
 
 def cells() -> list[Cell]:
     """List the grid. TFRC is set beside ns-2's twice: as ns-2 comes, and with RFC 5348's constants."""
+
+    def profile(params: ns2.Params) -> str:
+        return "rfc5348" if "tfrc_rto_s" in params else "ns2"
+
     grid: list[Cell] = []
     for params in ns2.SCENARIOS["tcp-lossy"].grid:
         overrides: dict[str, object] = {
@@ -137,12 +148,16 @@ def cells() -> list[Cell]:
         }
         grid.append(Cell("tcp-lossy", "tcp-lossy", params, "tcp-lossy.toml", overrides, _TCP, 5))
     for params in ns2.SCENARIOS["tfrc-lossy"].grid:
-        overrides = {"link.air.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"}}
+        overrides = {
+            "link.air.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"},
+            "flow.tfrc.params.tfrc.profile": profile(params),
+        }
         grid.append(Cell("tfrc-lossy", "tfrc-lossy", params, "tfrc-lossy.toml", overrides, _TFRC, 5))
     mix = ns2.SCENARIOS["tfrc-tcp"]
     for params in mix.grid:
         name = f"tfrc-tcp-{params['n']}-{params['queue']}.toml"
-        grid.append(Cell("tfrc-tcp", "tfrc-tcp", params, name, {}, _MIX, mix.seeds_for(params)))
+        overrides = {f"flow.tfrc[1-{params['n']}].params.tfrc.profile": profile(params)}
+        grid.append(Cell("tfrc-tcp", "tfrc-tcp", params, name, overrides, _MIX, mix.seeds_for(params)))
     return grid
 
 
@@ -152,18 +167,45 @@ Runner = Callable[[Path, int, Mapping[str, object]], Summary]
 def our_runner() -> tuple[Runner | None, str]:
     """Return the function that runs one of our scenarios, or None and why not."""
     try:
-        package = importlib.import_module("steadycast")
+        run = importlib.import_module("steadycast.run").run
     except ImportError as why:
         return None, f"steadycast can't be imported ({why}); its column stays empty"
-    run = getattr(package, "run", None)
-    if run is None:
-        return None, "this steadycast has no run(); its column stays empty"
 
     def call(path: Path, seed: int, overrides: Mapping[str, object]) -> Summary:
-        summary: Summary = run(str(path), seed=seed, set=dict(overrides)).summary
-        return summary
+        done = run(path, seed=seed, set=dict(overrides), quality=False)
+        return {**done.summary, RECORD: _from_record(done, _warmup_s(path))}
 
     return call, ""
+
+
+def _warmup_s(path: Path) -> float:
+    text = tomllib.loads(path.read_text())["warmup"]
+    return float(text.removesuffix("s"))
+
+
+def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
+    """Means after the warm-up of what the summary counts from the start, or does not have."""
+    import polars as pl
+
+    late = pl.col("t_s") >= warmup_s
+    found: dict[str, float] = {}
+    reports = done.decisions.to_polars().filter(late & pl.col("limit").is_null() & pl.col("loss").is_not_null())
+    if reports.height:
+        found["loss_event_rate"] = reports["loss"].mean()
+        found["rtt_ms"] = reports["rtt_ms"].mean()
+    windows = done.tcp.to_polars().filter(late)
+    if windows.height:
+        # ns-2 shows its estimate in whole ticks.
+        found["srtt_ms"] = (windows["srtt_ms"] / 10).floor().mean() * 10
+    link = done.links.to_polars().filter(
+        late & (pl.col("link") == "bottleneck") & (pl.col("direction") == "forward")
+    )
+    if link.height:
+        found["utilisation_frac"] = link["utilisation_frac"].mean()
+        found["queue_ms"] = link["queue_ms"].mean()
+        sent = link["throughput_bps"].sum() / 8 / 1000  # packets of 1000 B, a second each
+        found["drop_frac"] = link["dropped_packets"].sum() / (sent + link["dropped_packets"].sum())
+    return found
 
 
 def throughput_equation(packet: float, rtt_s: float, p: float, rto_s: float, b: int = 1) -> float:
@@ -207,18 +249,12 @@ def compare(
     rows: list[list[str]] = []
     equation: list[list[str]] = []
     facts: list[str] = []
-    known: dict[
-        tuple[str, str], list[Summary]
-    ] = {}  # ours does not know ns-2's variants: one run serves both
     for cell in chosen:
         numbers = list(seeds) if seeds is not None else list(range(1, cell.seeds + 1))
         answers = ns2.run_grid(cell.script, [cell.params], numbers, jobs=jobs)[0]
         summaries: list[Summary] = []
         if ours is not None:
-            key = (cell.scenario, repr(sorted(cell.overrides.items())))
-            if key not in known:
-                known[key] = _run_ours(ours, cell, numbers, jobs)
-            summaries = known[key]
+            summaries = _run_ours(ours, cell, numbers, jobs)
         for quantity in cell.quantities:
             values = [a.number(quantity.theirs) for a in answers if quantity.theirs in a.results]
             theirs = ns2.Spread.of(values) if values else None
@@ -298,10 +334,8 @@ def _equation_rows(
     ]
     if not is_tcp:
         rows.append(line("p = receiver's mean estimate", theirs("wali_p"), sent, None))
-        events = [
-            v for v in (_at_receiver("video", "loss_event_rate")(s) for s in summaries) if v is not None
-        ]
-        if events and "tfrc_rto_s" in cell.params:
+        events = [v for v in (_recorded("loss_event_rate")(s) for s in summaries) if v is not None]
+        if events:
             rows.append(line("p = our receiver's estimate", statistics.fmean(events), None, our_sent))
     return rows
 

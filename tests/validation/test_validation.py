@@ -74,7 +74,7 @@ def test_every_cell_and_workload_has_its_scenario_and_names_only_links_and_flows
         names = {"flow": {f["name"] for f in scenario["flow"]}}
         names["link"] = {link.get("name", "") for link in scenario.get("link", [])}
         for path in cell.overrides:
-            table, name, _ = path.split(".")
+            table, name, _ = path.split(".", 2)
             assert name in names[table], (cell.scenario, path)
     for load in bench.WORKLOADS:
         assert (SCENARIOS / load.scenario).is_file()

@@ -1,6 +1,6 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
-use crate::model::{Codec, Emit, JitterDist, RtcpProfile};
+use crate::model::{Codec, Emit, JitterDist, RtcpProfile, TcpPreset};
 use crate::problem::Out;
 use crate::table::{At, Many, OrNone, Packets, Raw, Said, tables, words};
 use crate::tree::{Item, Place};
@@ -220,7 +220,7 @@ tables! {
         cap: Rate,
         /// tcp: reno, newreno, sack, cubic, or one that only a kernel has; default from the preset: reno or cubic.
         congestion: String,
-        /// tcp: linux (default), ns2 or ns2old: where unset keys come from.
+        /// tcp: linux (default), ns2 or ns2old: where unset keys come from, and what no key says.
         preset: TcpPreset,
         /// tcp, and video with media greedy: so much, once. With "off": again and again.
         bytes: Bytes,
@@ -234,7 +234,7 @@ tables! {
         max_rto: Span,
         /// tcp: the one before the first RTT sample.
         init_rto: Span,
-        /// tcp: granularity of the sender's clock.
+        /// tcp: granularity of the sender's clock; "0s": exact.
         tick: Span,
         /// tcp: an ACK for every second packet only.
         delayed_ack: bool,
@@ -450,12 +450,6 @@ pub(crate) enum MediaWord {
 pub(crate) enum VbrWord {
     Bucket,
     Ladder,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TcpPreset {
-    Linux,
-    Ns2,
-    Ns2Old,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeriodWord {

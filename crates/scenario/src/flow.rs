@@ -1,12 +1,12 @@
 //! Flows: names and hosts written out, every kind with its defaults, every value checked.
 
+use crate::file::VbrWord;
 use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
 };
-use crate::file::{TcpPreset, VbrWord};
 use crate::model::{
     Buffer, Cast, Cbr, Codec, Congestion, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp,
-    RtcpProfile, Size, Start, Tcp, TcpSource, Vbr, Video,
+    RtcpProfile, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
@@ -628,6 +628,7 @@ fn encode(said: Option<&At<EncodeTable>>, media: Option<&Media>, out: &mut Out) 
 /// What a preset says.
 fn preset(word: TcpPreset) -> Tcp {
     let ns2 = Tcp {
+        preset: word,
         congestion: Congestion::Reno,
         source: TcpSource::Bulk,
         window: 20,
@@ -653,7 +654,7 @@ fn preset(word: TcpPreset) -> Tcp {
             initial_window: 10,
             max_rto: Span::secs(120),
             init_rto: Span::secs(1),
-            tick: Span::millis(1),
+            tick: Span::ZERO,
             delayed_ack: true,
             sack: true,
             timestamps: true,
@@ -701,7 +702,9 @@ fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
     span(&table.min_rto, &mut tcp.min_rto, out);
     span(&table.max_rto, &mut tcp.max_rto, out);
     span(&table.init_rto, &mut tcp.init_rto, out);
-    span(&table.tick, &mut tcp.tick, out);
+    if let Some(tick) = &table.tick {
+        tcp.tick = tick.value;
+    }
     for (said, what) in [(&table.min_rto, "min_rto"), (&table.init_rto, "init_rto")] {
         if let Some(said) = said.as_ref().filter(|s| s.value > tcp.max_rto) {
             out.problem(&said.at, format!("{what} is above max_rto, {}", tcp.max_rto), "make it smaller");

@@ -444,6 +444,8 @@ pub enum RtcpProfile {
 /// A TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
+    /// Whose behaviour it has where no key below says otherwise.
+    pub preset: TcpPreset,
     /// Congestion control.
     pub congestion: Congestion,
     /// What it has to send.
@@ -458,7 +460,7 @@ pub struct Tcp {
     pub max_rto: Span,
     /// Retransmission time-out before the first RTT sample.
     pub init_rto: Span,
-    /// Granularity of the sender's clock.
+    /// Granularity of the sender's clock; zero: exact.
     pub tick: Span,
     /// An ACK for every second packet, or after a while.
     pub delayed_ack: bool,
@@ -472,6 +474,18 @@ pub struct Tcp {
     pub hystart: bool,
     /// Packet size on the wire, as IP size.
     pub packet: Bytes,
+}
+
+/// Whose TCP: all that the keys of a flow don't reach (when recovery ends, what a partial acknowledgment sends, how an idle
+/// window restarts …).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpPreset {
+    /// A kernel of today.
+    Linux,
+    /// ns-2.35.
+    Ns2,
+    /// ns-2 before 2002.
+    Ns2Old,
 }
 
 /// A TCP's congestion control.

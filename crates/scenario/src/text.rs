@@ -4,7 +4,7 @@ use crate::file::{FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
     Cast, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec, Size, Start,
-    Tcp, TcpSource, Vbr, Video,
+    Tcp, TcpPreset, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -419,6 +419,12 @@ fn tcp_text(tcp: &Tcp, text: &mut Text) {
         Congestion::Cubic => "cubic",
         Congestion::Kernel(name) => name,
     };
+    let preset = match tcp.preset {
+        TcpPreset::Linux => "linux",
+        TcpPreset::Ns2 => "ns2",
+        TcpPreset::Ns2Old => "ns2old",
+    };
+    text.key("preset", quote(preset));
     text.key("congestion", quote(congestion));
     match &tcp.source {
         TcpSource::Bulk => {}

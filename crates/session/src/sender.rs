@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use steadycast_control::{
     Body, Decision, Departing, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
 };
-use steadycast_rtcp::Origin;
+use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
@@ -64,6 +64,9 @@ pub struct Sender {
     feedback: Feedback,
 }
 
+/// Least time between a unicast sender's reports under AVPF.
+const BETWEEN_REPORTS: Span = Span::secs(1);
+
 /// Feedback that has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
@@ -85,7 +88,15 @@ struct Peer {
 impl Sender {
     /// A sender that starts now. `chance` draws RTCP's intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
-        let participant = Participant::new(settings.identity.clone(), settings.rtcp, chance, now);
+        let mut rtcp = settings.rtcp;
+        if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
+            && !rtcp.group
+        {
+            // RFC 4585 lets two members send as often as RTCP's bandwidth allows: a hundred reports a second. Feedback is worth
+            // that, a sender's report is not.
+            *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
+        }
+        let participant = Participant::new(settings.identity.clone(), rtcp, chance, now);
         // A burst of what never ends would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {

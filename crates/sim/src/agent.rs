@@ -37,8 +37,10 @@ impl Agent {
     pub(crate) fn on_packet(&mut self, now: Time, packet: &Packet, ecn: Ecn, out: &mut Out<'_>) {
         match (self, &packet.body) {
             (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, packet, *n),
-            (Self::TcpSink(sink), Body::Tcp(segment)) => sink.on_segment(now, packet, segment, ecn, out),
-            (Self::TcpSource(source), Body::TcpAck(ack)) => source.on_ack(now, ack, out),
+            (Self::TcpSink(sink), Body::Tcp(transfer, segment)) => {
+                sink.on_segment(now, packet, *transfer, segment, ecn, out);
+            }
+            (Self::TcpSource(source), Body::TcpAck(transfer, ack)) => source.on_ack(now, *transfer, ack, out),
             (Self::VideoSink(sink), Body::Rtp(media)) => sink.on_media(now, packet, media, ecn, out),
             (Self::VideoSink(sink), Body::Rtcp { bytes, parsed }) => {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)

@@ -352,7 +352,7 @@ impl<'a> Builder<'a> {
             ends,
             |this, session| {
                 let chance = this.seed.part(&format!("flow.{session}.transfers"));
-                Agent::TcpSource(Box::new(TcpSource::new(config.clone(), spec.source.clone(), chance)))
+                Agent::TcpSource(Box::new(TcpSource::new(config.clone(), &spec.source, chance)))
             },
             |_, _, _| Agent::TcpSink(Box::new(TcpSink::new(config.clone(), Intake::new(from, until)))),
         );
@@ -529,7 +529,11 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
             return Err(BuildError::KernelOnly { flow: flow.name.clone(), name: name.clone() });
         }
     };
-    let preset = if spec.timestamps { tcp::Preset::Linux } else { tcp::Preset::Ns2 };
+    let preset = match spec.preset {
+        sc::TcpPreset::Linux => tcp::Preset::Linux,
+        sc::TcpPreset::Ns2 => tcp::Preset::Ns2,
+        sc::TcpPreset::Ns2Old => tcp::Preset::Ns2Old,
+    };
     let mut config = tcp::Config::new(preset, congestion);
     config.sack = spec.sack || congestion == tcp::Congestion::Sack;
     config.packet = spec.packet;
@@ -546,8 +550,14 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
         if spec.hystart && congestion == tcp::Congestion::Cubic { tcp::Hystart::Classic } else { tcp::Hystart::Off };
     config.bytes = match spec.source {
         sc::TcpSource::File(bytes) | sc::TcpSource::Transfers { bytes, .. } => Some(bytes),
-        sc::TcpSource::Bulk | sc::TcpSource::OnOff { .. } => None,
+        // What the application writes is offered as it comes.
+        sc::TcpSource::OnOff { .. } => Some(Bytes::ZERO),
+        sc::TcpSource::Bulk => None,
     };
+    if !flow.send_jitter.is_zero() {
+        // ns-2 drops the limit where it delays sends (its `overhead_`).
+        config.recovery_burst = 0;
+    }
     Ok(config)
 }
 
@@ -649,4 +659,82 @@ fn link_config(
         queue: queue(&direction.queue),
         mtu: direction.mtu,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(keys: &str) -> tcp::Config {
+        let text = format!(
+            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
+             [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n{keys}\n"
+        );
+        let loaded = sc::Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        let sc::FlowKind::Tcp(spec) = &loaded.scenario.flows[0].kind else { panic!("no TCP") };
+        tcp_config(&loaded.scenario.flows[0], spec).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn a_preset_without_further_keys_is_the_models_own_preset() {
+        for (name, preset) in
+            [("ns2", tcp::Preset::Ns2), ("ns2old", tcp::Preset::Ns2Old), ("linux", tcp::Preset::Linux)]
+        {
+            for law in ["reno", "newreno", "sack", "cubic"] {
+                let congestion = law.parse().unwrap_or_else(|e| panic!("{e}"));
+                let mut expected = tcp::Config::new(preset, congestion);
+                // 6 MiB are 4194 packets; and in a scenario CUBIC alone doesn't bring SACK along.
+                if preset == tcp::Preset::Linux {
+                    expected.window = 4194;
+                } else if congestion == tcp::Congestion::Cubic {
+                    expected.sack = false;
+                }
+                assert_eq!(config(&format!("preset = \"{name}\"\ncongestion = \"{law}\"")), expected, "{name} {law}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_override_the_preset_and_only_what_they_name() {
+        let base = tcp::Config::new(tcp::Preset::Ns2, tcp::Congestion::NewReno);
+        let said = config(
+            "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"7p\"\ninitial_window = \"3p\"\nmin_rto = \"1s\"\n\
+             max_rto = \"9s\"\ninit_rto = \"2s\"\ntick = \"1ms\"\ndelayed_ack = true\nsack = true\ntimestamps = true\n\
+             ecn = true\npacket = \"500B\"\nbytes = \"9kB\"",
+        );
+        let expected = tcp::Config {
+            window: 7,
+            initial_window: 3,
+            min_rto: Span::secs(1),
+            max_rto: Span::secs(9),
+            initial_rto: Span::secs(2),
+            tick: Span::millis(1),
+            delayed_ack: true,
+            sack: true,
+            timestamps: true,
+            ecn: true,
+            packet: Bytes::new(500),
+            bytes: Some(Bytes::new(9_000)),
+            ..base
+        };
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn delayed_sends_lift_ns2s_limit_on_bursts_in_recovery() {
+        let ns2 = "preset = \"ns2\"\ncongestion = \"newreno\"\n";
+        assert_eq!(config(ns2).recovery_burst, 2);
+        assert_eq!(config(&format!("{ns2}send_jitter = \"1ms\"")).recovery_burst, 0);
+    }
+
+    #[test]
+    fn hystart_is_cubics_and_can_be_switched_off_or_on() {
+        let hystart = |keys: &str| config(keys).hystart;
+        assert_eq!(hystart(""), tcp::Hystart::Classic);
+        assert_eq!(hystart("hystart = false"), tcp::Hystart::Off);
+        assert_eq!(hystart("congestion = \"newreno\""), tcp::Hystart::Off);
+        assert_eq!(hystart("preset = \"ns2\"\ncongestion = \"cubic\""), tcp::Hystart::Off);
+        assert_eq!(hystart("preset = \"ns2\"\ncongestion = \"cubic\"\nhystart = true"), tcp::Hystart::Classic);
+    }
 }

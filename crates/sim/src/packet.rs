@@ -24,8 +24,9 @@ pub(crate) enum To {
 pub(crate) enum Body {
     /// Nothing that anybody looks into; its number in the flow.
     Plain(u64),
-    Tcp(steadycast_tcp::Segment),
-    TcpAck(steadycast_tcp::Ack),
+    /// With the number of the transfer that it belongs to: what is late from an earlier one is another connection's.
+    Tcp(u32, steadycast_tcp::Segment),
+    TcpAck(u32, steadycast_tcp::Ack),
     /// RTP: the header as the session made it. Its encoded size is the packet's.
     Rtp(Media),
     /// RTCP, in its bytes. A group's members share the work of parsing them.

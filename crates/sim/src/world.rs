@@ -95,9 +95,9 @@ impl PacketRow {
     fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let (seq, frame) = match body {
             Body::Plain(n) => (*n, None),
-            Body::Tcp(segment) => (u64::from(segment.seq), None),
+            Body::Tcp(_, segment) => (u64::from(segment.seq), None),
             Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
-            Body::TcpAck(_) | Body::Rtcp { .. } => return None,
+            Body::TcpAck(..) | Body::Rtcp { .. } => return None,
         };
         Some(Self { at, seq, size: size.get() as u32, frame, ce: ecn == Ecn::Ce, delay })
     }

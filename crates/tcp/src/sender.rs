@@ -313,6 +313,10 @@ impl Sender {
     pub fn acknowledged(&self) -> u32 {
         self.una
     }
+    /// Segments that were offered and not sent yet.
+    pub fn unsent(&self) -> u32 {
+        self.end - self.max
+    }
     /// Segments sent, repeated ones included.
     pub fn sent(&self) -> u64 {
         self.sent

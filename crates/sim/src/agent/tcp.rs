@@ -4,32 +4,64 @@ use super::Out;
 use super::plain::draw;
 use crate::intake::{Digest, Intake};
 use crate::packet::{Body, Packet};
+use std::cmp::Ordering;
 use steadycast_link::Ecn;
-use steadycast_scenario::TcpSource as Source;
+use steadycast_scenario::{Periods, TcpSource as Source};
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time};
 
 pub(crate) struct TcpSource {
     pub(crate) config: Config,
-    source: Source,
+    work: Work,
     pub(crate) sender: Sender,
     chance: Chance,
     running: bool,
     done: bool,
-    /// A transfer is over; the next one starts then.
-    again: Time,
+    /// Of the transfer under way.
+    number: u32,
     /// Packets and time-outs of transfers that are over.
     pub(crate) past: Past,
     pub(crate) srtt: Spread,
     /// ∫ cwnd dt in packet seconds, and over what time.
     pub(crate) cwnd_area: (f64, Span),
     last: Time,
-    ect: Ecn,
     pub(crate) samples: Vec<TcpPoint>,
     pub(crate) sent_bytes: Bytes,
     last_bytes: Bytes,
     pub(crate) completed: Vec<Time>,
     pub(crate) digest: Digest,
+}
+
+/// What the application has to send, and when.
+enum Work {
+    /// All of it is in [`Config::bytes`].
+    Given,
+    /// So much again and again; the next begins at `next`.
+    Transfers { off: Periods, next: Time },
+    /// Periods with and without data, until `until`. While on, a segment is written at `write` and every `gap` from then on,
+    /// or, without a gap, whenever the one before has left.
+    OnOff { on: Periods, off: Periods, until: Time, writing: bool, gap: Option<Span>, write: Time },
+}
+
+impl Work {
+    fn new(source: &Source, payload: Bytes) -> Self {
+        match source {
+            Source::Bulk | Source::File(_) => Self::Given,
+            Source::Transfers { off, .. } => Self::Transfers { off: *off, next: Time::NEVER },
+            Source::OnOff { rate, on, off } => {
+                let gap = rate.map(|rate| payload.at(rate).max(Span::nanos(1)));
+                Self::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
+            }
+        }
+    }
+
+    fn wake(&self) -> Time {
+        match self {
+            Self::Given => Time::NEVER,
+            Self::Transfers { next, .. } => *next,
+            Self::OnOff { until, write, .. } => (*until).min(*write),
+        }
+    }
 }
 
 /// What transfers before the present one add up to.
@@ -54,21 +86,19 @@ pub(crate) struct TcpPoint {
 }
 
 impl TcpSource {
-    pub(crate) fn new(config: Config, source: Source, chance: Chance) -> Self {
-        let ect = if config.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
+    pub(crate) fn new(config: Config, source: &Source, chance: Chance) -> Self {
         Self {
             sender: Sender::new(&config),
+            work: Work::new(source, config.packet),
             config,
-            source,
             chance,
             running: false,
             done: false,
-            again: Time::NEVER,
+            number: 0,
             past: Past::default(),
             srtt: Spread::default(),
             cwnd_area: (0.0, Span::ZERO),
             last: Time::ZERO,
-            ect,
             samples: Vec::new(),
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
@@ -80,24 +110,27 @@ impl TcpSource {
     pub(crate) fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.running = true;
         self.last = now;
+        if let Work::OnOff { on, until, writing, write, .. } = &mut self.work {
+            (*until, *writing, *write) = (now + draw(on, &mut self.chance), true, now);
+        }
+        self.work(now);
         self.drain(now, out);
     }
 
     pub(crate) fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
-        self.again = Time::NEVER;
     }
 
     pub(crate) fn wake(&self) -> Time {
         if !self.running {
             return Time::NEVER;
         }
-        self.sender.wake().unwrap_or(Time::NEVER).min(self.again)
+        self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack, out: &mut Out<'_>) {
-        if !self.running {
+    pub(crate) fn on_ack(&mut self, now: Time, transfer: u32, ack: &Ack, out: &mut Out<'_>) {
+        if !self.running || transfer != self.number {
             return;
         }
         self.account(now);
@@ -112,29 +145,81 @@ impl TcpSource {
         if !self.running {
             return;
         }
-        if self.again <= now {
-            self.again = Time::NEVER;
-            self.renew();
-        }
         self.account(now);
         self.sender.on_timer(now);
+        self.work(now);
         self.drain(now, out);
+    }
+
+    /// What the application does when its time has come.
+    fn work(&mut self, now: Time) {
+        match &mut self.work {
+            Work::Given => {}
+            Work::Transfers { next, .. } => {
+                if *next <= now {
+                    *next = Time::NEVER;
+                    self.renew();
+                }
+            }
+            Work::OnOff { on, off, until, writing, gap, write } => {
+                while *until <= now {
+                    *writing = !*writing;
+                    let began = *until;
+                    let period = draw(if *writing { on } else { off }, &mut self.chance);
+                    // A period of no length at all must not keep this loop from ending.
+                    *until += period.max(Span::nanos(1));
+                    *write = if *writing { began } else { Time::NEVER };
+                }
+                match gap {
+                    Some(gap) => {
+                        while *write <= now {
+                            // With as much written as the receiver takes at once, the application has to wait.
+                            if self.sender.unsent() < self.config.window {
+                                self.sender.offer(now, 1);
+                            }
+                            *write += *gap;
+                        }
+                    }
+                    // Before each segment it is asked whether there is one.
+                    None => *write = Time::NEVER,
+                }
+            }
+        }
+    }
+
+    /// An application that always has something, at present.
+    fn feed(&mut self, now: Time) {
+        if let Work::OnOff { writing: true, gap: None, .. } = self.work
+            && self.sender.unsent() == 0
+        {
+            self.sender.offer(now, 1);
+        }
     }
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         loop {
+            self.feed(now);
             match self.sender.poll(now) {
                 Poll::Send(segment) => {
                     self.digest.add(now.as_nanos() ^ u64::from(segment.seq) << 40);
                     self.sent_bytes += segment.len;
-                    out.send(segment.len, self.ect, Body::Tcp(segment));
+                    let ecn = match segment.ecn {
+                        steadycast_tcp::Ecn::NotEct => Ecn::NotCapable,
+                        steadycast_tcp::Ecn::Ect => Ecn::Ect0,
+                        steadycast_tcp::Ecn::Ce => Ecn::Ce,
+                    };
+                    out.send(segment.len, ecn, Body::Tcp(self.number, segment));
                 }
                 Poll::Wait { .. } => return,
                 Poll::Done => {
+                    // One whose application only pauses is not at its end.
+                    if matches!(self.work, Work::OnOff { .. }) {
+                        return;
+                    }
                     if !std::mem::replace(&mut self.done, true) {
                         self.completed.push(now);
-                        if let Source::Transfers { off, .. } = &self.source {
-                            self.again = now + draw(off, &mut self.chance);
+                        if let Work::Transfers { off, next } = &mut self.work {
+                            *next = now + draw(off, &mut self.chance);
                         }
                     }
                     return;
@@ -148,6 +233,7 @@ impl TcpSource {
         self.past.retransmitted += self.sender.retransmitted();
         self.past.timeouts += self.sender.timeouts();
         self.sender = Sender::new(&self.config);
+        self.number += 1;
         self.done = false;
     }
 
@@ -174,6 +260,8 @@ impl TcpSource {
 
 pub(crate) struct TcpSink {
     receiver: Receiver,
+    /// The transfer that it receives.
+    transfer: u32,
     config: Config,
     pub(crate) intake: Intake,
     distinct: u64,
@@ -181,18 +269,29 @@ pub(crate) struct TcpSink {
 
 impl TcpSink {
     pub(crate) fn new(config: Config, intake: Intake) -> Self {
-        Self { receiver: Receiver::new(&config), config, intake, distinct: 0 }
+        Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    pub(crate) fn on_segment(&mut self, now: Time, packet: &Packet, segment: &Segment, ecn: Ecn, out: &mut Out<'_>) {
+    pub(crate) fn on_segment(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        transfer: u32,
+        segment: &Segment,
+        ecn: Ecn,
+        out: &mut Out<'_>,
+    ) {
         let segment = match ecn {
             Ecn::Ce => &Segment { ecn: steadycast_tcp::Ecn::Ce, ..*segment },
             _ => segment,
         };
-        if segment.seq == 0 && !segment.retransmission && self.receiver.next() > 0 {
-            // The next of several transfers.
-            self.receiver = Receiver::new(&self.config);
-            self.distinct = 0;
+        match transfer.cmp(&self.transfer) {
+            // The transfer is over: nobody is there to answer.
+            Ordering::Less => return,
+            Ordering::Equal => {}
+            Ordering::Greater => {
+                (self.receiver, self.transfer, self.distinct) = (Receiver::new(&self.config), transfer, 0);
+            }
         }
         let ack = self.receiver.on_segment(now, segment);
         let distinct = self.receiver.distinct_segments();
@@ -210,7 +309,7 @@ impl TcpSink {
 
     fn reply(&self, ack: Option<Ack>, out: &mut Out<'_>) {
         if let Some(ack) = ack {
-            out.send(self.config.ack_len(), Ecn::NotCapable, Body::TcpAck(ack));
+            out.send(self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack));
         }
     }
 
