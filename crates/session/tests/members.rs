@@ -1,5 +1,7 @@
 //! Who comes, goes, falls silent, or goes by another's name; and what a network can throw at a session.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
+
 mod group;
 
 use group::{Datagram, Group, SENDER, at, media, receiver, rtcp, sender, settings};

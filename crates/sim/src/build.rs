@@ -8,7 +8,7 @@ use crate::intake::Intake;
 use crate::net::{Group, Hop, Net, Node};
 use crate::packet::{AgentIx, Pool, To};
 use crate::tree::{Graph, Tree};
-use crate::world::{FlowEnds, Plan, Simulation};
+use crate::world::{FlowEnds, Plan, Simulation, delay_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory};
@@ -504,7 +504,10 @@ impl<'a> Builder<'a> {
             });
             if let Some(group) = ends.group {
                 let sink = (!join).then_some(*sink);
-                self.plan.push(Plan::Tree { at: event.at, group, node, join, sink });
+                // It takes effect where the next router hears of it.
+                let up = self.net.groups[group as usize].tree.up(node);
+                let delay = up.map_or(Span::ZERO, |link| delay_of(self.scenario, link));
+                self.plan.push(Plan::Tree { at: event.at + delay, group, node, join, sink });
             }
         }
     }

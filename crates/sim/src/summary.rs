@@ -237,6 +237,7 @@ impl Simulation {
                     "name": link.name,
                     "direction": direction,
                     "utilisation_frac": number(used),
+                    "offered_packets": counts.offered,
                     "packets": hop.carried,
                     "dropped_packets": counts.dropped(),
                     "lost_packets": counts.lost,

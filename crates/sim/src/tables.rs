@@ -188,7 +188,8 @@ impl Simulation {
             }
             for (to, sink) in spec.to.iter().zip(&ends.sinks) {
                 let Agent::VideoSink(sink) = &self.agents[sink.0 as usize] else { continue };
-                for (when, view) in &sink.views {
+                // What was said while the last packets arrived is not of the run.
+                for (when, view) in sink.views.iter().filter(|(when, _)| *when <= self.now) {
                     at.push(when.as_secs_f64());
                     flow.push(&spec.name);
                     node.push(self.scenario.node_name(*to));

@@ -63,6 +63,11 @@ impl Tree {
         Self { up, branches: vec![Vec::new(); nodes], below: vec![0; nodes] }
     }
 
+    /// The link towards the source.
+    pub(crate) fn up(&self, node: u32) -> Option<u32> {
+        self.up[node as usize]
+    }
+
     /// The `n`-th branch at a node.
     pub(crate) fn branch(&self, node: u32, n: usize) -> Option<u32> {
         self.branches[node as usize].get(n).copied()

@@ -245,7 +245,9 @@ impl Simulation {
         while self.now < end {
             let step = next.min(end);
             let until = step.min(self.now + ASK);
-            self.advance(until);
+            // A run of 10 s ends before the packet that would leave after 10 s.
+            self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
+            self.now = until;
             if until == step {
                 self.sample();
                 next = until + self.step;
@@ -345,13 +347,19 @@ impl Simulation {
                 let next = tree.step(Step { node, join }, |l| (links[l as usize].to, links[l as usize].reverse));
                 if let Some(step) = next {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
-                    let at = self.now + latency;
+                    let at = self.now + latency + self.upwards(group, step.node);
                     self.net.agenda.put(at, Due::Plan(self.plan.len() as u32));
                     self.plan.push(Plan::Tree { at, group, node: step.node, join, sink: None });
                 }
             }
         }
         self.deliver();
+    }
+
+    /// How long a join or leave takes over the link from `node` towards the group's source.
+    fn upwards(&self, group: u32, node: u32) -> Span {
+        let up = self.net.groups[group as usize].tree.up(node);
+        up.map_or(Span::ZERO, |link| delay_of(&self.scenario, link))
     }
 
     /// After an agent was called: its packets leave, and its next wake is put into the agenda.
@@ -399,6 +407,12 @@ impl Simulation {
             });
         }
     }
+}
+
+/// The propagation delay of a link's direction at the start.
+pub(crate) fn delay_of(scenario: &Scenario, direction: u32) -> Span {
+    let link = &scenario.links[direction as usize / 2];
+    if direction.is_multiple_of(2) { link.forward.delay } else { link.back.delay }
 }
 
 /// The longest span of which both the record's interval and a second are multiples.

@@ -1,5 +1,6 @@
 //! A session of one sender and many receivers over a constant delay, with halves that only note what they are told.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
