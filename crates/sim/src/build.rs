@@ -3,7 +3,7 @@
 use crate::agenda::{Agenda, Due};
 use crate::agent::{Agent, Beat, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource};
 use crate::intake::Intake;
-use crate::net::{Group, Hop, Net, Node};
+use crate::net::{Fans, Group, Hop, Net, Node};
 use crate::packet::{AgentIx, Pool, To};
 use crate::tree::{Graph, Tree};
 use crate::world::{FlowEnds, Plan, Simulation};
@@ -127,6 +127,7 @@ impl<'a> Builder<'a> {
             pool: Pool::default(),
             agenda: Agenda::default(),
             hops: 0,
+            fans: Fans::default(),
             capture: None,
         };
         let mut builder = Builder {

@@ -26,8 +26,9 @@ pub(crate) enum Body {
     Plain(u64),
     Tcp(steadycast_tcp::Segment),
     TcpAck(steadycast_tcp::Ack),
-    /// RTP: the header as the session made it. Its encoded size is the packet's.
-    Rtp(Media),
+    /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is five times as large as any
+    /// other body.
+    Rtp(Box<Media>),
     /// RTCP, in its bytes. A group's members share the work of parsing them.
     Rtcp {
         bytes: Arc<[u8]>,
@@ -46,7 +47,7 @@ pub(crate) struct Packet {
 }
 
 /// A packet's place in the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketIx(u32);
 
 /// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as large as
@@ -76,12 +77,14 @@ impl Pool {
         &self.packets[ix.0 as usize].1
     }
 
-    /// One copy more.
-    pub(crate) fn copy(&mut self, ix: PacketIx) {
-        self.packets[ix.0 as usize].0 += 1;
+    /// So many copies more.
+    #[inline]
+    pub(crate) fn copy(&mut self, ix: PacketIx, more: u32) {
+        self.packets[ix.0 as usize].0 += more;
     }
 
     /// One copy less; without any the place is free.
+    #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
         let copies = &mut self.packets[ix.0 as usize].0;
         *copies -= 1;
