@@ -118,6 +118,16 @@ impl Transmitter {
         self.free
     }
 
+    /// How long `size` takes at the rate of `now`.
+    pub(crate) fn span(&self, now: Time, size: Bytes) -> Span {
+        self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
+    }
+
+    /// Has sent until `free` without having been asked.
+    pub(crate) fn passed_by(&mut self, free: Time) {
+        self.free = free;
+    }
+
     pub(crate) fn rate(&self, now: Time) -> Option<Rate> {
         match &self.service {
             Service::Rate(steps) => Some(*steps.at(now)),

@@ -12,6 +12,10 @@ impl<T> Steps<T> {
     pub const fn constant(value: T) -> Self {
         Self { first: value, later: Vec::new() }
     }
+    /// The value, if it never changes.
+    pub fn as_constant(&self) -> Option<&T> {
+        self.later.is_empty().then_some(&self.first)
+    }
     /// From `at` on, `value`; steps are added in the order of time.
     pub fn then(&mut self, at: Time, value: T) {
         let place = self.later.partition_point(|(t, _)| *t <= at);

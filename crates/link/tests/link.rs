@@ -189,4 +189,28 @@ proptest! {
         }
         prop_assert_eq!(arrived + link.counts().dropped(), gaps.len() as u64);
     }
+
+    #[test]
+    fn the_short_way_of_an_idle_plain_link_answers_as_the_long_way_does(
+        packets in prop::collection::vec((0u64..2_500_000, 1u64..1600, any::<bool>()), 1..200), limit in 0u32..6, by_bytes in any::<bool>(),
+    ) {
+        let queue = if by_bytes { Amount::Bytes(Bytes::new(u64::from(limit) * 800)) } else { Amount::Packets(limit) };
+        let plain = Config { queue: Queue::DropTail(queue), ..config(Rate::mbps(8), limit) };
+        // A step to the value that holds anyway is enough to make a link take the long way.
+        let mut stepped = plain.clone();
+        stepped.delay.then(at(1), Span::millis(10));
+        let (mut short, mut long) = (link(&plain), link(&stepped));
+        let mut now = Time::ZERO;
+        for (gap, size, look) in packets {
+            now += Span::nanos(gap);
+            let size = Bytes::new(size);
+            prop_assert_eq!(short.offer(now, size, Ecn::Ect0), long.offer(now, size, Ecn::Ect0));
+            prop_assert_eq!(short.waited(), long.waited());
+            if look {
+                prop_assert_eq!(short.queued(now), long.queued(now));
+            }
+        }
+        prop_assert_eq!((short.sent(), short.dropped()), (long.sent(), long.dropped()));
+        prop_assert_eq!(format!("{:?}", short.counts()), format!("{:?}", long.counts()));
+    }
 }

@@ -13,10 +13,12 @@ pub(crate) enum Due {
     Agent(u32),
     /// This entry of the scenario's own plan: an event, a graft, a prune.
     Plan(u32),
+    /// Copies of one packet arrive on many links at once.
+    Fan(u32),
 }
 
 /// Order among equal times: who was put in first. Taken when something is scheduled, kept while it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn(u64);
 
 /// time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits)
@@ -29,6 +31,7 @@ impl Key {
             Due::Link(i) => (0, i),
             Due::Agent(i) => (1, i),
             Due::Plan(i) => (2, i),
+            Due::Fan(i) => (3, i),
         };
         debug_assert!(index < 1 << 30 && turn.0 < 1 << 40);
         let at = at.as_nanos().min((1 << 56) - 1);
@@ -40,7 +43,8 @@ impl Key {
         let due = match self.0 as u32 >> 30 {
             0 => Due::Link(index),
             1 => Due::Agent(index),
-            _ => Due::Plan(index),
+            2 => Due::Plan(index),
+            _ => Due::Fan(index),
         };
         (Time::from_nanos((self.0 >> 72) as u64), due)
     }
@@ -50,6 +54,9 @@ impl Key {
 pub(crate) struct Agenda {
     heap: QuaternaryHeap<Reverse<Key>>,
     turns: u64,
+    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
+    /// one in, and most events put in another.
+    taken: bool,
 }
 
 impl Agenda {
@@ -63,25 +70,27 @@ impl Agenda {
         self.put_in_turn(at, turn, due);
     }
 
+    #[inline]
     pub(crate) fn put_in_turn(&mut self, at: Time, turn: Turn, due: Due) {
-        self.heap.push(Reverse(Key::new(at, turn, due)));
-    }
-
-    /// The next key up to and including `until`. The caller takes it away by [`Agenda::remove`] or [`Agenda::replace`].
-    pub(crate) fn next(&self, until: Time) -> Option<(Time, Due)> {
-        let (at, due) = self.heap.peek()?.0.read();
-        (at <= until).then_some((at, due))
-    }
-
-    pub(crate) fn remove(&mut self) {
-        self.heap.pop();
-    }
-
-    /// Puts another key in the place of the next one: half the work of taking one away and putting one in.
-    pub(crate) fn replace(&mut self, at: Time, turn: Turn, due: Due) {
-        if let Some(mut top) = self.heap.peek_mut() {
-            *top = Reverse(Key::new(at, turn, due));
+        let key = Reverse(Key::new(at, turn, due));
+        if std::mem::take(&mut self.taken)
+            && let Some(mut top) = self.heap.peek_mut()
+        {
+            *top = key;
+            return;
         }
+        self.heap.push(key);
+    }
+
+    /// Takes the next key, if it is due up to and including `until`.
+    #[inline]
+    pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
+        if std::mem::take(&mut self.taken) {
+            self.heap.pop();
+        }
+        let (at, due) = self.heap.peek()?.0.read();
+        self.taken = at <= until;
+        self.taken.then_some((at, due))
     }
 }
 
@@ -99,11 +108,25 @@ mod tests {
         }
         agenda.put(Time::ZERO, Due::Link(9));
         let mut order = Vec::new();
-        while let Some((_, due)) = agenda.next(Time::NEVER) {
+        while let Some((_, due)) = agenda.take(Time::NEVER) {
             order.push(due);
-            agenda.remove();
         }
         assert_eq!(order, [Due::Link(9), Due::Agent(7), Due::Link(3), Due::Plan(1)]);
-        assert_eq!(agenda.next(Time::NEVER), None);
+        assert_eq!(agenda.take(Time::NEVER), None);
+    }
+
+    #[test]
+    fn what_is_put_in_while_one_is_taken_comes_in_its_order() {
+        let mut agenda = Agenda::default();
+        let at = |s| Time::ZERO + Span::secs(s);
+        for s in [5, 1, 3] {
+            agenda.put(at(s), Due::Agent(s as u32));
+        }
+        assert_eq!(agenda.take(at(0)), None);
+        assert_eq!(agenda.take(at(2)), Some((at(1), Due::Agent(1))));
+        agenda.put(at(4), Due::Link(4));
+        agenda.put(at(2), Due::Link(2));
+        let rest = std::iter::from_fn(|| agenda.take(Time::NEVER)).map(|(at, _)| at).collect::<Vec<_>>();
+        assert_eq!(rest, [at(2), at(3), at(4), at(5)]);
     }
 }

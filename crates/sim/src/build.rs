@@ -5,7 +5,7 @@ use crate::agent::{
     Agent, Beat, MakeReceiver, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource,
 };
 use crate::intake::Intake;
-use crate::net::{Group, Hop, Net, Node};
+use crate::net::{Fans, Group, Hop, Net, Node};
 use crate::packet::{AgentIx, Pool, To};
 use crate::tree::{Graph, Tree};
 use crate::world::{FlowEnds, Plan, Simulation, delay_of};
@@ -137,6 +137,7 @@ impl<'a> Builder<'a> {
             pool: Pool::default(),
             agenda: Agenda::default(),
             hops: 0,
+            fans: Fans::default(),
             capture: None,
         };
         let mut builder = Builder {

@@ -80,8 +80,8 @@ impl Taps {
         };
         let ports = match &packet.body {
             Body::Plain(_) => (own_port(packet.from.0), DISCARD),
-            Body::Tcp(_) => (own_port(packet.from.0), IPERF),
-            Body::TcpAck(_) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
+            Body::Tcp(..) => (own_port(packet.from.0), IPERF),
+            Body::TcpAck(..) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
             Body::Rtp(_) => (RTP, RTP),
             Body::Rtcp { .. } => (RTCP, RTCP),
         };
@@ -110,11 +110,11 @@ impl Taps {
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
             Body::Rtcp { bytes, .. } => udp(&meta, bytes, &mut self.datagram),
-            Body::Tcp(segment) => {
+            Body::Tcp(_, segment) => {
                 let header = sender.tcp.map_or_else(TcpHeader::default, |shape| shape.data(segment));
                 tcp(&meta, &header, size, &mut self.datagram);
             }
-            Body::TcpAck(ack) => {
+            Body::TcpAck(_, ack) => {
                 let shape = peer.and_then(|(_, who)| who.tcp);
                 let header = shape.map_or_else(TcpHeader::default, |shape| shape.acknowledgment(ack, size as u64));
                 tcp(&meta, &header, size, &mut self.datagram);

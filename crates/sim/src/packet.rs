@@ -27,8 +27,8 @@ pub(crate) enum Body {
     /// With the number of the transfer that it belongs to: what is late from an earlier one is another connection's.
     Tcp(u32, steadycast_tcp::Segment),
     TcpAck(u32, steadycast_tcp::Ack),
-    /// RTP: the header as the session made it. Its encoded size is the packet's.
-    Rtp(Media),
+    /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is larger than any other body.
+    Rtp(Box<Media>),
     /// RTCP, in its bytes. A group's members share the work of parsing them.
     Rtcp {
         bytes: Arc<[u8]>,
@@ -47,7 +47,7 @@ pub(crate) struct Packet {
 }
 
 /// A packet's place in the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketIx(u32);
 
 /// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as large as
@@ -77,12 +77,14 @@ impl Pool {
         &self.packets[ix.0 as usize].1
     }
 
-    /// One copy more.
-    pub(crate) fn copy(&mut self, ix: PacketIx) {
-        self.packets[ix.0 as usize].0 += 1;
+    /// So many copies more.
+    #[inline]
+    pub(crate) fn copy(&mut self, ix: PacketIx, more: u32) {
+        self.packets[ix.0 as usize].0 += more;
     }
 
     /// One copy less; without any the place is free.
+    #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
         let copies = &mut self.packets[ix.0 as usize].0;
         *copies -= 1;

@@ -409,7 +409,7 @@ impl Simulation {
                 _ => None,
             });
             for (place, agent, way) in sources.chain(sinks) {
-                let Some(log) = &self.logs[agent.0 as usize] else { continue };
+                let Some(Some(log)) = self.logs.get(agent.0 as usize) else { continue };
                 for PacketRow { at: when, seq: number, size: bytes, frame: index, ce, delay } in log {
                     at.push(when.as_secs_f64());
                     direction.push(way);

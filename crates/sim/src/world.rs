@@ -117,7 +117,7 @@ pub struct Simulation {
     pub(crate) step: Span,
     pub(crate) links: Vec<Vec<LinkPoint>>,
     link_last: Vec<(u64, u64)>,
-    /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet.
+    /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
     pub(crate) logs: Vec<Option<Vec<PacketRow>>>,
     deliveries: Vec<Delivery>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -151,7 +151,8 @@ impl Simulation {
     ) -> Self {
         let step = common_step(scenario.record.interval);
         let kept = if net.links.len() <= LINK_SERIES { net.links.len() } else { 0 };
-        let mut logs: Vec<Option<Vec<PacketRow>>> = vec![None; agents.len()];
+        let recorded = if scenario.record.packets.is_empty() { 0 } else { agents.len() };
+        let mut logs: Vec<Option<Vec<PacketRow>>> = vec![None; recorded];
         for flow in &scenario.record.packets {
             for agent in flows[flow.0 as usize].sources.iter().chain(&flows[flow.0 as usize].sinks) {
                 logs[agent.0 as usize] = Some(Vec::new());
@@ -275,34 +276,44 @@ impl Simulation {
 
     /// Goes on to `until`, which is included.
     fn advance(&mut self, until: Time) {
-        while let Some((at, due)) = self.net.agenda.next(until) {
+        while let Some((at, due)) = self.net.agenda.take(until) {
             self.now = at;
             match due {
                 Due::Link(link) => {
                     self.net.arrive(at, link, &mut self.deliveries);
                     self.deliver();
                 }
-                Due::Agent(agent) => {
-                    self.net.agenda.remove();
-                    self.wake(agent);
+                Due::Fan(n) => {
+                    let fan = self.net.fans.take(n);
+                    for leg in &fan.legs {
+                        self.net.arrive_as(at, leg.link, fan.packet, leg.ecn, &mut self.deliveries);
+                        self.deliver();
+                    }
+                    self.net.fans.give_back(n, fan);
                 }
-                Due::Plan(entry) => {
-                    self.net.agenda.remove();
-                    self.follow(entry);
-                }
+                Due::Agent(agent) => self.wake(agent),
+                Due::Plan(entry) => self.follow(entry),
             }
         }
         self.now = until;
     }
 
+    #[inline]
     fn deliver(&mut self) {
         while let Some(delivery) = self.deliveries.pop() {
+            let ix = delivery.agent.0 as usize;
             let packet = self.net.pool.get(delivery.packet);
-            if let Some(log) = &mut self.logs[delivery.agent.0 as usize] {
+            if let Some(Some(log)) = self.logs.get_mut(ix) {
                 let delay = Some(self.now.since(packet.sent));
                 log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
             }
-            let agent = &mut self.agents[delivery.agent.0 as usize];
+            let agent = &mut self.agents[ix];
+            if let (Agent::PlainSink(sink), Body::Plain(number)) = (&mut *agent, &packet.body) {
+                // It sends nothing and never wakes: there is no after.
+                sink.on_packet(self.now, packet, *number);
+                self.net.pool.release(delivery.packet);
+                continue;
+            }
             agent.on_packet(self.now, packet, delivery.ecn, &mut Out { packets: &mut self.outgoing });
             self.net.pool.release(delivery.packet);
             self.after(delivery.agent.0);
@@ -368,7 +379,7 @@ impl Simulation {
             let from = AgentIx(ix);
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
-                if let Some(log) = &mut self.logs[ix as usize] {
+                if let Some(Some(log)) = self.logs.get_mut(ix as usize) {
                     log.extend(PacketRow::of(self.now, size, &body, ecn, None));
                 }
                 let port = &mut self.ports[ix as usize];
@@ -397,7 +408,7 @@ impl Simulation {
         }
         for (n, series) in self.links.iter_mut().enumerate() {
             let link = &mut self.net.links[n].link;
-            let (bytes, dropped) = (link.counts().sent.get(), link.counts().dropped());
+            let (bytes, dropped) = (link.sent().get(), link.dropped());
             let last = std::mem::replace(&mut self.link_last[n], (bytes, dropped));
             series.push(LinkPoint {
                 bytes: bytes - last.0,

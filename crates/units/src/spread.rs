@@ -6,8 +6,11 @@ use crate::Span;
 /// By hand because the usual crate keeps three significant digits at 100 kB each.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
+    /// How many were zero, which is what most packets wait.
+    zeros: u64,
+    /// Counts of the classes from `first` on: those before hold nothing.
     classes: Vec<u32>,
-    count: u64,
+    first: usize,
     sum_ns: u128,
     max: Span,
 }
@@ -16,41 +19,71 @@ const SUB_BITS: u32 = 6;
 
 impl Spread {
     /// Counts one span.
+    #[inline]
     pub fn add(&mut self, span: Span) {
-        let class = Self::class(span.as_nanos());
-        if class >= self.classes.len() {
-            self.classes.resize(class + 1, 0);
+        if span.is_zero() {
+            self.zeros += 1;
+            return;
         }
-        self.classes[class] += 1;
-        self.count += 1;
+        let class = Self::class(span.as_nanos());
+        match self.classes.get_mut(class.wrapping_sub(self.first)) {
+            Some(count) => *count += 1,
+            None => *self.place(class) += 1,
+        }
         self.sum_ns += u128::from(span.as_nanos());
         self.max = self.max.max(span);
     }
 
+    /// Counts `n` spans of zero length.
+    pub fn add_zeros(&mut self, n: u64) {
+        self.zeros += n;
+    }
+
+    /// Makes room for a class.
+    #[cold]
+    fn place(&mut self, class: usize) -> &mut u32 {
+        if self.classes.is_empty() {
+            self.first = class;
+        }
+        if class < self.first {
+            self.classes.splice(..0, std::iter::repeat_n(0, self.first - class));
+            self.first = class;
+        }
+        let place = class - self.first;
+        if place >= self.classes.len() {
+            self.classes.resize(place + 1, 0);
+        }
+        &mut self.classes[place]
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
-        self.count
+        self.zeros + self.classes.iter().map(|n| u64::from(*n)).sum::<u64>()
     }
 
     /// Their mean; `None` when there are none.
     pub fn mean(&self) -> Option<Span> {
-        let mean = self.sum_ns.checked_div(u128::from(self.count))?;
+        let mean = self.sum_ns.checked_div(u128::from(self.count()))?;
         Some(Span::nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
     /// The longest; `None` when there are none.
     pub fn max(&self) -> Option<Span> {
-        (self.count > 0).then_some(self.max)
+        (self.count() > 0).then_some(self.max)
     }
 
     /// The span below which a share `q` (0…1) of them lies; `None` when there are none.
     pub fn quantile(&self, q: f64) -> Option<Span> {
-        let rank = ((self.count as f64 * q).ceil() as u64).clamp(1, self.count.max(1));
-        let mut seen = 0;
+        let count = self.count();
+        let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
+        let mut seen = self.zeros;
+        if seen >= rank {
+            return Some(Span::ZERO);
+        }
         for (class, count) in self.classes.iter().enumerate() {
             seen += u64::from(*count);
             if seen >= rank {
-                return Some(Span::nanos(Self::middle(class)).min(self.max));
+                return Some(Span::nanos(Self::middle(self.first + class)).min(self.max));
             }
         }
         None
@@ -58,13 +91,10 @@ impl Spread {
 
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Self) {
-        if other.classes.len() > self.classes.len() {
-            self.classes.resize(other.classes.len(), 0);
+        for (class, count) in other.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
+            *self.place(other.first + class) += count;
         }
-        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
-            *mine += theirs;
-        }
-        self.count += other.count;
+        self.zeros += other.zeros;
         self.sum_ns += other.sum_ns;
         self.max = self.max.max(other.max);
     }
@@ -104,6 +134,22 @@ mod tests {
             let rank = ((ns.len() as f64 * q).ceil() as usize).clamp(1, ns.len());
             let (exact, told) = (ns[rank - 1] as f64, spread.quantile(q).map_or(0.0, |s| s.as_nanos() as f64));
             prop_assert!((told / exact - 1.0).abs() < 0.01, "{told} {exact}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_do_not_depend_on_the_order(mut ns in prop::collection::vec(0u64..1_000_000_000, 1..50), q in 0.0f64..1.0) {
+            let of = |ns: &[u64]| {
+                let mut spread = Spread::default();
+                ns.iter().for_each(|n| spread.add(Span::nanos(*n)));
+                (spread.count(), spread.mean(), spread.quantile(q), spread.max())
+            };
+            let told = of(&ns);
+            ns.sort_unstable();
+            prop_assert_eq!(told, of(&ns));
+            ns.reverse();
+            prop_assert_eq!(told, of(&ns));
         }
     }
 

@@ -248,7 +248,7 @@ impl VideoSource {
                 self.backlog.add(now.since(frame.ready));
             }
         }
-        out.send(media.size, Ecn::NotCapable, Body::Rtp(media));
+        out.send(media.size, Ecn::NotCapable, Body::Rtp(Box::new(media)));
     }
 
     /// Adds the time since it was last called to what limited the rate then.
