@@ -3,8 +3,8 @@
     python3 scripts/setup.py         # what `make demo` needs
     python3 scripts/setup.py --dev   # and what the tests need
 
-Only the standard library, no root. A second call does nothing: two files in .venv hold a hash of what each step was made
-from. Packages come from the index that pip is configured for.
+Only the standard library, no root. A second call does nothing: files in .venv hold a hash of what each step was
+made from. Packages come from the index that pip is configured for.
 """
 
 from __future__ import annotations
@@ -67,10 +67,14 @@ def with_cargo() -> dict[str, str]:
     get = f"install Rust {wanted} or newer, for example by https://rustup.rs"
     if cargo is None:
         raise SetupError(f"cargo is not installed; {get}")
-    said = subprocess.run(["rustc", "--version"], capture_output=True, text=True, env=environment, check=False)
+    said = subprocess.run(
+        ["rustc", "--version"], capture_output=True, text=True, env=environment, check=False
+    )
     found = re.match(r"rustc (\d+)\.(\d+)", said.stdout)
     if found is None:
-        raise SetupError(f"rustc does not say its version ({said.stderr.strip() or said.stdout.strip()}); {get}")
+        raise SetupError(
+            f"rustc does not say its version ({said.stderr.strip() or said.stdout.strip()}); {get}"
+        )
     if (int(found[1]), int(found[2])) < tuple(int(part) for part in wanted.split(".")[:2]):
         raise SetupError(f"Rust {found[1]}.{found[2]} is too old; {get} (rustup update)")
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
@@ -88,7 +92,9 @@ def make_venv() -> None:
         return
     shutil.rmtree(VENV, ignore_errors=True)
     if not run_quietly([sys.executable, "-m", "venv", "--without-pip", VENV]):
-        raise SetupError(f"{sys.executable} can't make a virtual environment (Debian: apt-get install python3-venv)")
+        raise SetupError(
+            f"{sys.executable} can't make a virtual environment (Debian: apt-get install python3-venv)"
+        )
     if run_quietly([sys.executable, "-m", "pip", "--python", PYTHON, "install", "-q", "pip"]):
         return
     fetch_pip()
@@ -144,7 +150,11 @@ def build(environment: dict[str, str]) -> None:
         return
     print("set-up: compiling the module (the first time takes some minutes)", flush=True)
     environment |= {"VIRTUAL_ENV": str(VENV), "PATH": f"{VENV / 'bin'}{os.pathsep}{environment['PATH']}"}
-    environment |= {"PIP_CONSTRAINT": str(CONSTRAINTS), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_QUIET": "1"}
+    environment |= {
+        "PIP_CONSTRAINT": str(CONSTRAINTS),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_QUIET": "1",
+    }
     environment.pop("CONDA_PREFIX", None)
     subprocess.run(
         [VENV / "bin" / "maturin", "develop", "--release", "--locked"], check=True, cwd=ROOT, env=environment

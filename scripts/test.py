@@ -1,8 +1,8 @@
 """All tests, Rust and Python, ending in one line: "N passed, M skipped because …".
 
-A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]``; it is run when the tool is there and counts as skipped
-when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. A Python test skips
-itself, with its reason.
+A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]``; it is run when the tool is there and counts as
+skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. A
+Python test skips itself, with its reason.
 
 Under ``STEADYCAST_REQUIRE=all`` a skip is a failure.
 """
@@ -55,7 +55,10 @@ def main() -> int:
     required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
     tools.install(tools.missing())
     for tool in tools.missing():
-        print(f"test: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}", flush=True)
+        print(
+            f"test: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}",
+            flush=True,
+        )
     count = Count()
     rust(count)
     python(count)
@@ -91,14 +94,16 @@ def cargo(count: Count, more: list[str]) -> str:
     assert done.stdout is not None
     for line in done.stdout:
         said.append(line)
-        if not re.match(r"test .* \.\.\. (ok|ignored)|running \d+ test|\s*$|test result: ok|   Doc-tests", line):
+        if not re.match(
+            r"test .* \.\.\. (ok|ignored)|running \d+ test|\s*$|test result: ok|   Doc-tests", line
+        ):
             print(line, end="", flush=True)
     whole = "".join(said)
     results = RESULT.findall(whole)
     count.passed += sum(int(passed) for passed, _ in results)
     failed = sum(int(failed) for _, failed in results)
     count.failed += failed
-    if done.wait() != 0 and not failed or not results:
+    if (done.wait() != 0 and not failed) or not results:
         count.broken.append(f"cargo test ended with code {done.returncode}")
     return whole
 

@@ -1,14 +1,10 @@
-"""Pictures, quality and encode on a small real clip. PSNR and SSIM stand in for the compiled module's."""
+"""Pictures, quality and encode on a small real clip."""
 
 from __future__ import annotations
 
 import json
-import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import av
 import numpy as np
@@ -22,17 +18,8 @@ Say = Callable[..., Said]
 FRAMES, GOP = 24, 12
 
 
-def psnr(a: Any, b: Any) -> float:
-    error = float(((a.astype(float) - b.astype(float)) ** 2).mean())
-    return math.inf if error == 0 else 10 * math.log10(255**2 / error)
-
-
 @pytest.fixture(autouse=True)
-def pixels(core: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    core.picture_psnr = psnr  # type: ignore[attr-defined]
-    core.picture_ssim = lambda a, b: 1 / (1 + float(np.abs(a.astype(float) - b).mean()) / 16)  # type: ignore[attr-defined]
-    for name in [m for m in sys.modules if m.startswith("steadycast.media")]:
-        monkeypatch.delitem(sys.modules, name)
+def pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path / "cache"))
 
