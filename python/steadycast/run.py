@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.scenario import Scenario
 
+SCORES = (("psnr_y_db", "Float64"), ("ssim", "Float64"), ("mos", "Int64"))
+"""Columns of the table of frames that take pixels."""
 Sets = Mapping[str, object] | Sequence[str]
 
 
@@ -54,6 +56,9 @@ class Columns:
                 places = np.frombuffer(codes, dtype="<u4").astype(np.int64)
                 places[places == 0xFFFF_FFFF] = len(texts)
                 series.append(pl.Series(name, [*texts, None], dtype=pl.String).gather(places))
+            elif kind == "absent":
+                rows, dtype = content
+                series.append(pl.Series(name, [], dtype=getattr(pl, dtype)).extend_constant(None, rows))
             elif kind == "f64":
                 series.append(pl.Series(name, np.frombuffer(content, dtype="<f8")).fill_nan(None))
             else:
@@ -128,7 +133,7 @@ class Run:
             return draft.finish(self.summary)
 
     def report(self) -> Path:
-        """Write report.html and return its path: in the run's folder, or in one that goes with this object."""
+        """Write report.html and return its path: in the run's folder, or one that goes with this object."""
         from tempfile import TemporaryDirectory
 
         from steadycast.report import write_report
@@ -429,6 +434,7 @@ class _Runner:
         tables: dict[str, pl.DataFrame | Columns] = {
             name: Columns(simulation.table(name)) for name in (*TABLES, "missing")
         }
+        tables["frames"] = _unscored(simulation.table("frames"))
         return Run(_ordered(summary), {}, tables, self.loaded.toml())
 
     def _simulated(self, done: float, of: float) -> None:
@@ -475,11 +481,18 @@ class _Runner:
         from steadycast.viewing import Record
 
         frames, missing = (_frame(tables[name]) for name in ("frames", "missing"))
+        frames = frames.drop(name for name, _ in SCORES)
         record = Record(self.loaded.videos(), ladders, frames, missing, summary["from_s"])
         scored = record.measure(summary["flows"], self.progress, vmaf=self.vmaf)
         tables["frames"] = frames.join(
             scored, on=["flow", "node", "frame"], how="left", maintain_order="left"
         )
+
+
+def _unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
+    """Add the columns of what has not been measured: nulls."""
+    rows = len(next(content for name, _, content in columns if name == "frame")) // 8
+    return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in SCORES)])
 
 
 def _frame(table: pl.DataFrame | Columns) -> pl.DataFrame:

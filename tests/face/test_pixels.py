@@ -52,6 +52,8 @@ def watched(tmp_path: Path, clip: Path) -> Path:
             "flow": "video",
             "node": r["name"],
             "frame": n,
+            "display": n,
+            "ready_s": n / 25,
             "pts_s": n / 25,
             "kind": "I" if n % GOP == 0 else "P",
             "q": 4,
@@ -78,8 +80,11 @@ def watched(tmp_path: Path, clip: Path) -> Path:
     with Draft(tmp_path / "run") as draft:
         draft.text(
             "scenario.toml",
-            f'name = "pixels"\n[[flow]]\nname = "video"\nkind = "video"\nmedia = "clip"\nclip = "{clip}"\n'
-            f'playout = "150ms"\nencode = {{ size = "clip", fps = "clip", gop = {GOP}, bframes = 0 }}\n',
+            'name = "pixels"\nduration = "1s"\n'
+            '[topology]\nshape = "dumbbell"\nbottleneck = { rate = "4Mbps" }\n'
+            '[[flow]]\nname = "video"\nkind = "video"\ncontroller = "asmp"\nreceivers = 2\n'
+            f'media = "clip"\nclip = "{clip}"\nplayout = "150ms"\n'
+            f'encode = {{ size = "clip", fps = "clip", gop = {GOP}, bframes = 0 }}\n',
         )
         draft.table("frames", pl.DataFrame(rows, infer_schema_length=None))
         draft.finish({"format": 1, "complete": True, "flows": [flow], "to_s": FRAMES / 25})
@@ -119,7 +124,8 @@ def test_a_frame_that_was_not_sent_is_told(say: Say, watched: Path) -> None:
 
 
 def test_pictures_of_sizes_without_pixels_are_refused(say: Say, watched: Path) -> None:
-    text = (watched / "scenario.toml").read_text().replace('media = "clip"', 'media = "table2"')
+    text = (watched / "scenario.toml").read_text()
+    text = text[: text.index('media = "clip"')] + 'media = "table2"\n'
     (watched / "scenario.toml").write_text(text)
     said = say("report", watched, "--pictures", 1)
     assert said.code == 2

@@ -1,0 +1,174 @@
+"""Classes that steer a video: right ones, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import steadycast as sc
+
+from tests.api.conftest import LINK, ROOT, TCP, VIDEO
+
+
+class Steady:
+    """Three quarters of a constant rate."""
+
+    def __init__(self, setup: sc.Setup) -> None:
+        self.setup = setup
+
+    def on_report(self, report: sc.Report) -> None:
+        assert report.rtt_s is None or 0.01 < report.rtt_s < 2
+        assert 0 <= report.loss_frac <= 1
+
+    def rate_bps(self) -> float:
+        return 300_000
+
+
+def test_the_documented_controller_is_the_example_and_runs_beside_the_others(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "python-controller.md").read_text()
+    block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Aimd" in b)
+    assert block == (ROOT / "examples" / "aimd.py").read_text()
+    (tmp_path / "aimd.py").write_text(block)
+    scenario = tmp_path / "aimd.toml"
+    scenario.write_text((ROOT / "examples" / "aimd.toml").read_text())
+    own = sc.run(scenario, out=tmp_path / "own", set={"duration": "30s"})
+    run = sc.run(scenario, out=tmp_path / "tfrc", set={"duration": "30s", "flow.video.controller": "tfrc"})
+    for each in (own, run):
+        assert 0.5 < each.summary["flows"][0]["share_of_fair"] < 1.5
+        assert 0.5 < each.summary["flows"][1]["share_of_fair"] < 1.5
+    rules = set(own.decisions.to_polars()["rule"])
+    assert {"loss: halved", "no loss: a packet more"} <= rules
+    command = "from steadycast.cli import main; main()"
+    words = [sys.executable, "-c", command, "compare", "own", "tfrc"]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "aimd.py:Aimd" in said
+
+
+def test_a_class_is_given_directly_and_named_in_the_summary(scenario: Path) -> None:
+    run = sc.run(scenario, controllers={"video": Steady})
+    video = run.summary["flows"][0]
+    assert video["controller"].endswith(".py:Steady")
+    assert 270_000 < video["throughput_bps"] < 305_000
+    again = sc.run(scenario, controllers={"video": Steady})
+    assert run.summary["record_sha256"] == again.summary["record_sha256"]
+
+
+class Echoing(Steady):
+    """Its receiver counts packets, and says how many."""
+
+    def __init__(self, setup: sc.Setup) -> None:
+        super().__init__(setup)
+        self.counts: list[int] = []
+
+    def on_report(self, report: sc.Report) -> None:
+        assert report.received_bps is not None
+        assert report.body is not None
+        count = int(report.body)
+        assert not self.counts or count > self.counts[-1]
+        self.counts.append(count)
+
+    def why(self) -> str:
+        return f"{len(self.counts)} reports"
+
+    class Receiver:
+        def __init__(self, setup: sc.Setup) -> None:
+            self.seen = 0
+
+        def on_arrival(self, packet: sc.ArrivedPacket) -> None:
+            assert packet.sent_s < packet.at_s
+            self.seen += 1
+
+        def report(self, slot: sc.ReportSlot) -> bytes | None:
+            return str(self.seen).encode()
+
+
+def test_a_receiver_half_in_python_adds_to_the_reports(scenario: Path) -> None:
+    run = sc.run(scenario, controllers={"video": Echoing})
+    last = run.decisions.to_polars()["rule"].drop_nulls().to_list()
+    reports = max(int(rule.split()[0]) for rule in last if rule.endswith(" reports"))
+    assert 80 < reports < 110  # ten a second
+
+
+HEAD = """
+class C:
+    def __init__(self, setup): pass
+    def on_report(self, report): pass
+    def rate_bps(self): return 300_000
+"""
+# What is wrong, how it is said, and in which line.
+WRONG = {
+    "no rate": ("class C:\n def __init__(self, s): pass\n def on_report(self, r): pass\n", "rate_bps", 0),
+    "misspelt": (HEAD.replace("on_report", "on_reports"), '"on_reports"', 4),
+    "unknown": (HEAD + "    def on_everything(self): pass\n", "C.on_everything", 6),
+    "arguments": (HEAD.replace("(self, report)", "(self)"), "C.on_report(self)", 4),
+    "constructor": (HEAD.replace("(self, setup)", "(self)"), "C.__init__(self)", 3),
+    "interval": (HEAD + "    report_every_s = -1\n", "report_every_s is -1", 2),
+    "receiver": (
+        HEAD
+        + "    class Receiver:\n        def __init__(self, s): pass\n        def on_arrival(self, p): pass\n",
+        '"report"',
+        0,
+    ),
+    "negative": (HEAD.replace("300_000", "-1"), "C.rate_bps at its flow's start returned -1", 5),
+    "nan": (HEAD.replace("300_000", "float('nan')"), "returned nan", 5),
+    "infinite": (HEAD.replace("300_000", "float('inf')"), "returned inf", 5),
+    "text": (HEAD.replace("300_000", "'fast'"), "returned 'fast'", 5),
+    "nothing": (HEAD.replace("return 300_000", "pass"), "returned None", 5),
+    "raises at once": (HEAD.replace("setup): pass", "setup): 1 / 0"), "division by zero", 3),
+    "raises later": (
+        HEAD.replace("report): pass", "report):\n        if report.at_s > 2: [][1]"),
+        r"C.on_report at 2\.\d\d\d s of the run: IndexError: list index out of range",
+        5,
+    ),
+    "exits": (HEAD.replace("report): pass", "report): raise SystemExit(0)"), "SystemExit: 0", 4),
+    "no attribute": (HEAD.replace("report): pass", "report): report.rtt"), "no attribute 'rtt'", 4),
+    "reason": (HEAD + "    def why(self): return 3\n", "C.why at its flow's start returned 3", 6),
+    "timer": (HEAD + "    def next_wake_s(self): return 'soon'\n", "C.next_wake_s .* returned 'soon'", 6),
+    "bytes": (
+        HEAD
+        + "    class Receiver:\n        def __init__(self, s): pass\n        def on_arrival(self, p): pass\n"
+        "        def report(self, s): return 'text'\n",
+        r"C.Receiver.report at 0\.\d\d\d s of the run returned 'text'",
+        9,
+    ),
+    "syntax": ("class C:\n    def x(:\n", "not Python", 2),
+    "import": ("import nothing_of_that_name\n", "ModuleNotFoundError", 1),
+    "no class": ("class D: pass\n", 'no class "C"', 0),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_class_is_told_with_method_line_and_time(kind: str, tmp_path: Path) -> None:
+    source, said, line = WRONG[kind]
+    (tmp_path / "c.py").write_text(source)
+    scenario = tmp_path / "wrong.toml"
+    scenario.write_text(LINK.format(seconds=6) + VIDEO.format(controller="c.py:C") + TCP)
+    with pytest.raises(sc.UserError) as caught:
+        sc.run(scenario, out=tmp_path / "out")
+    assert re.search(said if "\\" in said or ".*" in said else re.escape(said), caught.value.problem)
+    assert "c.py" in caught.value.place or "C" in caught.value.place
+    if line:
+        assert caught.value.place.endswith(f"c.py:{line}"), caught.value
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.part").exists()
+
+
+def test_the_command_says_it_in_one_line_with_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(HEAD.replace("300_000", "-1"))
+    (tmp_path / "wrong.toml").write_text(LINK.format(seconds=6) + VIDEO.format(controller="c.py:C"))
+    words = [sys.executable, "-c", "from steadycast.cli import main; main()", "run", "wrong.toml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "c.py:5: C.rate_bps at its flow's start returned -1; return the rate" in done.stderr
+
+
+def test_a_flow_that_is_not_there_is_told(scenario: Path) -> None:
+    for flow in ("tcp", "vide"):
+        with pytest.raises(sc.UserError):
+            sc.run(scenario, controllers={flow: Steady})
+    with pytest.raises(sc.UserError, match="is not a class"):
+        sc.run(scenario, controllers={"video": Steady(None)})  # type: ignore[dict-item, arg-type]

@@ -1,0 +1,181 @@
+"""The package as a library."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import steadycast as sc
+from steadycast import _core
+from steadycast.folder import Folder
+from steadycast.quality import measure
+
+from tests.api.conftest import ROOT
+
+
+def test_import_loads_nothing_that_is_not_needed() -> None:
+    program = (
+        "import sys, steadycast, steadycast.run, steadycast.controllers\n"
+        "heavy = ('numpy', 'polars', 'av', 'matplotlib', 'steadycast._core')\n"
+        "print([m for m in heavy if m in sys.modules])\n"
+        "print(callable(steadycast.run), callable(steadycast.controllers), steadycast.controllers()[0].name)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["[]", "True True fixed"]
+
+
+def test_every_exported_name_is_there() -> None:
+    for name in sc.__all__:
+        assert getattr(sc, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        sc.nothing  # noqa: B018
+
+
+def test_the_stub_names_what_the_module_has() -> None:
+    stub = (ROOT / "python" / "steadycast" / "_core.pyi").read_text()
+    for name in (n for n in dir(_core) if not n.startswith("_")):
+        assert f"def {name}(" in stub or f"class {name}:" in stub
+        kind = getattr(_core, name)
+        if isinstance(kind, type):
+            body = stub.split(f"class {name}:")[1].split("\nclass ")[0]
+            for member in (m for m in vars(kind) if not m.startswith("_")):
+                assert f"def {member}(" in body, f"{name}.{member}"
+
+
+def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
+    run = sc.run(scenario)
+    rates = run.rates.to_polars()
+    assert rates["flow"].unique().sort().to_list() == ["noise", "tcp", "video"]
+    assert pl.DataFrame(run.rates).equals(rates)  # by Arrow's stream interface
+    assert {"psnr_y_db", "ssim", "mos"} <= set(run.frames.to_polars().columns)
+    assert run.summary["flows"][0]["name"] == "video"
+    assert list(run.cost) == [
+        "format", "cpu_s", "wall_s", "media_s", "quality_s", "packet_hops", "peak_memory_bytes",
+    ]  # fmt: skip
+    assert run.cost["packet_hops"] > 1000
+    shown = run._repr_html_()
+    assert "<td>video (tfrc)</td>" in shown
+    assert shown.count("<tr>") == 4
+    with pytest.raises(KeyError, match="rates"):
+        run.table("rate")
+    page = run.report()
+    assert page.read_text().startswith("<!")
+    assert run.save(tmp_path / "kept") == tmp_path / "kept"
+    assert Folder.open(tmp_path / "kept").summary == run.summary
+
+
+def test_a_scenario_from_python_is_the_one_from_a_file(scenario: Path, tmp_path: Path) -> None:
+    pipe, access = sc.Pipe(rate="1Mbps", delay="10ms"), sc.Pipe(rate="10Mbps", delay="5ms")
+    made = sc.Scenario(
+        name="small",
+        duration="5s",
+        topology=sc.Topology(shape="dumbbell", bottleneck=pipe, access=access),
+        flows=[sc.Flow(name="tcp", kind="tcp", preset="linux", congestion="sack")],
+    )
+    from_file = sc.run(made.save(tmp_path / "made.toml"))
+    assert sc.run(made).summary["record_sha256"] == from_file.summary["record_sha256"]
+    assert sc.run(made, seed=2).summary["scenario"]["seed"] == 2
+    spread = sc.run_seeds(made, seeds=[1, 2])
+    assert spread["flows"][0]["throughput_bps"]["n"] == 2
+
+
+def pinned() -> dict[str, str]:
+    path = ROOT / "crates" / "sim" / "tests" / "records.txt"
+    if not path.exists():
+        return {}
+    rows = (line.split() for line in path.read_text().splitlines() if not line.startswith("#"))
+    return {name: sha for name, _, sha in rows}
+
+
+def as_in_rust() -> dict[str, object]:
+    """Frame sizes of `crates/sim/tests/record.rs`."""
+    n = np.arange(120)
+    sizes = [(np.where(n % 12 == 0, 60_000, 15_000) + n * 7919 % 5_000) // q for q in range(2, 32)]
+    return {
+        "fps": (25, 1),
+        "gop": 12,
+        "logarithmic": False,
+        "qs": bytes(range(2, 32)),
+        "kinds": np.where(n % 12 == 0, 0, 1).astype(np.uint8),
+        "display": n.astype(np.uint32),
+        "sizes": np.array(sizes, dtype=np.uint32),
+    }
+
+
+@pytest.mark.skipif(not pinned(), reason="the core's records are not pinned")
+@pytest.mark.parametrize("name", ["scenarios/ci.toml", "validation/scenarios/tcp-lossy.toml"])
+def test_python_and_rust_give_the_same_record(name: str) -> None:
+    scenario = _core.Scenario(str(ROOT / name), ["duration=8s", "warmup=0s"])
+    ladders = {v["flow"]: as_in_rust() for v in scenario.videos() if v["media"] != "greedy"}
+    simulation = _core.Simulation(scenario, ladders, {})
+    assert simulation.run(None)
+    assert json.loads(simulation.summary(True))["record_sha256"] == pinned()[name]
+
+
+def test_quality_measures_what_the_run_measured(tmp_path: Path) -> None:
+    changes = {
+        "duration": "8s",
+        "warmup": "2s",
+        "flow.video.playout": "200ms",
+        "flow.video.controller": "tfrc",
+        "topology.bottleneck.queue.limit": "8p",
+    }
+    run = sc.run(ROOT / "scenarios" / "ci.toml", out=tmp_path / "run", set=changes)
+    receiver = run.summary["flows"][0]["receivers"][0]
+    assert (
+        receiver["frames"]["ok"] < receiver["frames"]["sent"]
+    )  # damage, so that there is something to agree on
+    again = measure(Folder.open(tmp_path / "run"))
+    assert again == [{key: receiver[key] for key in again[0]}]
+    whole = sc.run(ROOT / "scenarios" / "ci.toml", set={**changes, "warmup": "0s"})
+    without = whole.summary["flows"][0]["receivers"][0]
+    assert without["mos"] != receiver["mos"]  # the warm-up counts in no mean
+    assert (
+        whole.frames.to_polars()["mos"].len() == run.frames.to_polars()["mos"].len()
+    )  # and stays in the series
+
+
+def test_ctrl_c_stops_a_run_and_leaves_a_part_that_says_so(tmp_path: Path) -> None:
+    scenario = tmp_path / "long.toml"
+    scenario.write_text(
+        'name = "long"\nduration = "100000s"\n[topology]\nshape = "dumbbell"\n'
+        'bottleneck = { rate = "10Mbps" }\n'
+        '[[flow]]\nname = "noise"\nkind = "cbr"\nrate = "5Mbps"\n'
+    )
+    program = (
+        "import steadycast as sc, sys\n"
+        "def told(*_):\n    print('on its way', flush=True)\n"
+        "try:\n    sc.run(sys.argv[1], out=sys.argv[2], progress=told)\n"
+        "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
+    )
+    words = [sys.executable, "-c", program, str(scenario), str(tmp_path / "run")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on its way\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out.splitlines()[-1] == "interrupted"
+    assert err == ""
+    part = json.loads((tmp_path / "run.part" / "summary.json").read_text())
+    assert part["complete"] is False
+    assert (tmp_path / "run.part" / "rates.parquet").exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_vmaf_is_measured_when_it_is_asked_for(tmp_path: Path) -> None:
+    from steadycast.media import vmaf
+
+    if vmaf.program() is None:
+        with pytest.raises(sc.MissingError, match="imageio-ffmpeg"):
+            sc.run(ROOT / "scenarios" / "ci.toml", vmaf=True)
+        pytest.skip("there is no FFmpeg with libvmaf")
+    run = sc.run(ROOT / "scenarios" / "ci.toml", set={"duration": "3s", "warmup": "0s"}, vmaf=True)
+    assert 20 < run.summary["flows"][0]["receivers"][0]["vmaf"] <= 100
