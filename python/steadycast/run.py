@@ -347,7 +347,8 @@ class _Runner:
         for flow in summary["flows"]:
             ladder = flows.get(flow["name"])
             if ladder is not None:
-                parts.append(measure_flow(flow, ladder, table, holes, playouts[flow["name"]], self.progress))
+                limit, begin = playouts[flow["name"]], summary["from_s"]
+                parts.append(measure_flow(flow, ladder, table, holes, limit, self.progress, begin))
         import polars as pl
 
         scored = pl.concat(parts) if parts else None

@@ -26,10 +26,12 @@ def measure_flow(
     missing: pl.DataFrame,
     playout_s: float | None,
     progress: Progress | None = None,
+    from_s: float = 0.0,
 ) -> pl.DataFrame:
     """Put quality into the receivers of one flow's summary; return a row of scores per receiver and frame.
 
-    ``frames`` and ``missing`` are tables of the record, with all flows in them.
+    ``frames`` and ``missing`` are tables of the record, with all flows in them. Means are taken over what was
+    sent from ``from_s`` on.
     """
     mine = frames.filter(pl.col("flow") == flow["name"])
     holes = missing.filter(pl.col("flow") == flow["name"])
@@ -46,7 +48,7 @@ def measure_flow(
         seen = evaluate(ladder, chosen, told)
         if seen is None:
             continue
-        first = int(rows["display"].min() or 0)  # type: ignore[arg-type]
+        first = int(rows.filter(pl.col("ready_s") >= from_s)["display"].min() or 0)  # type: ignore[arg-type]
         receiver |= summarised(seen, first)
         slots = rows["display"].to_numpy()
         slots = slots[slots < len(seen.mos)]
@@ -69,10 +71,10 @@ def measure_flow(
 def fates_of(
     rows: pl.DataFrame, holes: pl.DataFrame, ladder: Ladder, playout_s: float | None
 ) -> tuple[Fates, Sequence[int]]:
-    """What one receiver got, as the media side takes it, and the quantizer of each group of pictures.
+    """Tell the media side what one receiver got, and the quantizer of each group of pictures.
 
-    ``rows`` and ``holes`` are one receiver's rows of the record. A receiver that joined late has no rows for what
-    was sent before: those frames are not there for it.
+    ``rows`` and ``holes`` are one receiver's rows of the record. A receiver that joined late has no rows for
+    what was sent before: those frames are not there for it.
     """
     index = rows["frame"].to_numpy()
     n = int(index[-1]) + 1

@@ -398,6 +398,7 @@ impl<'a> Builder<'a> {
                     encoder,
                     by_ladder,
                     chance,
+                    from,
                 )))
             },
             |this, n, session| {
