@@ -72,15 +72,6 @@ def _mean_of(kind: str, key: str) -> Callable[[Summary], float | None]:
     return read
 
 
-def _at_receiver(kind: str, key: str) -> Callable[[Summary], float | None]:
-    def read(summary: Summary) -> float | None:
-        values = [r.get(key) for flow in _flows(summary, kind) for r in flow["receivers"]]
-        known = [float(v) for v in values if v is not None]
-        return statistics.fmean(known) if known else None
-
-    return read
-
-
 def _recorded(key: str) -> Callable[[Summary], float | None]:
     def read(summary: Summary) -> float | None:
         value = summary[RECORD].get(key)
@@ -120,7 +111,7 @@ _TCP = (
 _TFRC = (
     Quantity("throughput_bps", "throughput_bps", _mean_of("video", "throughput_bps"), "mean"),
     Quantity("loss_event_rate", "wali_p", _recorded("loss_event_rate"), "mean"),
-    Quantity("loss_frac", "loss_frac", _at_receiver("video", "loss_frac"), "mean"),
+    Quantity("loss_frac", "loss_frac", _recorded("loss_frac"), "mean"),
 )
 _MIX = (
     Quantity("tfrc_to_tcp", "tfrc_to_tcp", _ratio, "ratio"),
@@ -193,6 +184,11 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()
+    # Means per second, each of which stands for what arrived and what did not.
+    seconds = done.rates.to_polars().filter(late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1))
+    if seconds.height:
+        expected = seconds["throughput_bps"] / (1 - seconds["loss_frac"])
+        found["loss_frac"] = 1 - seconds["throughput_bps"].sum() / expected.sum()
     windows = done.tcp.to_polars().filter(late)
     if windows.height:
         # ns-2 shows its estimate in whole ticks.
