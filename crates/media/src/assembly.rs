@@ -139,21 +139,15 @@ impl Assembly {
     /// What became of each frame that was ready before `until`: it is late when its last packet came more than `playout` after it
     /// was ready.
     pub fn fates(&self, sent: &SentFrames, playout: Option<Span>) -> Vec<Fate> {
-        // References of the current GoP in coding order: whether the last two I or P frames are whole.
-        let (mut before, mut last) = (false, false);
+        // Groups of pictures are closed: one reference that is missing, and nothing behind it in its group can be decoded.
+        let mut intact = false;
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
-            let referenced = match frame.coded.kind {
-                FrameKind::I => true,
-                FrameKind::P => last,
-                FrameKind::B => last && before,
-            };
+            let referenced = frame.coded.kind == FrameKind::I || intact;
             if frame.coded.kind != FrameKind::B {
-                // A B frame lies between the two latest references; behind an I frame it needs that one alone.
-                before = frame.coded.kind == FrameKind::I || last;
-                last = whole && referenced;
+                intact = whole && referenced;
             }
             match (whole, referenced) {
                 (false, _) => Fate::Lost,

@@ -207,6 +207,21 @@ fn a_flow_starts_and_stops_as_often_as_events_say() {
 }
 
 #[test]
+fn a_tcp_that_starts_again_is_another_connection() {
+    let tcp = "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nfrom = \"s\"\nto = \"r\"\nstart = \"0s\"\n\
+               [[event]]\nat = \"4s\"\nstop = \"tcp\"\n[[event]]\nat = \"10s\"\nstart = \"tcp\"\n\
+               [[event]]\nat = \"14s\"\nstop = \"tcp\"\n[record]\npackets = \"all\"\n";
+    let run = run(&one_link("rate = \"2Mbps\"\ndelay = \"10ms\"", tcp));
+    let sent = run.sent("tcp");
+    assert!(!sent.iter().any(|r| r.at > 4.0 && r.at < 10.0) && !sent.iter().any(|r| r.at > 14.0));
+    assert_eq!(sent.iter().find(|r| r.at >= 10.0).map(|r| r.seq), Some(0), "it counts from the start");
+    let arrived = run.arrived("tcp", "r");
+    between(arrived.iter().filter(|r| r.at >= 10.0 && r.at < 14.1).count() as f64, 900.0, 962.0);
+    between(num(&run.flow("tcp")["throughput_bps"]), 1.85e6, 2.01e6);
+    assert_eq!(num(&run.flow("tcp")["timeouts"]), 0.0);
+}
+
+#[test]
 fn a_video_goes_on_with_whole_groups_of_pictures_after_a_pause() {
     for controller in ["fixed", "tfrc", "asmp", "tfmcc"] {
         let rate = if controller == "fixed" { "params.fixed = { rate = \"1Mbps\" }\n" } else { "" };

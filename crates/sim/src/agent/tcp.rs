@@ -108,6 +108,13 @@ impl TcpSource {
     }
 
     pub(crate) fn start(&mut self, now: Time, out: &mut Out<'_>) {
+        if self.running {
+            return;
+        }
+        if self.sender.sent() > 0 {
+            // After a pause it is another connection.
+            self.renew();
+        }
         self.running = true;
         self.last = now;
         if let Work::OnOff { on, until, writing, write, .. } = &mut self.work {

@@ -1,0 +1,153 @@
+//! The encoder's stand-in: how a rate becomes a quantizer.
+
+use std::sync::Arc;
+use steadycast_media::{Encoder, Ladder, Scale, Vbr, bucket};
+use steadycast_session::FrameKind;
+use steadycast_units::Rate;
+
+#[track_caller]
+fn between(value: f64, low: f64, high: f64) {
+    assert!(value >= low && value <= high, "{value} is not within {low} … {high}");
+}
+
+#[test]
+fn the_weights_of_the_bucket_are_those_of_its_fill() {
+    let (r, factor) = (1_000.0, 1.5);
+    for (x, e1, e2) in [(0.25, 0.763, 0.001), (0.5, 0.969, 0.031), (0.75, 0.999, 0.237)] {
+        // An empty bucket into which so much was sent that it is filled to x.
+        let sent = x * factor * r;
+        let (fill, above) = bucket(0.0, factor, r, sent, 2.0 * r);
+        assert!((fill - x).abs() < 1e-12);
+        between((2.0 * r - above) / r, e1 - 0.0005, e1 + 0.0005);
+        let (_, below) = bucket(0.0, factor, r, sent, 0.5 * r);
+        between((r - below) / (0.5 * r), e2 - 0.0005, e2 + 0.0005);
+    }
+}
+
+#[test]
+fn who_sends_at_the_rate_fills_the_bucket_to_two_thirds() {
+    let mut fill = 0.5;
+    for _ in 0..5 {
+        fill = bucket(fill, 1.5, 1_000.0, 1_000.0, 1_000.0).0;
+        between(fill, 2.0 / 3.0 - 1e-12, 2.0 / 3.0 + 1e-12);
+    }
+}
+
+/// What the next GoPs should have, in units of the rate, when at the present quantizer each would have `open`.
+fn wanted(open: f64, gops: usize) -> Vec<f64> {
+    let r = 1e6;
+    let (mut fill, mut sent) = (0.5, r);
+    (0..gops)
+        .map(|_| {
+            (fill, sent) = bucket(fill, 1.5, r, sent, open * r);
+            sent / r
+        })
+        .collect()
+}
+
+#[test]
+fn a_clip_of_half_the_rate_settles_below_it_and_one_of_twice_the_rate_just_above() {
+    let half = wanted(0.5, 200);
+    between(half[199], 0.9485, 0.9495);
+    between((half[199] - half[150]).abs(), 0.0, 1e-3);
+    let twice = wanted(2.0, 200);
+    for first in &twice[..3] {
+        between(*first, 1.003, 1.005);
+    }
+    assert!(twice.windows(2).all(|w| w[1] <= w[0] + 1e-12), "it falls");
+    between(twice[199], 1.0, 1.003);
+}
+
+/// The ladder of paper 000's Table 2: its rates in kb/s, quantizers 2 to 31, 12 frames of one size per GoP.
+const TABLE_2: [f64; 30] = [
+    2614.4, 1420.5, 929.1, 651.1, 452.9, 362.0, 294.0, 234.8, 219.0, 197.4, 179.0, 166.0, 139.7, 135.4, 129.9, 113.6,
+    107.6, 102.6, 96.9, 92.8, 103.2, 85.1, 81.6, 92.7, 76.6, 73.8, 86.1, 69.5, 67.4, 65.5,
+];
+
+fn ladder() -> Arc<Ladder> {
+    let size = |kbps: f64| (kbps * 1000.0 / 8.0 / 25.0).round() as u32;
+    Arc::new(Ladder {
+        fps: (25, 1),
+        gop: 12,
+        scale: Scale::Linear,
+        quantizers: (2..=31).collect(),
+        kinds: (0..48).map(|n| if n % 12 == 0 { FrameKind::I } else { FrameKind::P }).collect(),
+        display: (0..48).collect(),
+        sizes: TABLE_2.iter().map(|kbps| (0..48).map(|_| size(*kbps)).collect()).collect(),
+    })
+}
+
+/// Quantizers of the first frames of some GoPs at a rate that never changes. Packets cost nothing.
+fn quantizers(vbr: Vbr, kbps: f64, gops: usize) -> Vec<u8> {
+    let mut encoder = Encoder::new(ladder(), vbr, 1_000_000, 0);
+    let rate = Rate::from_bps_f64(kbps * 1000.0);
+    (0..gops * 12).map(|_| encoder.next(rate, 0)).filter(|c| c.index % 12 == 0).map(|c| c.quantizer).collect()
+}
+
+#[test]
+fn the_plain_rule_takes_the_best_rung_that_fits_where_the_ladder_is_not_monotone() {
+    for (kbps, q) in [
+        (9_000.0, 2),
+        (2_614.5, 2),
+        (2_614.0, 3),
+        (93.0, 21),
+        (92.0, 23), // 22 would take 103.2
+        (82.0, 24),
+        (80.0, 26), // 25 would take 92.7
+        (72.0, 29), // 28 would take 86.1
+        (66.0, 31),
+        (10.0, 31), // nothing fits: the cheapest
+    ] {
+        assert_eq!(quantizers(Vbr::Ladder, kbps, 3), [q, q, q], "{kbps} kb/s");
+    }
+}
+
+#[test]
+fn the_plain_rule_never_exceeds_the_rate_it_can_keep() {
+    for kbps in (70..3_000).step_by(37) {
+        for q in quantizers(Vbr::Ladder, f64::from(kbps), 4) {
+            assert!(TABLE_2[usize::from(q) - 2] <= f64::from(kbps) * 1.001, "{q} at {kbps}");
+        }
+    }
+}
+
+#[test]
+fn the_bucket_comes_to_the_rung_of_its_rate_and_stays_near() {
+    for kbps in [150.0, 300.0, 650.0, 1_400.0] {
+        let all = quantizers(Vbr::Bucket { factor: 1.5 }, kbps, 60);
+        let mean = all[20..].iter().map(|q| TABLE_2[usize::from(*q) - 2]).sum::<f64>() / 40.0;
+        between(mean / kbps, 0.75, 1.2);
+    }
+    assert_eq!(quantizers(Vbr::Bucket { factor: 1.5 }, 9_000.0, 30).last(), Some(&2));
+    assert_eq!(quantizers(Vbr::Bucket { factor: 1.5 }, 10.0, 30).last(), Some(&31));
+}
+
+#[test]
+fn a_rate_below_or_above_the_ladder_is_survived() {
+    for vbr in [Vbr::Ladder, Vbr::Bucket { factor: 1.5 }] {
+        for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
+            let mut encoder = Encoder::new(ladder(), vbr, 1, 60);
+            for _ in 0..100 {
+                let coded = encoder.next(rate, u64::MAX);
+                assert!((2..=31).contains(&coded.quantizer));
+                encoder.on_rate(rate);
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_pause_the_next_group_of_pictures_begins() {
+    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, 1_000, 0);
+    let take = |encoder: &mut Encoder, n: usize| (0..n).map(|_| encoder.next(Rate::mbps(1), 0)).last().unwrap();
+    assert_eq!(take(&mut encoder, 12).index, 11);
+    assert_eq!(encoder.resume(), 12, "a group that is whole is not left out");
+    assert_eq!(take(&mut encoder, 1).index, 12);
+    assert_eq!(encoder.resume(), 24);
+    let next = take(&mut encoder, 1);
+    assert_eq!((next.index, next.clip, next.display, next.kind), (24, 24, 24, FrameKind::I));
+    take(&mut encoder, 20);
+    assert_eq!(encoder.resume(), 48, "and not beyond the clip's end");
+    let next = take(&mut encoder, 1);
+    assert_eq!((next.index, next.clip, next.display, next.kind), (48, 0, 48, FrameKind::I));
+}
