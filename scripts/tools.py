@@ -21,7 +21,6 @@ class Tool:
 TOOLS = (
     Tool("ns", "ns2", "comparison with ns-2"),
     Tool("tshark", "tshark", "captures as Wireshark reads them"),
-    Tool("chromium", "chromium", "the report as a browser shows it"),
 )
 
 

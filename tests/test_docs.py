@@ -1,0 +1,54 @@
+"""What the pages say is there, is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    broken = [
+        target
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_glossary_is_the_list_that_reports_use() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import docs
+    finally:
+        sys.path.pop(0)
+    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == docs.glossary()
+
+
+def test_make_targets_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name for page in PAGES for name in re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8"))
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_commands_and_scenarios_in_the_readme_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = subprocess.run(
+        [sys.executable, "-c", "from steadycast.cli import main; main()", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    commands = set(re.findall(r"^  ([a-z]+) ", said.partition("Commands:")[2], re.MULTILINE))
+    assert {"run", "compare"} <= set(re.findall(r"steadycast ([a-z]+) ", text)) <= commands
+    assert [s for s in re.findall(r"scenarios/[\w/.-]+\.toml", text) if not (ROOT / s).exists()] == []
