@@ -523,10 +523,23 @@ def reproduce(
         list[str], typer.Argument(metavar="ID...", help='Experiments ("K-A"), families ("K"), or "all".')
     ],
     seeds: Annotated[str, _SEEDS] = "1-5",
+    clip: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--clip",
+            metavar="FILE",
+            help="A video instead of the papers' lost ones; without it a synthetic one. Repeatable.",
+        ),
+    ] = None,
     out: Annotated[Path | None, _OUT] = None,
+    force: Annotated[bool, _FORCE] = False,
 ) -> None:
     """Run a paper's experiments: published beside measured, with a verdict for each statement.
 
-    "Not reproduced" is a result: the exit code is 0.
+    "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
     """
-    _module("steadycast.reproduce").main(ids, seed_range(seeds), out)
+    try:
+        _module("steadycast.reproduce").main(ids, seed_range(seeds), out, clip or (), force=force)
+    except KeyboardInterrupt:
+        print("steadycast: interrupted; finished runs are kept", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,194 @@
+"""What a paper did and what it says came of it, as data: experiments, their runs, their statements.
+
+An experiment is a scenario file, a few variants of it (the named changes that the paper compares) and the paper's
+statements about them. A statement is one number per seed and a bound that its mean must keep; nothing else decides
+a verdict. What the paper left open is a `Change`: the same runs with one thing different, which shows on what a
+statement depends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from steadycast.reproduce.observe import Observed
+
+Sets = Mapping[str, object]
+Seen = Mapping[str, Observed]
+"""What one seed's runs of an experiment showed, by the variant's name."""
+
+
+class Kind(Enum):
+    """How well a statement can be checked at all."""
+
+    MEASURED = "measured"
+    """From the paper's own numbers or claims."""
+    CLIP = "clip"
+    """Depends on a clip that is not to be had: a substitute is measured."""
+    REPORTED = "reported"
+    """Measured and shown beside the paper's; no bound."""
+    IMPOSSIBLE = "impossible"
+    """People or hardware that nobody can bring back."""
+
+
+class Verdict(Enum):
+    """What came of a statement."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_REPRODUCIBLE = "not reproducible"
+    REPORTED = "reported"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Two-sided bound of a mean, either side of which may be missing; both ends belong to it unless `strict`."""
+
+    least: float | None = None
+    most: float | None = None
+    strict: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether a value keeps it."""
+        if self.strict:
+            return (self.least is None or value > self.least) and (self.most is None or value < self.most)
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a measured number is written: a factor, digits behind the point, a suffix."""
+
+    factor: float = 1.0
+    digits: int = 2
+    suffix: str = ""
+
+    def text(self, value: float) -> str:
+        """Number without its suffix."""
+        return f"{value * self.factor:.{self.digits}f}".replace("-", "−")
+
+
+RATIO = Unit()
+MBPS = Unit(1e-6, 2, " Mb/s")
+MS = Unit(1.0, 0, " ms")
+SECONDS = Unit(1.0, 1, " s")
+PERCENT = Unit(100.0, 2, " %")
+SHARE = Unit(100.0, 0, " %")
+FRAMES = Unit(1.0, 0, " frames")
+DB = Unit(1.0, 1, " dB")
+SCORE = Unit()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Something a paper says, and how it is checked."""
+
+    id: str
+    """Unique in its experiment: "thr-ratio"."""
+    text: str
+    """What is measured, in a few words."""
+    published: str
+    """What the paper says, a number or a claim."""
+    measure: Callable[[Seen], float | None]
+    """The number, from one seed's runs; `None` where they don't have it."""
+    bound: Bound = Bound()
+    unit: Unit = RATIO
+    kind: Kind = Kind.MEASURED
+    pixels: bool = False
+    """Needs pictures; the others need only frame sizes."""
+    why: str = ""
+    """The mechanism, in a sentence that holds whatever the verdict."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the runs that an experiment compares."""
+
+    name: str
+    title: str
+    sets: Sets
+    pixels: bool = True
+    sizes: bool = True
+    """Whether it is run with pictures, and with frame sizes only."""
+    changed: bool = True
+    """Whether it is run with each change as well."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing different in all variants: how far a statement hangs on what the paper left open."""
+
+    name: str
+    sets: Sets
+    pixels: bool = False
+    """For the runs with pictures, rather than those with frame sizes only."""
+    only: tuple[str, ...] = ()
+    """Statements that it may be held against, by id; empty: all."""
+
+    def concerns(self, statement: Statement) -> bool:
+        """Whether a statement means the same with this change."""
+        return not self.only or statement.id in self.only
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper, drawn from our runs on the axes that its text describes."""
+
+    number: str
+    """As the paper numbers it: "Figure 3"."""
+    title: str
+    kind: str
+    """rates · delay · cj · ji · psnr · mos · sizes: which drawing."""
+    variants: tuple[str, ...]
+    pixels: bool = False
+    marks: tuple[tuple[float, str], ...] = ()
+    """Thin lines across: a value on the y axis and its name."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a paper."""
+
+    id: str
+    title: str
+    paper: str
+    section: str
+    scenario: Path
+    variants: tuple[Variant, ...]
+    statements: tuple[Statement, ...]
+    changes: tuple[Change, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    sizes: Sets | None = None
+    """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Medium:
+    """What the video flow sends."""
+
+    name: str
+    """table2, synthetic or clip."""
+    label: str
+    sets: Sets
+    pixels: bool
+
+
+def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
+    """Media an experiment runs with: frame sizes, and pictures where a statement needs them or a clip is given."""
+    media = []
+    if experiment.sizes is not None:
+        media.append(Medium("table2", "Table 2's ladder, no pictures", experiment.sizes, pixels=False))
+    if clips:
+        names = ", ".join(clip.name for clip in clips)
+        sets: dict[str, Any] = {
+            "flow.video.media": "clip",
+            "flow.video.clip": [str(clip.resolve()) for clip in clips],
+        }
+        media.append(Medium("clip", f"clip ({names})", sets, pixels=True))
+    elif any(s.pixels for s in experiment.statements):
+        media.append(Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True))
+    return media

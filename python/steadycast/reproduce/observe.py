@@ -1,0 +1,195 @@
+"""What of a run the statements and figures of a paper are made from: small enough to be kept for every run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from steadycast.folder import Json
+    from steadycast.run import Run
+
+FORMAT = 1
+"""Raised when an observation gets other content: older ones in the cache then don't count."""
+
+
+class Observed:
+    """One run, as seen by the first receiver of each flow.
+
+    The papers show one receiver of a group as well: behind one bottleneck they all lose the same packets.
+    """
+
+    def __init__(self, content: Json) -> None:
+        self.content = content
+
+    def flow(self, name: str) -> Flow:
+        """Flow by its name."""
+        return Flow(self.content["flows"][name])
+
+    def has(self, name: str) -> bool:
+        """Whether the run has such a flow."""
+        return name in self.content["flows"]
+
+    @property
+    def jain(self) -> float:
+        """Jain's index over the whole run."""
+        return float(self.content["jain"])
+
+    @property
+    def end_s(self) -> float:
+        """Length of the run."""
+        return float(self.content["to_s"])
+
+
+class Flow:
+    """One flow at its first receiver."""
+
+    def __init__(self, content: Json) -> None:
+        self.content = content
+
+    @property
+    def rate(self) -> float:
+        """Throughput in bit/s over the run."""
+        return float(self.content["throughput_bps"])
+
+    @property
+    def rates(self) -> list[float]:
+        """Throughput in bit/s, second by second."""
+        return [float(x) for x in self.content["rates"]]
+
+    @property
+    def limited(self) -> dict[str, float]:
+        """Shares of time in which the rate was limited by the network, the encoder, the start or a cap."""
+        return dict(self.content["limited_by_frac"])
+
+    @property
+    def frames(self) -> dict[str, int]:
+        """Frames sent, ok, lost, late, undecodable."""
+        return dict(self.content["frames"])
+
+    @property
+    def lost(self) -> float:
+        """Share of frames with a packet missing, as the papers count."""
+        return self.frames["lost"] / self.frames["sent"]
+
+    @property
+    def delays_ms(self) -> list[float | None]:
+        """Delay of each frame, from its being ready to its last packet's arrival; `None` for one with a loss."""
+        return list(self.content["frame_delay_ms"])
+
+    @property
+    def whole_ms(self) -> list[float]:
+        """Delays of the frames that came whole."""
+        return [x for x in self.content["frame_delay_ms"] if x is not None]
+
+    @property
+    def psnr_db(self) -> list[float | None]:
+        """Luma PSNR against the original, by display slot; empty without pictures."""
+        return list(self.content["psnr_y_db"])
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """Share of frames in each class of opinion, 1 to 5; empty without pictures."""
+        mos = self.content["mos"]
+        return {} if mos is None else {int(k): float(v) for k, v in mos["share"].items()}
+
+    @property
+    def score(self) -> float | None:
+        """Mean opinion score; `None` without pictures."""
+        mos = self.content["mos"]
+        return None if mos is None else float(mos["mean"])
+
+    @property
+    def mean_psnr_db(self) -> float | None:
+        """Mean luma PSNR against the original; `None` without pictures."""
+        psnr = self.content["psnr_db"]
+        return None if psnr is None else psnr["raw"]["y"]
+
+    def cumulative_ms(self) -> list[float]:
+        """Cumulative jitter of the frames that came whole: their delay beyond the first one's (000, eq. 4).
+
+        Of the last packet: that is what play-out has to wait for.
+        """
+        whole = self.whole_ms
+        return [x - whole[0] for x in whole]
+
+    def first_cumulative_ms(self) -> list[float]:
+        """The same of each frame's first packet, which its size does not delay."""
+        firsts = [x for x in self.content["frame_first_ms"] if x is not None]
+        return [x - firsts[0] for x in firsts]
+
+    def variations_ms(self) -> list[float]:
+        """Delay variation between consecutive frames that both came whole (000, eq. 3)."""
+        d = self.delays_ms
+        return [b - a for a, b in zip(d, d[1:], strict=False) if a is not None and b is not None]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Value that a share of the others does not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, int(share * len(ordered) + 0.5) - 1))]
+
+
+def observe(run: Run) -> Json:
+    """Everything that statements and figures need of a run."""
+    import polars as pl
+
+    summary = run.summary
+    rates, frames = run.rates.to_polars(), run.frames.to_polars()
+    flows: dict[str, Any] = {}
+    for flow in summary["flows"]:
+        receiver = flow["receivers"][0]
+        here = (pl.col("flow") == flow["name"]) & (pl.col("node") == receiver["name"])
+        seen = {
+            "kind": flow["kind"],
+            "controller": flow.get("controller"),
+            "congestion": flow.get("congestion"),
+            "throughput_bps": receiver["throughput_bps"],
+            "rate_cov": flow.get("rate_cov"),
+            "limited_by_frac": flow.get("limited_by_frac"),
+            "loss_frac": receiver.get("loss_frac"),
+            "delay_ms": receiver.get("delay_ms"),
+            "frames": receiver.get("frames"),
+            "psnr_db": receiver.get("psnr_db"),
+            "mos": receiver.get("mos"),
+            "rates": [round(x) for x in rates.filter(here)["throughput_bps"].fill_null(0.0).to_list()],
+        }
+        if flow["kind"] == "video":
+            seen |= _frames(frames.filter(here).sort("frame"))
+        flows[flow["name"]] = seen
+    return {
+        "format": FORMAT,
+        "flows": flows,
+        "jain": summary["fairness"]["jain"],
+        "jain_1s": summary["fairness"]["jain_1s"],
+        "links": [
+            {k: link.get(k) for k in ("name", "direction", "utilisation_frac", "drop_frac", "queue_ms")}
+            for link in summary["links"][:1]
+        ],
+        "to_s": summary["to_s"],
+        "broken": [i["id"] for i in summary["invariants"] if i["broken"]],
+        "warnings": summary["warnings"],
+        "sha256": summary["record_sha256"],
+    }
+
+
+def _frames(rows: pl.DataFrame) -> Json:
+    import polars as pl
+
+    whole = pl.col("fate").is_in(["ok", "late", "undecodable"])
+    delays = rows.select(pl.when(whole).then(pl.col("delay_ms").round(3)).otherwise(None))["delay_ms"]
+    firsts = rows.select(((pl.col("first_s") - pl.col("ready_s")) * 1000).round(3).alias("first_ms"))[
+        "first_ms"
+    ]
+    psnr: list[float | None] = []
+    if "psnr_y_db" in rows.columns:
+        psnr = rows.sort("display")["psnr_y_db"].round(2).to_list()
+    return {
+        "frame_delay_ms": delays.to_list(),
+        "frame_first_ms": firsts.to_list(),
+        "frame_bytes": rows["size_bytes"].to_list(),
+        "quantizers": rows["q"].to_list(),
+        "psnr_y_db": psnr,
+    }

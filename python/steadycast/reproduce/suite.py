@@ -1,0 +1,257 @@
+"""`steadycast reproduce`: runs the experiments, judges their statements, writes what came of it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from steadycast.errors import UserError
+from steadycast.folder import replace_folder, write_json, write_text
+from steadycast.progress import Progress, Silent
+from steadycast.reproduce.experiment import Experiment, Medium, Seen, Statement, Variant, Verdict, media_of
+from steadycast.reproduce.observe import Observed
+from steadycast.reproduce.registry import chosen
+from steadycast.reproduce.runs import Job, run_all
+from steadycast.reproduce.verdict import Row, row
+
+MARK = "reproduction.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment with one medium: its runs, as they are and with each change."""
+
+    experiment: Experiment
+    medium: Medium
+    seeds: tuple[int, ...]
+    base: tuple[Seen, ...]
+    """What each seed's runs showed, in the order of `seeds`."""
+    changed: dict[str, tuple[Seen, ...]]
+    rows: tuple[Row, ...]
+
+    def runs(self, variant: str) -> list[Observed]:
+        """A variant's runs, a seed each."""
+        return [seen[variant] for seen in self.base if variant in seen]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that was measured."""
+
+    parts: tuple[Part, ...]
+    ids: tuple[str, ...]
+    seeds: tuple[int, ...]
+    clips: tuple[Path, ...]
+    runs: int
+
+    @property
+    def rows(self) -> list[Row]:
+        """All statements, in the papers' order."""
+        return [r for part in self.parts for r in part.rows]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many statements got a verdict."""
+        return sum(r.verdict is verdict for r in self.rows)
+
+    @property
+    def command(self) -> str:
+        """The command that makes it again."""
+        words = ["steadycast", "reproduce", *self.ids, "--seeds", f"{self.seeds[0]}-{self.seeds[-1]}"]
+        for clip in self.clips:
+            words += ["--clip", clip.name]
+        return shlex.join(words)
+
+
+def reproduce(
+    ids: Sequence[str],
+    *,
+    seeds: Sequence[int] = range(1, 6),
+    clips: Sequence[Path] = (),
+    progress: Progress | None = None,
+) -> Result:
+    """Run experiments and judge their statements.
+
+    Args:
+        ids: "K-A", "K" for a family, "all"; either case.
+        seeds: one run each.
+        clips: videos for the parts that need pictures; without them a synthetic clip, named so.
+        progress: told how far it is.
+
+    Raises:
+        UserError: no such experiment, a clip that can't be read.
+
+    """
+    clips = tuple(clips)
+    for clip in clips:
+        if not clip.is_file():
+            raise UserError(str(clip), "no such file", "give the path of a video")
+    plans = [_Plan(e, m, tuple(seeds)) for e in chosen(ids) for m in media_of(_placed(e), clips)]
+    jobs = list(dict.fromkeys(job for plan in plans for job in plan.jobs()))
+    seen = run_all(jobs, progress or Silent())
+    parts = tuple(plan.part(seen) for plan in plans)
+    return Result(tuple(p for p in parts if p.rows), tuple(ids), tuple(seeds), clips, len(jobs))
+
+
+def _placed(experiment: Experiment) -> Experiment:
+    """With its scenario file found: in the checkout that this program runs from, or below the current folder."""
+    places = [Path(__file__).resolve().parents[3], Path.cwd()]
+    for place in places:
+        if (place / experiment.scenario).is_file():
+            return replace(experiment, scenario=place / experiment.scenario)
+    raise UserError(
+        str(experiment.scenario),
+        "no such file",
+        "run this in a checkout of the repository, where scenarios/ is",
+    )
+
+
+class _Plan:
+    """Which runs one experiment needs with one medium."""
+
+    def __init__(self, experiment: Experiment, medium: Medium, seeds: tuple[int, ...]) -> None:
+        self.experiment = _placed(experiment)
+        self.medium = medium
+        self.seeds = seeds
+        self.variants: list[Variant] = [
+            v for v in experiment.variants if (v.pixels if medium.pixels else v.sizes)
+        ]
+        self.changes = [c for c in experiment.changes if c.pixels == medium.pixels]
+
+    def statements(self) -> list[Statement]:
+        """Those that this medium can tell; a clip of the user's tells those of the sizes as well."""
+        if not self.medium.pixels:
+            return [s for s in self.experiment.statements if not s.pixels]
+        if self.medium.name == "clip":
+            return list(self.experiment.statements)
+        return [s for s in self.experiment.statements if s.pixels or self.experiment.sizes is None]
+
+    def job(self, variant: Variant, seed: int, sets: dict[str, object]) -> Job:
+        e = self.experiment
+        return Job.of(e.scenario, (self.medium.sets, variant.sets, sets), seed, pixels=self.medium.pixels)
+
+    def all_sets(self) -> dict[str, dict[str, object]]:
+        return {"": {}, **{c.name: dict(c.sets) for c in self.changes}}
+
+    def jobs(self) -> list[Job]:
+        if not self.statements():
+            return []
+        return [
+            self.job(v, s, sets)
+            for name, sets in self.all_sets().items()
+            for v in self._run_with(name)
+            for s in self.seeds
+        ]
+
+    def part(self, seen: dict[Job, Observed]) -> Part:
+        if not self.statements():
+            return Part(self.experiment, self.medium, self.seeds, (), {}, ())
+        by_change: dict[str, tuple[Seen, ...]] = {
+            name: tuple(
+                {v.name: seen[self.job(v, s, sets)] for v in self._run_with(name)} for s in self.seeds
+            )
+            for name, sets in self.all_sets().items()
+        }
+        base = by_change.pop("")
+        rows = tuple(
+            row(self.experiment, statement, self.medium, base, self._for(statement, by_change))
+            for statement in self.statements()
+            if self._can(statement, base)
+        )
+        return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)
+
+    def _run_with(self, change: str) -> list[Variant]:
+        return [v for v in self.variants if v.changed or not change]
+
+    def _for(
+        self, statement: Statement, by_change: dict[str, tuple[Seen, ...]]
+    ) -> dict[str, tuple[Seen, ...]]:
+        return {
+            c.name: by_change[c.name]
+            for c in self.changes
+            if c.concerns(statement) and self._can(statement, by_change[c.name])
+        }
+
+    def _can(self, statement: Statement, base: Sequence[Seen]) -> bool:
+        """Whether the variants of this medium have what the statement compares."""
+        return all(_tells(statement, seen) for seen in base)
+
+
+def _tells(statement: Statement, seen: Seen) -> bool:
+    try:
+        statement.measure(seen)
+    except KeyError:
+        return False
+    return True
+
+
+def main(
+    ids: Sequence[str],
+    seeds: Sequence[int],
+    out: Path | None,
+    clips: Sequence[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
+    """Run experiments, print their verdicts, write the page, the table and the numbers.
+
+    Raises:
+        UserError: no such experiment, a clip that can't be read, a folder that is in the way.
+
+    """
+    from steadycast.progress import Terminal
+    from steadycast.reproduce import write
+
+    chosen(ids)
+    place = out or _free(Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}")
+    _check(place, force=force)
+    with Terminal() as progress:
+        result = reproduce(ids, seeds=seeds, clips=clips, progress=progress)
+    save(result, place)
+    write.show(result)
+    print(f"\npage:  {place / 'reproduction.html'}\ntable: {place / 'reproduction.md'}")
+    sys.stdout.flush()
+
+
+def save(result: Result, place: Path) -> None:
+    """Write the page, the table and the numbers into a folder, all of them or none."""
+    from steadycast.reproduce import write
+
+    draft = place.with_name(place.name + ".part")
+    try:
+        draft.mkdir(parents=True, exist_ok=True)
+        write_text(draft / "reproduction.md", write.markdown(result))
+        write_text(draft / "reproduction.html", write.page(result))
+        write_json(draft / MARK, write.numbers(result))
+        replace_folder(draft, place)
+    except OSError as error:
+        raise UserError(
+            str(place), f"can't be written ({error.strerror or error})", "give a folder that you may write to"
+        ) from error
+
+
+def _check(place: Path, *, force: bool) -> None:
+    if not place.exists():
+        return
+    if not place.is_dir():
+        raise UserError(str(place), "this is a file", "name a folder")
+    if not any(place.iterdir()):
+        return
+    if not force:
+        raise UserError(str(place), "this folder exists", "give --force to replace it, or another -o DIR")
+    if not (place / MARK).exists():
+        raise UserError(
+            str(place),
+            "this folder holds no reproduction",
+            "--force only replaces those; give another -o DIR",
+        )
+
+
+def _free(path: Path) -> Path:
+    tried, n = path, 1
+    while tried.exists():
+        n += 1
+        tried = path.with_name(f"{path.name}-{n}")
+    return tried

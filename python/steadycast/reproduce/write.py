@@ -1,0 +1,220 @@
+"""What was measured, for the terminal, as Markdown, as a page, as numbers."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from rich.text import Text
+
+from steadycast.folder import Json
+from steadycast.reproduce.experiment import Verdict
+from steadycast.reproduce.suite import Part, Result
+from steadycast.reproduce.verdict import Row
+
+_STYLE = {
+    Verdict.REPRODUCED: "green",
+    Verdict.NOT_REPRODUCED: "bold red",
+    Verdict.NOT_REPRODUCIBLE: "yellow",
+    Verdict.REPORTED: "dim",
+}
+_NOTE = "Mean over the seeds ± half of its 95 % interval; a verdict is the mean's."
+
+
+def answer(result: Result) -> str:
+    """The outcome in one sentence."""
+    good, bad, never = (
+        result.count(v) for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.NOT_REPRODUCIBLE)
+    )
+    checked = good + bad + never
+    text = f"{good} of {checked} checked statements are reproduced, {bad} are not"
+    if never:
+        text += f", {never} can't be"
+    shown = result.count(Verdict.REPORTED)
+    return f"{text}; {shown} more numbers are reported beside the papers' without a bound."
+
+
+def heading(part: Part) -> str:
+    """Experiment and medium."""
+    e = part.experiment
+    return f"{e.id}, {e.title} ({part.medium.label})"
+
+
+# ---------------------------------------------------------------- terminal
+
+
+def show(result: Result) -> None:
+    """Print verdicts, a table per experiment, within 80 columns."""
+    from rich.table import Table
+
+    from steadycast.report.terminal import console
+
+    out = console()
+    for part in result.parts:
+        out.print(Text(heading(part), style="bold"))
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80)
+        table.add_column("statement", overflow="fold", ratio=5)
+        table.add_column("published", overflow="fold", ratio=3)
+        table.add_column("measured", justify="right", overflow="fold", min_width=17)
+        table.add_column("verdict", overflow="fold", min_width=14)
+        for r in part.rows:
+            table.add_row(
+                Text(r.statement.text),
+                Text(r.statement.published),
+                Text(r.said()),
+                Text(r.verdict.value, style=_STYLE[r.verdict]),
+            )
+        out.print(table)
+        for r in part.rows:
+            if r.verdict is Verdict.NOT_REPRODUCED:
+                out.print(Text(f"  {r.statement.text}: asked {r.asked}. {r.why}"), style="dim")
+        out.print()
+    out.print(Text(_NOTE, style="dim"))
+    out.print(Text(answer(result), style="bold"))
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def markdown(result: Result) -> str:
+    """All statements as Markdown tables."""
+    lines = ["# Published, and measured here", "", answer(result), "", f"`{result.command}`", "", _NOTE, ""]
+    paper = ""
+    for part in result.parts:
+        e = part.experiment
+        if e.paper != paper:
+            paper = e.paper
+            lines += [f"Paper: {paper}.", ""]
+        lines += [f"## {heading(part)}", "", f"Section {e.section}; `{_short(part)}`.", ""]
+        lines += ["| statement | published | asked | measured | verdict | why |", "|---|---|---|---|---|---|"]
+        for r in part.rows:
+            cells = (r.statement.text, r.statement.published, r.asked, r.said(), r.verdict.value, r.why)
+            lines.append("| " + " | ".join(c.replace("|", "\\|") or " " for c in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _short(part: Part) -> str:
+    return f"scenarios/papers/{part.experiment.scenario.name}"
+
+
+# ---------------------------------------------------------------- page
+
+
+def page(result: Result) -> str:
+    """All statements and figures as one page that loads nothing."""
+    from steadycast.report import page as pages
+    from steadycast.reproduce.draw import draw
+
+    body = [
+        "<h1>Published, and measured here</h1>",
+        f'<p class="answer">{html.escape(answer(result))}</p>',
+        f'<p class="small">{html.escape(_NOTE)} <code>{html.escape(result.command)}</code></p>',
+        _overview(result),
+    ]
+    for number, part in enumerate(result.parts):
+        e = part.experiment
+        content = [
+            f'<p class="small">{html.escape(e.paper)}, section {html.escape(e.section)}; '
+            f"<code>{html.escape(_short(part))}</code></p>",
+            pages.table(
+                ("statement", "published", "asked", "measured", "verdict", "why"),
+                [_cells(r) for r in part.rows],
+                text=(0, 1, 4, 5),
+            ),
+        ]
+        for figure in e.figures:
+            if figure.pixels and not part.medium.pixels:
+                continue
+            if part.medium.name == "synthetic" and not figure.pixels:
+                continue
+            drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
+            if drawing:
+                spread = (
+                    "mean and range of the seeds"
+                    if figure.kind in ("rates", "mos")
+                    else f"seed {part.seeds[0]}"
+                )
+                caption = html.escape(f"{figure.number} of the paper, {part.medium.label}; {spread}")
+                content.append(
+                    pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
+                )
+        if part.changed:
+            content.append(pages.folded("What each open parameter changes", _sensitivity(part)))
+        body.append(pages.section(heading(part), "\n".join(content)))
+    return pages.wrap("Published, and measured here · Steadycast", "\n".join(body))
+
+
+def _cells(r: Row) -> list[str]:
+    kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad"}.get(r.verdict, "small")
+    return [
+        html.escape(r.statement.text),
+        html.escape(r.statement.published),
+        html.escape(r.asked),
+        html.escape(r.said()),
+        f'<span class="{kind}">{r.verdict.value}</span>',
+        html.escape(r.why),
+    ]
+
+
+def _overview(result: Result) -> str:
+    """Verdicts counted, an experiment a line."""
+    from steadycast.report import page as pages
+
+    rows = []
+    for part in result.parts:
+        counts = [sum(r.verdict is v for r in part.rows) for v in Verdict]
+        rows.append([html.escape(heading(part)), *(str(c) if c else "" for c in counts)])
+    return pages.table(("experiment", *(v.value for v in Verdict)), rows, text=(0,))
+
+
+def _sensitivity(part: Part) -> str:
+    """Statement by change: the number, and whether it keeps the bound."""
+    from steadycast.report import page as pages
+
+    judged = [r for r in part.rows if r.measured is not None]
+    head = ("change", *(html.escape(r.statement.text) for r in judged))
+    rows = [["none", *(html.escape(r.said()) for r in judged)]]
+    for name in part.changed:
+        cells = []
+        for r in judged:
+            m = r.changed.get(name)
+            said = html.escape(r.said(m)) if m is not None else "–"
+            bad = m is not None and r.verdict is not Verdict.REPORTED and not m.holds
+            cells.append(f'<span class="bad">{said}</span>' if bad else said)
+        rows.append([html.escape(name), *cells])
+    return pages.table(head, rows, text=(0,))
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def numbers(result: Result) -> Json:
+    """All that was measured, for programs."""
+    from steadycast import _core
+    from steadycast.run import commit
+
+    return {
+        "format": 1,
+        "program": {"version": _core.__version__, "commit": commit()},
+        "command": result.command,
+        "seeds": list(result.seeds),
+        "statements": [_entry(r) for r in result.rows],
+    }
+
+
+def _entry(r: Row) -> dict[str, Any]:
+    m, bound = r.measured, r.statement.bound
+    return {
+        "experiment": r.experiment.id,
+        "statement": r.statement.id,
+        "media": r.medium.name,
+        "text": r.statement.text,
+        "published": r.statement.published,
+        "min": bound.least,
+        "max": bound.most,
+        "measured": None if m is None else m.spread,
+        "verdict": r.verdict.value,
+        "why": r.why,
+        "changes": {name: c.spread for name, c in r.changed.items()},
+    }
