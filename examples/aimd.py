@@ -1,4 +1,4 @@
-"""Additive increase, multiplicative decrease: half the rate on loss, otherwise a packet more per round trip."""
+"""Additive increase, multiplicative decrease: half the rate on loss, else a packet more per round trip."""
 
 
 class Aimd:
