@@ -272,6 +272,13 @@ impl Link {
         if self.idle.untold { Span::ZERO } else { self.rest.waited }
     }
 
+    /// Whether the last packet that was taken found this link idle, and everything about the link constant: then how long it is under
+    /// way depends on its size alone.
+    #[inline]
+    pub const fn was_idle(&self) -> bool {
+        self.idle.untold
+    }
+
     /// Packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
         self.tell();

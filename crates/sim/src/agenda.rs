@@ -7,8 +7,8 @@ use steadycast_units::Time;
 /// What a key in the agenda is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The first packet in flight on this link arrives.
-    Link(u32),
+    /// The first packet in flight in this lane arrives.
+    Lane(u32),
     /// This agent wants to be woken.
     Agent(u32),
     /// This entry of the scenario's own plan: an event, a graft, a prune.
@@ -28,7 +28,7 @@ struct Key(u128);
 impl Key {
     fn new(at: Time, turn: Turn, due: Due) -> Self {
         let (kind, index) = match due {
-            Due::Link(i) => (0, i),
+            Due::Lane(i) => (0, i),
             Due::Agent(i) => (1, i),
             Due::Plan(i) => (2, i),
             Due::Fan(i) => (3, i),
@@ -41,7 +41,7 @@ impl Key {
     fn read(self) -> (Time, Due) {
         let index = self.0 as u32 & ((1 << 30) - 1);
         let due = match self.0 as u32 >> 30 {
-            0 => Due::Link(index),
+            0 => Due::Lane(index),
             1 => Due::Agent(index),
             2 => Due::Plan(index),
             _ => Due::Fan(index),
@@ -103,15 +103,15 @@ mod tests {
     fn equal_times_come_in_the_order_in_which_they_were_put() {
         let mut agenda = Agenda::default();
         let at = Time::ZERO + Span::secs(1);
-        for due in [Due::Agent(7), Due::Link(3), Due::Plan(1)] {
+        for due in [Due::Agent(7), Due::Lane(3), Due::Plan(1)] {
             agenda.put(at, due);
         }
-        agenda.put(Time::ZERO, Due::Link(9));
+        agenda.put(Time::ZERO, Due::Lane(9));
         let mut order = Vec::new();
         while let Some((_, due)) = agenda.take(Time::NEVER) {
             order.push(due);
         }
-        assert_eq!(order, [Due::Link(9), Due::Agent(7), Due::Link(3), Due::Plan(1)]);
+        assert_eq!(order, [Due::Lane(9), Due::Agent(7), Due::Lane(3), Due::Plan(1)]);
         assert_eq!(agenda.take(Time::NEVER), None);
     }
 
@@ -124,8 +124,8 @@ mod tests {
         }
         assert_eq!(agenda.take(at(0)), None);
         assert_eq!(agenda.take(at(2)), Some((at(1), Due::Agent(1))));
-        agenda.put(at(4), Due::Link(4));
-        agenda.put(at(2), Due::Link(2));
+        agenda.put(at(4), Due::Lane(4));
+        agenda.put(at(2), Due::Lane(2));
         let rest = std::iter::from_fn(|| agenda.take(Time::NEVER)).map(|(at, _)| at).collect::<Vec<_>>();
         assert_eq!(rest, [at(2), at(3), at(4), at(5)]);
     }

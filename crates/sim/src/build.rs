@@ -5,7 +5,7 @@ use crate::agent::{
     Agent, Beat, MakeReceiver, PlainSink, PlainSource, Port, TcpSink, TcpSource, VideoSink, VideoSource,
 };
 use crate::intake::Intake;
-use crate::net::{Fans, Group, Hop, Net, Node};
+use crate::net::{Fans, Group, Hop, Lanes, Net, Node};
 use crate::packet::{AgentIx, Pool, To};
 use crate::tree::{Graph, Tree};
 use crate::world::{FlowEnds, Plan, Simulation, delay_of};
@@ -130,6 +130,7 @@ impl<'a> Builder<'a> {
             }
         }
         let net = Net {
+            lanes: Lanes::new(links.len()),
             links,
             nodes: (0..scenario.nodes.len()).map(|_| Node::default()).collect(),
             routes: Vec::new(),

@@ -1,18 +1,21 @@
 //! Nodes and links: how a packet gets from one agent to others.
 //!
-//! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in the link's list of packets in
-//! flight, and only the first of each list stands in the agenda. Copies that a branching node sends on at once mostly arrive at
-//! once, too: then they are one event together, a [`Fan`].
+//! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the order of
+//! arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes equally long
+//! on whatever link arrives in the order in which it was offered, so idle links share a lane per latency: the agenda then holds a
+//! few keys instead of one per link. Copies that a branching node sends on at once mostly arrive at once, too: they are one event
+//! together, a [`Fan`].
 
 use crate::agenda::{Agenda, Due, Turn};
 use crate::packet::{AgentIx, Packet, PacketIx, Pool, To};
 use crate::tree::Tree;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use steadycast_link::{Ecn, Fate, Link};
-use steadycast_units::Time;
+use steadycast_units::{Span, Time};
 
 pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
+    pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
     /// Ways to the hosts that unicast packets go to: for each, the link to take from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
@@ -33,14 +36,15 @@ pub(crate) trait Capture: Send {
     fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
-/// One direction of a link, and what is in flight on it.
+/// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
     pub(crate) captured: bool,
     pub(crate) carried: u64,
-    in_flight: VecDeque<InFlight>,
+    /// The latency of the lane that it shared last, and that lane.
+    shared: (Span, u32),
 }
 
 #[derive(Clone, Copy)]
@@ -48,7 +52,37 @@ struct InFlight {
     at: Time,
     turn: Turn,
     packet: PacketIx,
+    link: u32,
     ecn: Ecn,
+}
+
+/// Packets in flight. The first lanes are those of the links, then come the shared ones.
+pub(crate) struct Lanes {
+    lanes: Vec<VecDeque<InFlight>>,
+    shared: BTreeMap<Span, u32>,
+}
+
+/// Packets of many sizes on links of many kinds could make any number of shared lanes; more than this share none.
+const SHARED_LANES: usize = 64;
+
+impl Lanes {
+    pub(crate) fn new(links: usize) -> Self {
+        Self { lanes: vec![VecDeque::new(); links], shared: BTreeMap::new() }
+    }
+
+    /// The shared lane of a latency.
+    fn shared(&mut self, latency: Span) -> Option<u32> {
+        if let Some(lane) = self.shared.get(&latency) {
+            return Some(*lane);
+        }
+        if self.shared.len() >= SHARED_LANES {
+            return None;
+        }
+        let lane = self.lanes.len() as u32;
+        self.lanes.push(VecDeque::new());
+        self.shared.insert(latency, lane);
+        Some(lane)
+    }
 }
 
 #[derive(Default)]
@@ -71,7 +105,7 @@ pub(crate) struct Delivery {
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        Self { link, to, reverse, captured: false, carried: 0, in_flight: VecDeque::new() }
+        Self { link, to, reverse, captured: false, carried: 0, shared: (Span::MAX, 0) }
     }
 }
 
@@ -89,31 +123,37 @@ pub(crate) struct Leg {
     pub(crate) ecn: Ecn,
 }
 
-/// Fans under way; places and their memory are used again.
+/// Fans under way. Places and the memory of legs are used again.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
     free: Vec<u32>,
+    spare: Vec<Vec<Leg>>,
 }
 
 impl Fans {
-    /// An empty one.
-    fn spare(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.fans.push(Fan::default());
-            self.fans.len() as u32 - 1
-        })
+    fn put(&mut self, fan: Fan) -> u32 {
+        if let Some(n) = self.free.pop() {
+            self.fans[n as usize] = fan;
+            return n;
+        }
+        self.fans.push(fan);
+        self.fans.len() as u32 - 1
     }
 
-    /// Takes the fan out of its place, until it is given back.
     pub(crate) fn take(&mut self, n: u32) -> Fan {
+        self.free.push(n);
         std::mem::take(&mut self.fans[n as usize])
     }
 
-    pub(crate) fn give_back(&mut self, n: u32, mut fan: Fan) {
-        fan.legs.clear();
-        self.fans[n as usize] = fan;
-        self.free.push(n);
+    fn spare(&mut self) -> Vec<Leg> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of legs that have arrived.
+    pub(crate) fn keep(&mut self, mut legs: Vec<Leg>) {
+        legs.clear();
+        self.spare.push(legs);
     }
 }
 
@@ -126,17 +166,17 @@ impl Net {
         self.forward(now, node, None, to, ix, ecn, out);
     }
 
-    /// The first packet in flight on link `l` has arrived. Deliveries to agents on the node are put into `out`; each holds one
-    /// copy, which the caller releases.
+    /// The first packet of a lane has arrived. Deliveries to agents on the node are put into `out`; each holds one copy, which
+    /// the caller releases.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, l: u32, out: &mut Vec<Delivery>) {
-        let hop = &mut self.links[l as usize];
-        // After an overtaking the agenda has a key too many for this link: it comes too early, or for nothing.
-        let Some(flying) = hop.in_flight.pop_front_if(|f| f.at <= now) else { return };
-        if let Some(next) = hop.in_flight.front() {
-            self.agenda.put_in_turn(next.at, next.turn, Due::Link(l));
+    pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) {
+        let in_flight = &mut self.lanes.lanes[lane as usize];
+        // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
+        let Some(flying) = in_flight.pop_front_if(|f| f.at <= now) else { return };
+        if let Some(next) = in_flight.front() {
+            self.agenda.put_in_turn(next.at, next.turn, Due::Lane(lane));
         }
-        self.arrive_as(now, l, flying.packet, flying.ecn, out);
+        self.arrive_as(now, flying.link, flying.packet, flying.ecn, out);
     }
 
     /// A copy of a packet has arrived by link `l`.
@@ -167,7 +207,7 @@ impl Net {
                 Some(link) => match self.offer(now, link, packet, ecn) {
                     Some((at, ecn)) => {
                         let turn = self.agenda.turn();
-                        self.fly(link, InFlight { at, turn, packet, ecn });
+                        self.fly(now, InFlight { at, turn, packet, link, ecn });
                     }
                     None => self.pool.release(packet),
                 },
@@ -196,42 +236,37 @@ impl Net {
             }
         }
         let back = via.map(|l| self.links[l as usize].reverse);
-        // Legs of the same arrival, so far; their copies are counted when they are sent off.
-        let (mut at, mut turn, mut fan) = (Time::NEVER, Turn::default(), None);
-        // Indices, since offering needs the whole net; the tree does not change meanwhile.
-        let mut n = 0;
-        while let Some(link) = self.groups[group as usize].tree.branch(node, n) {
-            n += 1;
-            if Some(link) == back {
-                continue;
-            }
+        // Taken out, since offering needs the whole net; the tree does not change meanwhile.
+        let branches = self.groups[group as usize].tree.take_branches(node);
+        // Those that arrive together, so far.
+        let (mut at, mut turn, mut legs) = (Time::NEVER, Turn::default(), Vec::new());
+        for &link in branches.iter().filter(|link| Some(**link) != back) {
             let Some((arrival, ecn)) = self.offer(now, link, packet, ecn) else { continue };
             let own = self.agenda.turn();
-            let place = match fan {
-                Some(place) if at == arrival => place,
-                _ => {
-                    self.send_off(fan, at, turn, packet);
-                    (at, turn) = (arrival, own);
-                    *fan.insert(self.fans.spare())
+            if arrival != at || legs.is_empty() {
+                if !legs.is_empty() {
+                    self.send_off(now, std::mem::take(&mut legs), at, turn, packet);
                 }
-            };
-            self.fans.fans[place as usize].legs.push(Leg { link, ecn });
+                legs = self.fans.spare();
+                (at, turn) = (arrival, own);
+            }
+            legs.push(Leg { link, ecn });
         }
-        self.send_off(fan, at, turn, packet);
+        if !legs.is_empty() {
+            self.send_off(now, legs, at, turn, packet);
+        }
+        self.groups[group as usize].tree.give_branches_back(node, branches);
         self.pool.release(packet);
     }
 
-    /// The legs in this fan are on their way.
-    fn send_off(&mut self, fan: Option<u32>, at: Time, turn: Turn, packet: PacketIx) {
-        let Some(n) = fan else { return };
-        let fan = &mut self.fans.fans[n as usize];
-        self.pool.copy(packet, fan.legs.len() as u32);
-        if let [Leg { link, ecn }] = fan.legs[..] {
-            fan.legs.clear();
-            self.fans.free.push(n);
-            self.fly(link, InFlight { at, turn, packet, ecn });
+    /// These copies are on their way.
+    fn send_off(&mut self, now: Time, legs: Vec<Leg>, at: Time, turn: Turn, packet: PacketIx) {
+        self.pool.copy(packet, legs.len() as u32);
+        if let [Leg { link, ecn }] = legs[..] {
+            self.fans.keep(legs);
+            self.fly(now, InFlight { at, turn, packet, link, ecn });
         } else {
-            fan.packet = packet;
+            let n = self.fans.put(Fan { packet, legs });
             self.agenda.put_in_turn(at, turn, Due::Fan(n));
         }
     }
@@ -254,27 +289,48 @@ impl Net {
     }
 
     #[inline]
-    fn fly(&mut self, l: u32, flying: InFlight) {
-        let hop = &mut self.links[l as usize];
-        match hop.in_flight.back() {
+    fn fly(&mut self, now: Time, flying: InFlight) {
+        let lane = self.lane(now, &flying);
+        let in_flight = &mut self.lanes.lanes[lane as usize];
+        match in_flight.back() {
             None => {
-                hop.in_flight.push_back(flying);
-                self.agenda.put_in_turn(flying.at, flying.turn, Due::Link(l));
+                in_flight.push_back(flying);
+                self.agenda.put_in_turn(flying.at, flying.turn, Due::Lane(lane));
             }
-            Some(last) if last.at <= flying.at => hop.in_flight.push_back(flying),
-            Some(_) => self.overtake(l, flying),
+            Some(last) if last.at <= flying.at => in_flight.push_back(flying),
+            Some(_) => self.overtake(lane, flying),
+        }
+    }
+
+    /// The lane for a packet that was just offered.
+    #[inline]
+    fn lane(&mut self, now: Time, flying: &InFlight) -> u32 {
+        let hop = &mut self.links[flying.link as usize];
+        let latency = flying.at.since(now);
+        if hop.shared.0 == latency {
+            return hop.shared.1;
+        }
+        if !hop.link.was_idle() {
+            return flying.link;
+        }
+        match self.lanes.shared(latency) {
+            Some(lane) => {
+                hop.shared = (latency, lane);
+                lane
+            }
+            None => flying.link,
         }
     }
 
     /// A jitter that reorders has let this packet overtake others.
     #[cold]
-    fn overtake(&mut self, l: u32, flying: InFlight) {
-        let hop = &mut self.links[l as usize];
-        let place = hop.in_flight.partition_point(|f| f.at <= flying.at);
-        hop.in_flight.insert(place, flying);
+    fn overtake(&mut self, lane: u32, flying: InFlight) {
+        let in_flight = &mut self.lanes.lanes[lane as usize];
+        let place = in_flight.partition_point(|f| f.at <= flying.at);
+        in_flight.insert(place, flying);
         if place == 0 {
             // The agenda still has the key of the packet that was first.
-            self.agenda.put_in_turn(flying.at, flying.turn, Due::Link(l));
+            self.agenda.put_in_turn(flying.at, flying.turn, Due::Lane(lane));
         }
     }
 }

@@ -68,9 +68,13 @@ impl Tree {
         self.up[node as usize]
     }
 
-    /// The `n`-th branch at a node.
-    pub(crate) fn branch(&self, node: u32, n: usize) -> Option<u32> {
-        self.branches[node as usize].get(n).copied()
+    /// The branches at a node, until they are given back.
+    pub(crate) fn take_branches(&mut self, node: u32) -> Vec<u32> {
+        std::mem::take(&mut self.branches[node as usize])
+    }
+
+    pub(crate) fn give_branches_back(&mut self, node: u32, branches: Vec<u32>) {
+        self.branches[node as usize] = branches;
     }
 
     /// Takes one step of a join or leave; returns the next one, if the tree changes further up. `ends` gives a link's

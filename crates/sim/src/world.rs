@@ -279,8 +279,8 @@ impl Simulation {
         while let Some((at, due)) = self.net.agenda.take(until) {
             self.now = at;
             match due {
-                Due::Link(link) => {
-                    self.net.arrive(at, link, &mut self.deliveries);
+                Due::Lane(lane) => {
+                    self.net.arrive(at, lane, &mut self.deliveries);
                     self.deliver();
                 }
                 Due::Fan(n) => {
@@ -289,7 +289,7 @@ impl Simulation {
                         self.net.arrive_as(at, leg.link, fan.packet, leg.ecn, &mut self.deliveries);
                         self.deliver();
                     }
-                    self.net.fans.give_back(n, fan);
+                    self.net.fans.keep(fan.legs);
                 }
                 Due::Agent(agent) => self.wake(agent),
                 Due::Plan(entry) => self.follow(entry),
