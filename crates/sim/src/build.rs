@@ -445,6 +445,7 @@ impl<'a> Builder<'a> {
                     encoder,
                     by_ladder,
                     chance,
+                    from,
                 )))
             },
             |this, n, session| {

@@ -103,13 +103,16 @@ impl Simulation {
         }
     }
 
-    /// When a sink's means begin and end: a member that joins late is measured from then on.
-    fn sink_span(&self, ends: &FlowEnds, sink: crate::packet::AgentIx) -> Span {
-        let joined = match &self.agents[sink.0 as usize] {
+    /// When a sink's means begin: a member that joins late is measured from then on.
+    fn means_from(&self, ends: &FlowEnds, sink: crate::packet::AgentIx) -> Time {
+        match &self.agents[sink.0 as usize] {
             Agent::VideoSink(sink) => sink.joined.max(ends.means_from),
             _ => ends.means_from,
-        };
-        ends.active(joined, self.now)
+        }
+    }
+
+    fn sink_span(&self, ends: &FlowEnds, sink: crate::packet::AgentIx) -> Span {
+        ends.active(self.means_from(ends, sink), self.now)
     }
 
     /// Mean over the receivers, in bit/s.
@@ -186,17 +189,18 @@ impl Simulation {
     }
 
     fn receivers(&self, spec: &sc::Flow, ends: &FlowEnds) -> Value {
-        let each = spec.to.iter().zip(&ends.sinks).enumerate().map(|(n, (node, sink))| {
+        let each = spec.to.iter().zip(&ends.sinks).enumerate().map(|(n, (node, sink_ix))| {
             let name = self.scenario.node_name(*node);
-            let span = self.sink_span(ends, *sink);
-            let Some(intake) = self.intake(*sink) else { return Value::Null };
+            let span = self.sink_span(ends, *sink_ix);
+            let Some(intake) = self.intake(*sink_ix) else { return Value::Null };
             let rate = (!span.is_zero()).then(|| intake.bytes.per(span).as_bps_f64());
             let mut map = Map::new();
             map.insert("name".into(), json!(name));
             map.insert("throughput_bps".into(), number(rate));
-            let agent = &self.agents[sink.0 as usize];
+            let agent = &self.agents[sink_ix.0 as usize];
             if !matches!(agent, Agent::TcpSink(_)) {
-                let (expected, got) = totals(&intake.samples);
+                let first = (ends.means_from.as_nanos() / self.step.as_nanos()) as usize;
+                let (expected, got) = totals(intake.samples.get(first..).unwrap_or(&[]));
                 let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
                 map.insert("loss_frac".into(), number(lost));
                 map.insert("delay_ms".into(), quantiles(&intake.delay));
@@ -211,7 +215,8 @@ impl Simulation {
                     FlowKind::Video(video) => video.playout,
                     _ => None,
                 };
-                map.extend(video_sink(sink, source.map(|s| &s.frames), playout, self.frame_period(source)));
+                let (sent, from) = (source.map(|s| &s.frames), self.means_from(ends, *sink_ix));
+                map.extend(video_sink(sink, sent, playout, self.frame_period(source), from));
             }
             Value::Object(map)
         });
@@ -391,7 +396,13 @@ fn tcp_source(source: &TcpSource) -> Map<String, Value> {
     map
 }
 
-fn video_sink(sink: &VideoSink, sent: Option<&SentFrames>, playout: Option<Span>, period: Span) -> Map<String, Value> {
+fn video_sink(
+    sink: &VideoSink,
+    sent: Option<&SentFrames>,
+    playout: Option<Span>,
+    period: Span,
+    from: Time,
+) -> Map<String, Value> {
     let mut map = Map::new();
     let view = sink.session().map(|s| s.view()).unwrap_or_default();
     map.insert("loss_event_rate".into(), number(view.loss));
@@ -405,8 +416,8 @@ fn video_sink(sink: &VideoSink, sent: Option<&SentFrames>, playout: Option<Span>
         return map;
     };
     let fates = assembly.fates(sent, playout);
-    // A member that joins late is not owed what was sent before.
-    let first = sent.frames.iter().position(|f| f.ready >= sink.joined && !f.is_gap()).unwrap_or(fates.len());
+    // A member that joins late is not owed what was sent before, and nobody is judged by the warm-up.
+    let first = sent.frames.iter().position(|f| f.ready >= from && !f.is_gap()).unwrap_or(fates.len());
     let owed: Vec<usize> = (first..fates.len()).filter(|n| !sent.frames[*n].is_gap()).collect();
     let count = |fate| owed.iter().filter(|n| fates[**n] == fate).count();
     map.insert(
@@ -419,7 +430,8 @@ fn video_sink(sink: &VideoSink, sent: Option<&SentFrames>, playout: Option<Span>
     let (freezes, frozen) = freezes(sent, &fates, &owed);
     map.insert("freeze_count".into(), json!(freezes));
     map.insert("freeze_s".into(), json!((period * frozen).as_secs_f64()));
-    let startup = owed.iter().copied().find(|n| fates[*n] == Fate::Ok).and_then(|n| {
+    let joined = sent.frames.iter().position(|f| f.ready >= sink.joined && !f.is_gap()).unwrap_or(fates.len());
+    let startup = (joined..fates.len()).find(|n| fates[*n] == Fate::Ok).and_then(|n| {
         let (_, last) = assembly.arrival(n as u32)?;
         let whole = last.since(sink.joined);
         // A player shows the first frame when it is whole and its play-out delay is over.

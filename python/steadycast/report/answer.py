@@ -7,7 +7,7 @@ from typing import Any
 
 from steadycast.folder import Json, number
 from steadycast.report import say
-from steadycast.report.rank import ranked_receivers
+from steadycast.report.rank import alike, ranked_receivers
 
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
@@ -112,11 +112,13 @@ def _seen(flow: Json) -> str | None:
     worst = receivers[0]
     score, psnr = middle(flow, "mos", "mean"), middle(flow, "psnr_db", "raw", "y")
     if score is not None:
-        who = f"The median of {flow['name']}'s {n} viewers" if n > 1 else f"{flow['name']}'s viewer"
+        same = alike(receivers)
+        who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
+        who = who if n > 1 else f"{flow['name']}'s viewer"
         text = f"{who} saw {a(grade(score))} picture (MOS {say.score(score)}"
         text += f", {say.db(psnr)})" if psnr is not None else ")"
         least = number(reach(worst, "mos", "mean"))
-        if n > 1 and least is not None:
+        if not same and least is not None:
             text += f", the worst, {worst['name']}, {a(grade(least))} one (MOS {say.score(least)})"
         return text + "."
     ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))

@@ -19,7 +19,7 @@ from steadycast import style
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.report import say
-from steadycast.report.rank import ranked_receivers
+from steadycast.report.rank import alike, ranked_receivers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -266,8 +266,21 @@ def fair_shares(summary: Json) -> dict[float, list[str]]:
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """Events as thin lines, with their names where asked."""
+    """Events as thin lines, with their names where asked; the warm-up, which no mean counts, in grey."""
     start, end = axes.get_xlim()
+    warm = float(folder.summary.get("from_s") or 0.0)
+    if warm > start:
+        axes.axvspan(start, min(warm, end), color=style.MUTED, alpha=0.1, linewidth=0, zorder=0)
+        if labels:
+            axes.annotate(
+                "warm-up",
+                xy=(start, 0),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 3),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=style.MUTED,
+            )
     latest = -1e9
     for t, text in events(folder):
         if not start < t < end:
@@ -528,7 +541,7 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def decided(folder: Folder) -> pl.DataFrame:
-    """What the senders decided, in time; the table also holds what each receiver reported."""
+    """Return what the senders decided, in time; the table also holds what each receiver reported."""
     import polars as pl
 
     return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
@@ -647,7 +660,10 @@ def draw_queue(folder: Folder) -> Figure | None:
     ranked = (
         links.group_by("link", "direction", maintain_order=True)
         .agg(queue=pl.col("queue_ms").max(), drops=pl.col("dropped_packets").sum())
-        .filter((pl.col("queue") > 1.0) | (pl.col("drops") > 0))
+        .filter(
+            ((pl.col("queue") > 1.0) & (pl.col("queue") > 0.02 * pl.col("queue").max()))
+            | (pl.col("drops") > 0)
+        )
         .sort("queue", descending=True)
         .head(4)
     )
@@ -719,8 +735,9 @@ def draw_quality(folder: Folder) -> Figure | None:
         bad = mine.filter(pl.col("node") == worst)
         if flow in pixels:
             axes = next(free)
+            same = alike(order)
             shown: list[tuple[str, Any, str, float]] = [(worst, bad, style.INK, 0.6)]
-            if middle != worst:
+            if middle != worst and not same:
                 shown.append((middle, mine.filter(pl.col("node") == middle), look.colour, 1.0))
             else:
                 shown = [(worst, bad, look.colour, 1.0)]
@@ -733,7 +750,15 @@ def draw_quality(folder: Folder) -> Figure | None:
                     continue
                 axes.plot(rows["pts_s"].to_list(), values, color=colour, linewidth=width)
                 low, high = min(low, *values), max(high, *values)
-                what = name if len(order) == 1 else f"worst: {name}" if name == worst else f"median: {name}"
+                what = (
+                    name
+                    if len(order) == 1
+                    else f"all {len(order)}"
+                    if same
+                    else f"worst: {name}"
+                    if name == worst
+                    else f"median: {name}"
+                )
                 labels.append(Label(sum(values[-25:]) / len(values[-25:]), what, colour))
             time_axis(axes, folder)
             axes.set_xlabel("")
@@ -764,7 +789,8 @@ def draw_quality(folder: Folder) -> Figure | None:
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
             beside(axes, f"{len(t)} {fate}", 1.0, -place, colour)
             place += 9
-        axes.set_title(f"Frames that {worst} did not see in time", fontsize=8.5)
+        who = "nobody saw" if len(order) > 1 and alike(order) else f"{worst} did not see"
+        axes.set_title(f"Frames that {who} in time and whole", fontsize=8.5)
         axes = next(free)
         steps = mine.filter(pl.col("node") == middle)
         if steps["q"].is_not_null().any():
@@ -785,7 +811,9 @@ def draw_mos(folder: Folder) -> Figure | None:
         seen = [r for r in ranked_receivers(flow) if r.get("mos")]
         if not seen:
             continue
-        if len(seen) <= 8:
+        if len(seen) > 1 and alike(seen):
+            rows.append((f"all {len(seen)} ({flow.get('controller')})", seen[0]["mos"]))
+        elif len(seen) <= 8:
             rows += [(f"{r['name']} ({flow.get('controller')})", r["mos"]) for r in seen]
         else:
             chosen = (("worst", seen[0]), ("median", seen[len(seen) // 2]), ("best", seen[-1]))
@@ -900,7 +928,7 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         "queue",
         "Queues and drops",
-        "Only links whose queue ever held more than 1 ms, or that dropped.",
+        "Only links whose queue mattered: more than 1 ms and 2 % of the longest, or drops.",
         draw_queue,
     ),
     Plot("tcp", "Inside TCP", "As recorded.", draw_tcp),

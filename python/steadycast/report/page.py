@@ -15,7 +15,7 @@ from steadycast.folder import Folder, Json, number, write_text
 from steadycast.report import figures, say
 from steadycast.report.answer import answer, middle, nothing_compared, reach, title
 from steadycast.report.figures import PLOTS
-from steadycast.report.rank import ranked_receivers
+from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.words import glossary, term
 from steadycast.style import look
 
@@ -195,6 +195,9 @@ def _flows(summary: Json) -> str:
         if several
         else ""
     )
+    if number(summary.get("from_s")):
+        begin = say.seconds(summary["from_s"])
+        note += f'<p class="small">Means count from {begin} on, after the {term("warm-up")}.</p>'
     fairness = summary.get("fairness") or {}
     jain = (
         f'<p class="small">{term("Jain index")} {say.plain(fairness.get("jain"))} over the run, '
@@ -298,14 +301,14 @@ def _receivers(summary: Json) -> list[str]:
                 html.escape(r["name"]),
                 say.rate(r.get("throughput_bps")),
                 say.frac(r.get("loss_frac")),
-                *(say.ms(reach(r, "delay_ms", p)) for p in ("p50", "p95", "p99")),
-                say.ms(r.get("jitter_ms")),
-                say.ms(r.get("playout_needed_ms")),
-                *(say.count(reach(r, "frames", k)) for k in ("sent", "lost", "late", "undecodable")),
-                f"{say.count(r.get('freeze_count'))} / {say.seconds(r.get('freeze_s'))}",
+                say.score(reach(r, "mos", "mean")),
                 say.db(reach(r, "psnr_db", "raw", "y")),
                 say.plain(r.get("ssim")),
-                say.score(reach(r, "mos", "mean")),
+                *(say.count(reach(r, "frames", k)) for k in ("sent", "lost", "late", "undecodable")),
+                f"{say.count(r.get('freeze_count'))} / {say.seconds(r.get('freeze_s'))}",
+                say.ms(r.get("playout_needed_ms")),
+                *(say.ms(reach(r, "delay_ms", p)) for p in ("p50", "p95", "p99")),
+                say.ms(r.get("jitter_ms")),
             ]
             for r in order
         ]
@@ -313,27 +316,27 @@ def _receivers(summary: Json) -> list[str]:
             term("receiver"),
             term("throughput"),
             term("loss"),
-            term("p50", "delay p50"),
-            term("p95"),
-            term("p99"),
-            term("jitter"),
-            term("play-out needed"),
+            term("MOS"),
+            term("PSNR"),
+            term("SSIM"),
             term("frames"),
             term("lost"),
             term("late"),
             term("undecodable"),
             term("freeze", "freezes"),
-            term("PSNR"),
-            term("SSIM"),
-            term("MOS"),
+            term("play-out needed", "play-out"),
+            term("p50", "delay p50"),
+            term("p95"),
+            term("p99"),
+            term("jitter"),
         ]
         content = table(head, rows)
-        if len(order) > _COLLAPSE_ABOVE:
-            worst = table(head, rows[:3])
-            content = worst + folded(f"all {len(order)} receivers, worst first", content)
-        parts.append(
-            section(f"{title(flow)}: each receiver{', worst first' if len(order) > 1 else ''}", content)
-        )
+        same = len(order) > 1 and alike(order)
+        how = ", which saw the same" if same else ", worst first" if len(order) > 1 else ""
+        if same or len(order) > _COLLAPSE_ABOVE:
+            few = table(head, rows[: 1 if same else 3])
+            content = few + folded(f"all {len(order)} receivers{how}", content)
+        parts.append(section(f"{title(flow)}: each receiver{how}", content))
     return parts
 
 

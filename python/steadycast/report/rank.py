@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from steadycast.folder import Json, number
 
 
@@ -20,3 +22,12 @@ def ranked_receivers(flow: Json) -> list[Json]:
         )
 
     return sorted(flow.get("receivers") or [], key=badness)
+
+
+def alike(receivers: Sequence[Json]) -> bool:
+    """Whether all receivers saw the same, as behind one bottleneck they do."""
+
+    def seen(receiver: Json) -> tuple[object, ...]:
+        return tuple(receiver.get(key) for key in ("psnr_db", "mos", "frames", "loss_frac"))
+
+    return all(seen(r) == seen(receivers[0]) for r in receivers)

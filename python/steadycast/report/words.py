@@ -37,7 +37,8 @@ GLOSSARY: dict[str, str] = {
     "late or undecodable.",
     "lost": "A frame of which a packet never came.",
     "late": "A frame that was whole only after its play-out limit.",
-    "undecodable": "A frame that arrived, but needs another one that did not.",
+    "undecodable": "A frame that arrived, but needs another one that did not: it is decoded with the other's "
+    "damage, which may be hard to see.",
     "freeze": "The picture stands still because the next frame is not there.",
     "PSNR": "Peak signal-to-noise ratio of the luminance in dB: what is shown against the raw original. "
     "Above 37 dB looks excellent, "
@@ -58,6 +59,8 @@ GLOSSARY: dict[str, str] = {
     "floor": "A lower limit of the rate: the encoder's worst quality, or a configured one.",
     "target": "What the controller tells the encoder to produce.",
     "pacing": "The rate at which packets leave the sender.",
+    "warm-up": "The beginning of the run that no mean counts; series show it, and the links' "
+    "loads and drops include it.",
     "rule": "The controller's own reason for a rate.",
     "by": "The receiver whose report led to the decision.",
     "utilisation": "The share of a link's capacity that was used.",

@@ -64,6 +64,8 @@ pub(crate) struct VideoSource {
     pub(crate) decisions: Vec<DecisionRow>,
     pub(crate) limits: LimitShares,
     limits_since: Time,
+    /// Shares count from here on.
+    means_from: Time,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: Bytes,
     last_bytes: Bytes,
@@ -97,6 +99,7 @@ impl VideoSource {
         encoder: Option<Encoder>,
         capped_by_ladder: bool,
         chance: Chance,
+        means_from: Time,
     ) -> Self {
         let make = move |now| Sender::new(settings.clone(), factory.sender(&setup), chance.clone(), now);
         Self {
@@ -115,6 +118,7 @@ impl VideoSource {
             decisions: Vec::new(),
             limits: LimitShares::default(),
             limits_since: Time::ZERO,
+            means_from,
             sent_packets: 0,
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
@@ -253,7 +257,7 @@ impl VideoSource {
 
     /// Adds the time since it was last called to what limited the rate then.
     pub(crate) fn account(&mut self, now: Time) {
-        let span = now.since(self.limits_since);
+        let span = now.since(self.limits_since.max(self.means_from));
         self.limits_since = now;
         let Some(row) = self.decisions.last().filter(|_| self.running) else { return };
         let share = match self.limit(row) {
