@@ -32,7 +32,7 @@ RATIOS_WITHIN = 0.1
 
 Summary = Mapping[str, Any]
 
-# What our summary has no mean of after the warm-up is read from the record and put under this key of the summary.
+# What our summary has no mean of after the warm-up is read from the record, and stands under this key.
 RECORD = "validation"
 
 
@@ -91,7 +91,6 @@ def _sum_of(kind: str, key: str) -> Callable[[Summary], float | None]:
 def _ratio(summary: Summary) -> float | None:
     tfrc, tcp = _mean_of("video", "throughput_bps")(summary), _mean_of("tcp", "throughput_bps")(summary)
     return tfrc / tcp if tfrc is not None and tcp else None
-
 
 
 def _cwnd(summary: Summary) -> float | None:
@@ -180,12 +179,16 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
 
     late = pl.col("t_s") >= warmup_s
     found: dict[str, float] = {}
-    reports = done.decisions.to_polars().filter(late & pl.col("limit").is_null() & pl.col("loss").is_not_null())
+    reports = done.decisions.to_polars().filter(
+        late & pl.col("limit").is_null() & pl.col("loss").is_not_null()
+    )
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()
     # Means per second, each of which stands for what arrived and what did not.
-    seconds = done.rates.to_polars().filter(late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1))
+    seconds = done.rates.to_polars().filter(
+        late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1)
+    )
     if seconds.height:
         expected = seconds["throughput_bps"] / (1 - seconds["loss_frac"])
         found["loss_frac"] = 1 - seconds["throughput_bps"].sum() / expected.sum()
@@ -341,7 +344,19 @@ def _sides(cell: Cell, answer: ns2.Answer) -> str:
     told = {**answer.params, "wire_bytes": answer.results["wire_bytes"]}
     skip = ("headers", "seed", *cell.params)
     theirs = " ".join(f"{k}={v}" for k, v in told.items() if k not in skip)
-    return f"ns-2, besides the cell: `{theirs}`. Ours: `validation/scenarios/{cell.scenario}` and its kin."
+    lines = [f"ns-2, besides the cell: `{theirs}`."]
+    for flow in tomllib.loads((SCENARIOS / cell.scenario).read_text())["flow"]:
+        keys = " ".join(f"{k}={_said(v)}" for k, v in flow.items() if k not in ("name", "from", "to"))
+        lines.append(f"Ours, flow {flow['name']} of `validation/scenarios/{cell.scenario}`: `{keys}`.")
+    return "  \n".join(lines)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ",".join(f"{k}:{_said(v)}" for k, v in value.items())
+    return "-".join(map(_said, value)) if isinstance(value, list) else str(value)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

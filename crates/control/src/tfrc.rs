@@ -157,6 +157,8 @@ const ABSURD_BYTES_PER_S: f32 = 1.25e12;
 const ABSURD_RTT: Span = Span::secs(60);
 /// As long as no round-trip time is known.
 const FIRST_TIMER: Span = Span::secs(2);
+/// Runs of packets without data-limitation that are kept: those of two round trips or so.
+const RUNS: usize = 64;
 /// Entries of X_recv_set (RFC 5348, 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
 
@@ -288,10 +290,11 @@ struct Sender {
     nofeedback: Option<Time>,
     /// Nothing was sent since the no-feedback timer was set.
     idle: bool,
-    /// RFC 5348, 8.2.1: times at which the sender was not data-limited, and what the last report covered.
-    not_limited: [Option<Time>; 2],
+    /// Runs of packets during which the sender was not data-limited, first and last, oldest first; and whether the latest
+    /// still goes on.
+    not_limited: VecDeque<(Time, Time)>,
+    unlimited: bool,
     covered_to: Option<Time>,
-    covered_next: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
 }
@@ -314,9 +317,9 @@ impl Sender {
             first_sent: None,
             nofeedback: None,
             idle: true,
-            not_limited: [None; 2],
+            not_limited: VecDeque::new(),
+            unlimited: false,
             covered_to: None,
-            covered_next: None,
             rule: "one packet per second until the first report",
             by: None,
         }
@@ -380,16 +383,21 @@ impl Sender {
 
     /// Whether the application, and not the rate, limited the sender throughout the interval that a report covers, which ends
     /// with the packet sent at `to` (RFC 5348, 8.2.1).
-    fn was_data_limited(&mut self, now: Time, to: Time, rtt: Span) -> bool {
-        let from = (to.since(Time::ZERO) > rtt).then(|| to.before(rtt));
-        let to = Some(to);
-        let [first, second] = self.not_limited;
-        let within = |t: Option<Time>| from < t && t <= to;
-        if first <= to && second > to {
-            self.not_limited[0] = second;
+    ///
+    /// The RFC keeps two times at which it was not, and so takes a sender that always has data for a data-limited one when two
+    /// reports come within a round trip: both times lie after the first. Here all such times are kept, as runs.
+    fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
+        let from = to.before(rtt);
+        // What ended before is not asked for again, since reports come in order.
+        while self.not_limited.front().is_some_and(|(_, last)| *last <= from) {
+            if self.not_limited.len() == 1 && self.unlimited {
+                break;
+            }
+            self.not_limited.pop_front();
         }
-        (self.covered_to, self.covered_next) = (to, Some(now));
-        !(within(first) || within(second))
+        self.covered_to = Some(to);
+        let going_on = |n: usize| self.unlimited && n + 1 == self.not_limited.len();
+        !self.not_limited.iter().enumerate().any(|(n, (first, last))| *first <= to && (*last > from || going_on(n)))
     }
 
     /// Step 4 of RFC 5348, 4.3, with `limit` for recv_limit, and what to call it when it binds.
@@ -485,13 +493,17 @@ impl SenderHalf for Sender {
             self.set_timer(sent.at);
         }
         self.idle = false;
-        if !sent.data_limited {
-            if self.not_limited[0] <= self.covered_to {
-                self.not_limited[0] = Some(sent.at);
-            } else if self.not_limited[1] <= self.covered_next {
-                self.not_limited[1] = Some(sent.at);
+        match self.not_limited.back_mut() {
+            Some((_, last)) if self.unlimited && !sent.data_limited => *last = sent.at,
+            _ if !sent.data_limited => {
+                if self.not_limited.len() == RUNS {
+                    self.not_limited.pop_front();
+                }
+                self.not_limited.push_back((sent.at, sent.at));
             }
+            _ => {}
         }
+        self.unlimited = !sent.data_limited;
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
@@ -516,7 +528,7 @@ impl SenderHalf for Sender {
         self.loss = feedback.loss;
         self.by = Some(report.from);
         let received = feedback.received;
-        let data_limited = self.was_data_limited(now, left, rtt) && received > Rate::ZERO;
+        let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);
         } else if data_limited && worse {

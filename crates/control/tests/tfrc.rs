@@ -226,6 +226,22 @@ fn a_packet_every_one_and_a_half_round_trips_with_more_waiting_is_not_data_limit
 }
 
 #[test]
+fn reports_soon_after_each_other_find_a_sender_with_data_not_data_limited() {
+    let mut bench = Bench::started();
+    for i in 1..10 {
+        let at = 0.1 * f64::from(i) + 0.000_001_3;
+        bench.send_all(at, at + 0.1);
+        bench.report(at + 0.1, 400.0, 0.01);
+    }
+    // Once per round trip, and then twice within three tenths of one, for losses.
+    bench.send_all(1.000_001_3, 1.03);
+    bench.report(1.030_001_3, 400.0, 0.02);
+    bench.send_all(1.030_001_3, 1.06);
+    bench.report(1.060_001_3, 400.0, 0.03);
+    assert_eq!(bench.half.decision().why.rule, "throughput equation");
+}
+
+#[test]
 fn the_round_trip_time_is_smoothed_and_free_of_the_receiver_s_delay() {
     let mut bench = Bench::started();
     let echo = Stamp::of(s(0.2));

@@ -140,10 +140,13 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Holds a packet back for a time uniform in 0 … jitter, never before the one ahead of it.
+    /// Holds a packet back for a time uniform in 0 … jitter. What comes meanwhile leaves with it, so that bursts stay bursts:
+    /// the jitter is that of a busy host, and ns-2's (`overhead_`).
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
-        let until = now + self.chance.span_between(Span::ZERO, self.jitter);
-        let until = self.held.back().map_or(until, |(t, _)| until.max(*t));
+        let until = match self.held.back() {
+            Some((until, _)) => *until,
+            None => now + self.chance.span_between(Span::ZERO, self.jitter),
+        };
         self.held.push_back((until, packet));
     }
 

@@ -230,3 +230,16 @@ fn the_series_adds_up_to_what_was_sent() {
     assert_between("bytes", bytes, sent * 1040.0 - 1001.0, sent * 1040.0 - 999.0);
     assert!(done.flow("retransmitted_packets") > 5.0);
 }
+
+#[test]
+fn send_jitter_delays_a_burst_as_one() {
+    let flow = "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"4p\"\nsend_jitter = \"2ms\"\n";
+    let done = run("", flow, &["link.path.rate=none"]);
+    let delays: Vec<f64> = done.real("packets", "owd_ms").into_iter().filter(|d| d.is_finite()).collect();
+    // The SYN, two segments for its acknowledgment, then at most four under way, over 20 s of 62 ms.
+    assert_between("segments", delays.len() as f64, 1100.0, 1400.0);
+    assert!(delays.iter().all(|d| (30.0..=32.0).contains(d)));
+    assert_eq!(delays[1], delays[2], "two that left together");
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    assert_between("mean", mean, 30.9, 31.1);
+}
