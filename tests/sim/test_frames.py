@@ -59,7 +59,10 @@ def test_the_simulator_and_the_media_side_judge_frames_alike(tmp_path: Path) -> 
         play = np.zeros(n + 12, dtype=np.int64)
         due = rows["ready_s"].to_numpy() + 0.150
         play[rows["display"].to_numpy()] = (due * 1e9).round().astype(np.int64)
-        assert np.array_equal(fates(table, Fates(complete, arrival, play[:n])), simulated), (seed, loss)
+        judged = fates(table, Fates(complete, arrival, play[:n]))
+        # Of the frames that were to be shown after the end, the media side judges no lateness.
+        shown = rows["display"].to_numpy() < n
+        assert np.array_equal(judged[shown], simulated[shown]), (seed, loss)
         seen += np.bincount(simulated, minlength=len(Fate))
     assert (seen >= 20).all(), f"all four are there to be told apart: {seen}"
 
