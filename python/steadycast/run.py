@@ -466,11 +466,16 @@ class _Runner:
         return ladders
 
     def _media_warnings(self) -> list[str]:
-        return [
-            f"flow.{v['flow']}: the clip is synthetic"
-            for v in self.loaded.videos()
-            if v["media"] == "synthetic"
-        ]
+        from steadycast.media.table import FrameTable
+
+        warnings = []
+        for video in self.loaded.videos():
+            if video["media"] == "synthetic":
+                warnings.append(f"flow.{video['flow']}: the clip is synthetic")
+            media = self.media.get(video["flow"])
+            if media is not None and not isinstance(media, FrameTable):
+                warnings += [f"flow.{video['flow']}: {warning}" for warning in media.warnings]
+        return warnings
 
     def _measure(self, summary: Json, tables: dict[str, pl.DataFrame | Columns]) -> None:
         from steadycast.media.table import FrameTable

@@ -321,7 +321,7 @@ impl<'a> Builder<'a> {
         periods: Option<(sc::Periods, sc::Periods)>,
         ends: &mut FlowEnds,
     ) {
-        let (from, until) = (ends.means_from, self.end.min(ends.stop));
+        let intake = Intake::new(ends.means_from, self.end.min(ends.stop)).active(&ends.active);
         self.sessions(
             flow,
             ends,
@@ -335,7 +335,7 @@ impl<'a> Builder<'a> {
                 };
                 Agent::PlainSource(PlainSource::new(rate, packet, beat))
             },
-            |_, _, _| Agent::PlainSink(PlainSink::new(Intake::new(from, until))),
+            |_, _, _| Agent::PlainSink(PlainSink::new(intake.clone())),
         );
     }
 
@@ -348,7 +348,7 @@ impl<'a> Builder<'a> {
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
         config.check().map_err(|error| BuildError::Tcp { flow: flow.name.clone(), error })?;
-        let (from, until) = (ends.means_from, self.end.min(ends.stop));
+        let intake = Intake::new(ends.means_from, self.end.min(ends.stop)).active(&ends.active);
         self.sessions(
             flow,
             ends,
@@ -356,7 +356,7 @@ impl<'a> Builder<'a> {
                 let chance = this.seed.part(&format!("flow.{session}.transfers"));
                 Agent::TcpSource(Box::new(TcpSource::new(config.clone(), &spec.source, chance)))
             },
-            |_, _, _| Agent::TcpSink(Box::new(TcpSink::new(config.clone(), Intake::new(from, until)))),
+            |_, _, _| Agent::TcpSink(Box::new(TcpSink::new(config.clone(), intake.clone()))),
         );
         Ok(())
     }
@@ -405,7 +405,7 @@ impl<'a> Builder<'a> {
         let who =
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
-        let (from, until) = (ends.means_from, self.end.min(ends.stop));
+        let intake = Intake::new(ends.means_from, self.end.min(ends.stop)).active(&ends.active);
         let many = flow.to.len() > 1_000;
         let make_half = Arc::clone(&factory);
         self.sessions(
@@ -463,7 +463,7 @@ impl<'a> Builder<'a> {
                     let chance = seed.part(&format!("{name}.rtcp"));
                     Receiver::new(identity, rtcp, factory.app(), half, chance, now)
                 });
-                let sink = VideoSink::new(make, Intake::new(from, until), !greedy, first_seq, !many);
+                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, !many);
                 Agent::VideoSink(Box::new(sink))
             },
         );

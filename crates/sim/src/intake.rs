@@ -9,6 +9,8 @@ pub(crate) struct Intake {
     from: Time,
     /// … up to here.
     until: Time,
+    /// Nor while the flow pauses.
+    pauses: Vec<(Time, Time)>,
     /// IP bytes of distinct packets between them.
     pub(crate) bytes: Bytes,
     pub(crate) delay: Spread,
@@ -44,6 +46,7 @@ impl Intake {
         Self {
             from,
             until,
+            pauses: Vec::new(),
             bytes: Bytes::ZERO,
             delay: Spread::default(),
             now: Sample::default(),
@@ -53,6 +56,12 @@ impl Intake {
         }
     }
 
+    /// Leaves the time between these stretches out of the means.
+    pub(crate) fn active(mut self, stretches: &[(Time, Time)]) -> Self {
+        self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
+        self
+    }
+
     /// A distinct packet of `size` that left at `sent`.
     #[inline]
     pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
@@ -60,7 +69,8 @@ impl Intake {
         self.now.bytes += size.get();
         self.now.packets += 1;
         self.now.delay_ns += delay.as_nanos();
-        if now >= self.from && now <= self.until {
+        let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
+        if now >= self.from && now <= self.until && !pauses {
             self.bytes += size;
             self.delay.add(delay);
         }
