@@ -102,7 +102,6 @@ def _ratio(summary: Summary) -> float | None:
     return tfrc / tcp if tfrc is not None and tcp else None
 
 
-
 def _cwnd(summary: Summary) -> float | None:
     values = [flow["cwnd_packets"]["mean"] for flow in _flows(summary, "tcp") if flow.get("cwnd_packets")]
     return statistics.fmean(values) if values else None
@@ -189,7 +188,9 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
 
     late = pl.col("t_s") >= warmup_s
     found: dict[str, float] = {}
-    reports = done.decisions.to_polars().filter(late & pl.col("limit").is_null() & pl.col("loss").is_not_null())
+    reports = done.decisions.to_polars().filter(
+        late & pl.col("limit").is_null() & pl.col("loss").is_not_null()
+    )
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()

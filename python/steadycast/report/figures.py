@@ -528,7 +528,7 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def decided(folder: Folder) -> pl.DataFrame:
-    """What the senders decided, in time; the table also holds what each receiver reported."""
+    """Return what the senders decided, in time; the table also holds what each receiver reported."""
     import polars as pl
 
     return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
