@@ -136,7 +136,7 @@ def install(project: dict[str, Any], *, dev: bool) -> None:
     if stamp.exists() and stamp.read_text() == made_from:
         return
     print(f"set-up: installing {label}")
-    pip = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "-c", CONSTRAINTS, *needed], check=True)
     stamp.write_text(made_from)
 
