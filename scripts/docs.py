@@ -20,7 +20,7 @@ PICTURES = ROOT / "docs" / "pictures"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- demo: begin -->", "<!-- demo: end -->"
-ABOUT = "A video under asmp makes room for a TCP flow that starts after 5 s"
+ABOUT = "A video under asmp beside a TCP flow that starts after 5 s"
 HEAD = """# Glossary
 
 The words of reports, tables and `summary.json`. Made by `make figures` from the list that the reports themselves use

@@ -21,6 +21,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -122,10 +123,10 @@ def fetch_pip() -> None:
         raise SetupError(f"pip can't be fetched from {index} ({error}); {remedy}") from None
 
 
-def install(project: dict[str, object], *, dev: bool) -> None:
+def install(project: dict[str, Any], *, dev: bool) -> None:
     """Install what pyproject.toml lists, at the versions of the constraints."""
-    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
-    needed = [*project["dependencies"]]  # type: ignore[misc]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    needed: list[str] = [*project["dependencies"]]
     needed += [each for each in extras["dev"] if each.startswith(BUILD)]
     stamp, label = VENV / "stamp-run", "packages"
     if dev:
@@ -135,7 +136,7 @@ def install(project: dict[str, object], *, dev: bool) -> None:
     if stamp.exists() and stamp.read_text() == made_from:
         return
     print(f"set-up: installing {label}")
-    pip = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "-c", CONSTRAINTS, *needed], check=True)
     stamp.write_text(made_from)
 

@@ -50,5 +50,7 @@ def test_commands_and_scenarios_in_the_readme_exist() -> None:
         check=True,
     ).stdout
     commands = set(re.findall(r"^  ([a-z]+) ", said.partition("Commands:")[2], re.MULTILINE))
-    assert {"run", "compare"} <= set(re.findall(r"steadycast ([a-z]+) ", text)) <= commands
+    assert (
+        {"run", "compare"} <= set(re.findall(r"(?:^|`)steadycast ([a-z]+)", text, re.MULTILINE)) <= commands
+    )
     assert [s for s in re.findall(r"scenarios/[\w/.-]+\.toml", text) if not (ROOT / s).exists()] == []

@@ -1,0 +1,66 @@
+"""How the test command counts, and when it fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    spec = importlib.util.spec_from_file_location("steadycast_test_command", SCRIPTS / "test.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module.tools, "missing", list)
+    monkeypatch.setattr(module, "python", lambda count: None)
+    return module
+
+
+def test_the_last_line_adds_up_and_gives_each_reason_once(command: ModuleType) -> None:
+    count = command.Count(passed=7, skipped=Counter({"tshark is not installed": 2, "ns is not installed": 1}))
+    assert count.line() == "7 passed, 3 skipped because ns is not installed; tshark is not installed (2)"
+    assert command.Count(passed=7).line() == "7 passed, 0 skipped"
+
+
+SAID = """
+test a::good ... ok
+test needs_it ... ignored, needs nosuchtool
+test takes_long ... ignored, claim: an hour
+
+test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s
+"""
+
+
+@pytest.mark.parametrize(("required", "code"), [("", 0), ("all", 1)])
+def test_a_skip_fails_only_where_all_is_required(
+    command: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    required: str,
+    code: int,
+) -> None:
+    monkeypatch.setenv("STEADYCAST_REQUIRE", required)
+    monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", f"print('''{SAID}''')"))
+    assert command.main() == code
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 skipped because nosuchtool is not installed"
+    )
+
+
+def test_cargo_that_ends_without_results_is_a_failure(
+    command: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", "raise SystemExit(101)"))
+    assert command.main() == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 0 skipped, cargo test ended with code 101"
