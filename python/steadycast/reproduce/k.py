@@ -391,7 +391,7 @@ _K_B = Experiment(
             _video("tfmcc", _worst),
             Bound(150.0, strict=True),
             MS,
-            why="The queues set the ceiling: 60 packets take 122 ms at 4 Mb/s, 49 ms at 10 Mb/s; they don't fill together.",
+            why="The queues set the ceiling: 60 packets take 122 ms at 4 Mb/s, 49 ms at 10 Mb/s; never full together.",
         ),
         Statement(
             "asmp-max", "ASMP's maximum", "below 150 ms", _video("asmp", _worst), unit=MS, kind=Kind.REPORTED
