@@ -67,7 +67,7 @@ class Unit:
     suffix: str = ""
 
     def text(self, value: float) -> str:
-        """Number without its suffix."""
+        """Write a number without its suffix."""
         return f"{value * self.factor:.{self.digits}f}".replace("-", "−")
 
 

@@ -198,7 +198,7 @@ _TOP_BPS = 2_614_400.0
 
 
 def _recovery_s(flow: Flow) -> float:
-    """Seconds until 90 % of what the video can take, mean of the three times that UDP stops; 10 where it is not reached."""
+    """Seconds to 90 % of what the video can take, mean over UDP's three ends; 10 where it is not reached."""
     waits = []
     for start in (20, 40, 60):
         after = flow.rates[start : start + 10]
@@ -239,7 +239,8 @@ _K_A = Experiment(
             "TFMCC higher",
             _times("tfmcc", "asmp", lambda f: f.rate),
             Bound(1.05),
-            why="TFMCC starts by doubling and then follows the equation each round trip; ASMP adds at most one packet per report.",
+            why="TFMCC starts by doubling and then follows the equation each round trip; ASMP adds at most a packet "
+            "per report.",
         ),
         Statement(
             "tfmcc-rate",
@@ -291,7 +292,8 @@ _K_A = Experiment(
             _video("asmp", _frame_loss),
             Bound(most=0.003),
             PERCENT,
-            why="What is lost is lost late in the run, when the rate has come near the link's and an I frame of one burst meets TCP's 20 packets in the queue.",
+            why="What is lost is lost late in the run, when the rate has climbed and an I frame's burst meets TCP's 20 "
+            "packets in the queue.",
         ),
         Statement(
             "tfmcc-loss",
@@ -300,7 +302,7 @@ _K_A = Experiment(
             _video("tfmcc", _frame_loss),
             Bound(0.005, 0.08),
             PERCENT,
-            why="Bursts of I frames at a low quantizer overflow the queue; how many depends on queue and I frames alike.",
+            why="Bursts of I frames at a low quantizer overflow the queue: its limit and their size decide.",
         ),
         Statement(
             "loss-times",
@@ -389,7 +391,7 @@ _K_B = Experiment(
             _video("tfmcc", _worst),
             Bound(150.0, strict=True),
             MS,
-            why="The queues set the ceiling: 60 packets are 122 ms at 4 Mb/s and 49 ms at 10 Mb/s, and they do not fill together.",
+            why="The queues set the ceiling: 60 packets take 122 ms at 4 Mb/s, 49 ms at 10 Mb/s; never full together.",
         ),
         Statement(
             "asmp-max", "ASMP's maximum", "below 150 ms", _video("asmp", _worst), unit=MS, kind=Kind.REPORTED
@@ -582,7 +584,8 @@ _K_E = Experiment(
             _more("tfmcc", "asmp", _delay(0.95)),
             Bound(0.0, strict=True),
             MS,
-            why="Without TCP the only queue is the frame's own burst, so it follows the quantizer alone; the ladder's top of 2.61 Mb/s stays below the link's 4.",
+            why="Without TCP the only queue is the frame's own burst, so it follows the quantizer alone; the ladder's "
+            "top of 2.61 Mb/s stays below the link's 4.",
         ),
         Statement(
             "asmp-p99",
@@ -618,7 +621,8 @@ _K_E = Experiment(
             unit=DB,
             kind=Kind.REPORTED,
             pixels=True,
-            why="No frame misses 150 ms while the clip's rate stays below the link's: the burst of any I frame is through both queues before.",
+            why="No frame misses 150 ms while the clip's rate stays below the link's: any I frame is through both "
+            "queues before.",
         ),
         Statement(
             "asmp-psnr",
@@ -701,7 +705,8 @@ _K_F = Experiment(
             _video("tfmcc", _first_seconds),
             Bound(2.3e6),
             MBPS,
-            why="RFC 4654 starts at one packet per 500 ms, hears its first report after a round of 2 to 3 s, and doubles what was received, which an encoder that changes once per GoP raises only once per second.",
+            why="RFC 4654 starts at a packet per 500 ms, hears its first report after 2 to 3 s, and then doubles what "
+            "was received, which an encoder that changes once per GoP raises once per second only.",
         ),
         Statement(
             "loss-times",

@@ -1,8 +1,9 @@
-"""What of a run the statements and figures of a paper are made from: small enough to be kept for every run."""
+"""What statements and figures need of a run: small enough to be kept for every one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Flow:
 
     @property
     def delays_ms(self) -> list[float | None]:
-        """Delay of each frame, from its being ready to its last packet's arrival; `None` for one with a loss."""
+        """Frame by frame, from its being ready to its last packet's arrival; `None` for one with a loss."""
         return list(self.content["frame_delay_ms"])
 
     @property
@@ -116,14 +117,14 @@ class Flow:
         return [x - whole[0] for x in whole]
 
     def first_cumulative_ms(self) -> list[float]:
-        """The same of each frame's first packet, which its size does not delay."""
+        """Return the same of each frame's first packet, which its size does not delay."""
         firsts = [x for x in self.content["frame_first_ms"] if x is not None]
         return [x - firsts[0] for x in firsts]
 
     def variations_ms(self) -> list[float]:
         """Delay variation between consecutive frames that both came whole (000, eq. 3)."""
         d = self.delays_ms
-        return [b - a for a, b in zip(d, d[1:], strict=False) if a is not None and b is not None]
+        return [b - a for a, b in pairwise(d) if a is not None and b is not None]
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -49,7 +49,7 @@ class Job:
 
 
 def run_all(jobs: Sequence[Job], progress: Progress) -> dict[Job, Observed]:
-    """What each run showed: from the cache, or run now.
+    """Return what each run showed: from the cache, or run now.
 
     Runs that differ only in their names are one.
     """

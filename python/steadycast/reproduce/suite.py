@@ -33,7 +33,7 @@ class Part:
     rows: tuple[Row, ...]
 
     def runs(self, variant: str) -> list[Observed]:
-        """A variant's runs, a seed each."""
+        """Return a variant's runs, a seed each."""
         return [seen[variant] for seen in self.base if variant in seen]
 
 

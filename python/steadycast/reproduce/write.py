@@ -22,7 +22,7 @@ _NOTE = "Mean over the seeds ± half of its 95 % interval; a verdict is the mean
 
 
 def answer(result: Result) -> str:
-    """The outcome in one sentence."""
+    """Say the outcome in one sentence."""
     good, bad, never = (
         result.count(v) for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.NOT_REPRODUCIBLE)
     )
