@@ -410,7 +410,13 @@ class _Runner:
         done = self._record(simulation, complete=complete)
         began = time.perf_counter()
         if self.quality:
-            self._measure(done.summary, done.tables)
+            try:
+                self._measure(done.summary, done.tables)
+            except KeyboardInterrupt:
+                if draft is not None:
+                    done._fill(draft)
+                    draft.progress(done.summary)
+                raise
         expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]
         done.summary["expect"] = judge(done.summary, expectations, place=self.where)
         done.cost.update(
