@@ -17,6 +17,17 @@ pub enum Vbr {
     Ladder,
 }
 
+/// What becomes of bytes that still wait in the pacer when a GoP begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// The next GoP makes room for them, as far as half of what it may have: they have left when it ends.
+    #[default]
+    Drained,
+    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA: at 20 packets per second a second of backlog takes
+    /// 2 % off it, and stays.
+    Damped,
+}
+
 /// A coded frame as it leaves the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded {
@@ -39,6 +50,7 @@ pub struct Coded {
 pub struct Encoder {
     ladder: Arc<Ladder>,
     vbr: Vbr,
+    waiting: Waiting,
     payload: u64,
     overhead: u64,
     next: u64,
@@ -54,10 +66,11 @@ pub struct Encoder {
 
 impl Encoder {
     /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each.
-    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, payload: u64, overhead: u64) -> Self {
+    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: Waiting, payload: u64, overhead: u64) -> Self {
         Self {
             ladder,
             vbr,
+            waiting,
             payload,
             overhead,
             next: 0,
@@ -100,8 +113,8 @@ impl Encoder {
         self.limited
     }
 
-    /// The next frame. `rate` is the present target, `backlog` the number of packets that wait in the pacer.
-    pub fn next(&mut self, rate: Rate, backlog: u64) -> Coded {
+    /// The next frame. `rate` is the present target, `backlog` what waits in the pacer.
+    pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();
         let (round, clip) = (self.next / frames, self.next % frames);
         if clip.is_multiple_of(u64::from(self.ladder.gop)) {
@@ -121,13 +134,21 @@ impl Encoder {
         coded
     }
 
-    fn choose(&mut self, clip: u64, rate: Rate, backlog: u64) {
+    fn choose(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
         let range = self.ladder.gop_at(clip);
         let mean = if self.told.1 == 0 { rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
         self.told = (0.0, 0);
-        let drained = mean * libm::exp(-(backlog as f64) / 1000.0);
         let span = self.ladder.span(range.len() as u64);
-        let budget = Rate::from_bps_f64(drained).over(span);
+        let budget = match self.waiting {
+            Waiting::Drained => {
+                let whole = Rate::from_bps_f64(mean).over(span);
+                whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2))
+            }
+            Waiting::Damped => {
+                let packets = backlog.get().div_ceil(1000) as f64;
+                Rate::from_bps_f64(mean * libm::exp(-packets / 1000.0)).over(span)
+            }
+        };
         let ladder = Arc::clone(&self.ladder);
         let (payload, overhead) = (self.payload, self.overhead);
         let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);

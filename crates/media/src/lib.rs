@@ -6,5 +6,5 @@ mod encoder;
 mod ladder;
 
 pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
-pub use encoder::{Coded, Encoder, Vbr, bucket};
+pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use ladder::{Ladder, LadderError, Scale};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{ParamError, ReceiverId, Setup};
 use steadycast_link::{self as link, Link, Steps};
-use steadycast_media::{Encoder, Ladder, LadderError, Vbr};
+use steadycast_media::{Encoder, Ladder, LadderError, Vbr, Waiting};
 use steadycast_scenario as sc;
 use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
 use steadycast_tcp as tcp;
@@ -435,7 +435,9 @@ impl<'a> Builder<'a> {
                     sc::Vbr::Bucket { factor } => Vbr::Bucket { factor },
                     sc::Vbr::Ladder => Vbr::Ladder,
                 };
-                let encoder = ladder.as_ref().map(|l| Encoder::new(Arc::clone(l), vbr, payload, HEADERS));
+                let paper = video.mode == steadycast_control::Mode::Paper;
+                let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
+                let encoder = ladder.as_ref().map(|l| Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS));
                 let setup = setup(this, &name, settings.identity.ssrc);
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);

@@ -199,7 +199,7 @@ impl VideoSource {
     fn frame(&mut self, now: Time) {
         self.account(now);
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return };
-        let backlog = sender.backlog().bytes.get().div_ceil(1000);
+        let backlog = sender.backlog().bytes;
         let coded = encoder.next(sender.decision().target, backlog);
         let by_encoder = encoder.limited();
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
