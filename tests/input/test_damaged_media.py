@@ -1,0 +1,177 @@
+"""Two hundred damaged clips and traces: each is an error, or a result that says it is damaged."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import steadycast as sc
+from steadycast.errors import UserError
+from steadycast.media.clip import Clip
+from steadycast.media.trace import read_trace
+
+from tests.media.small_clips import write_clip
+
+FORMS = [("mpeg4", "mkv"), ("mpeg4", "mp4"), ("libx264", "mkv"), ("mpeg2video", "mkv")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEADYCAST_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def damaged(whole: bytes, chance: random.Random) -> bytes:
+    """The file cut off, or with a block of it zeroed or overwritten."""
+    way = chance.randrange(4)
+    if way == 0:
+        return whole[: chance.randrange(len(whole))]
+    start = chance.randrange(len(whole))
+    length = chance.choice([64, 512, 4096])
+    end = min(start + length, len(whole))
+    filling = bytes(end - start) if way < 3 else chance.randbytes(end - start)
+    return whole[:start] + filling + whole[end:]
+
+
+def decoded(path: Path) -> tuple[list[bytes], list[str]]:
+    pictures = Clip.of(path).pictures("clip", "clip")
+    return [frame.tobytes() for frame in pictures.frames], pictures.warnings
+
+
+def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
+    chance = random.Random(100)
+    refused = marked = untouched = unseen = 0
+    for codec, form in FORMS:
+        whole_path = write_clip(tmp_path / f"whole-{codec}.{form}", frames=30, codec=codec, size="96x80")
+        whole, warnings = decoded(whole_path)
+        assert len(whole) == 30
+        assert warnings == []
+        content = whole_path.read_bytes()
+        for number in range(25):
+            path = tmp_path / f"{codec}-{number}.{form}"
+            path.write_bytes(damaged(content, chance))
+            try:
+                seen, warnings = decoded(path)
+            except UserError as error:
+                assert path.name in error.place
+                assert error.problem
+                assert error.remedy
+                refused += 1
+                continue
+            if warnings:
+                assert path.name in warnings[0]
+                marked += 1
+            elif seen in (whole, whole[:-1]):
+                # Whole clips too may end a picture before the time that their head says.
+                untouched += 1
+            else:
+                # H.264's arithmetic code has no redundancy: some nonsense decodes without a word from any decoder.
+                assert codec == "libx264", f"{path.name}: {len(seen)} pictures, unmarked"
+                assert len(seen) == len(whole)
+                unseen += 1
+    assert refused + marked + untouched + unseen == 100
+    assert refused >= 8
+    assert marked >= 60
+    assert unseen <= 8
+
+
+SCENARIO = """
+duration = "2s"
+nodes = ["s", "r"]
+[[link]]
+between = ["s", "r"]
+rate = "2Mbps"
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+params.fixed = {{ rate = "500kbps" }}
+media = "{media}"
+{source}
+from = "s"
+to = "r"
+"""
+
+
+def scenario(folder: Path, media: str, source: Path) -> Path:
+    encode = '\nencode = { size = "clip", q = "8-9" }'
+    key, more = ("clip", encode) if media == "clip" else ("trace", "")
+    path = folder / f"{source.stem}.toml"
+    path.write_text(SCENARIO.format(media=media, source=f'{key} = "{source.name}"{more}'), encoding="utf-8")
+    return path
+
+
+def test_a_run_with_a_damaged_clip_says_so_in_its_warnings(tmp_path: Path) -> None:
+    whole = write_clip(tmp_path / "whole.mkv", frames=50, size="96x80")
+    content = whole.read_bytes()
+    cut = tmp_path / "cut.mkv"
+    cut.write_bytes(content[: len(content) * 2 // 3])
+    warnings = sc.run(scenario(tmp_path, "clip", cut)).summary["warnings"]
+    assert any("cut.mkv is damaged" in warning for warning in warnings), warnings
+    assert not any("damaged" in w for w in sc.run(scenario(tmp_path, "clip", whole)).summary["warnings"])
+    with pytest.raises(UserError, match="empty\\.mkv"):
+        (tmp_path / "empty.mkv").write_bytes(b"")
+        sc.run(scenario(tmp_path, "clip", tmp_path / "empty.mkv"))
+
+
+def evalvid() -> str:
+    """A trace in Evalvid-RA's form: 40 ms, sizes falling with the quantizer."""
+    lines = []
+    for n in range(48):
+        kind = 1 if n % 12 == 0 else 2
+        size = 12_000 // kind + n * 7919 % 500
+        others = " ".join(str(size * 2 // q + 1) for q in range(3, 32))
+        lines.append(f"40000 {size} {kind} 1024 {others}")
+    return "\n".join(lines) + "\n"
+
+
+def table() -> str:
+    rows = [
+        f"{n},{'I' if n % 12 == 0 else 'P'},{q},{20_000 // q + n}"
+        for n in range(36)
+        for q in (2, 4, 8, 16, 31)
+    ]
+    return "frame,type,q,size\n" + "\n".join(rows) + "\n"
+
+
+def test_a_hundred_damaged_traces_are_refused_or_whole(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    refused = whole = 0
+    for form, text in (("evalvid.txt", evalvid()), ("table.csv", table())):
+        good = tmp_path / form
+        good.write_text(text, encoding="utf-8")
+        reference = read_trace(good)
+        for number in range(50):
+            path = tmp_path / f"{number}-{form}"
+            path.write_bytes(damaged(text.encode(), chance))
+            try:
+                read = read_trace(path)
+            except UserError as error:
+                assert path.name in error.place
+                assert error.problem
+                assert error.remedy
+                refused += 1
+                continue
+            # What is read is a table that can be sent: frames with sizes, in groups of one length. A trace that was cut
+            # between two frames is a shorter trace.
+            assert 0 < read.frames <= reference.frames
+            assert (read.sizes > 0).all()
+            assert read.gop <= reference.gop
+            same = min(read.frames, reference.frames)
+            if set(read.qs) == set(reference.qs):
+                differing = np.count_nonzero((read.sizes[:, :same] != reference.sizes[:, :same]).any(axis=0))
+                assert differing <= 1, "at most the frame at the cut"
+            whole += 1
+    assert refused >= 70
+    assert whole <= 30
+
+
+def test_a_run_with_a_damaged_trace_names_file_and_line(tmp_path: Path) -> None:
+    lines = evalvid().splitlines()
+    lines[20] = lines[20].replace("40000", "4000x", 1)
+    (tmp_path / "bad.txt").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match=r"bad\.txt:21: '4000x' is not a count"):
+        sc.run(scenario(tmp_path, "trace", tmp_path / "bad.txt"))

@@ -1,0 +1,100 @@
+"""Whenever a run is interrupted or killed, nothing looks whole that is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCENARIO = """
+name = "long"
+duration = "25s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "20Mbps", delay = "10ms" }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "table2"
+receivers = 20
+[[flow]]
+name = "tcp"
+kind = "tcp"
+count = 4
+send_jitter = "1ms"
+[record]
+packets = ["video"]
+"""
+RUN = [sys.executable, "-c", "from steadycast.cli import main; main()", "run", "long.toml", "-o", "out"]
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    folder.mkdir()
+    (folder / "long.toml").write_text(SCENARIO, encoding="utf-8")
+    return subprocess.Popen(RUN, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def look(folder: Path) -> list[dict[str, object]]:
+    """Summaries of whatever stands there; each is whole JSON."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("summary.json"))]
+
+
+@pytest.fixture(scope="module")
+def lasts(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """How long the whole run takes here, in seconds."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    began = time.monotonic()
+    run = start(folder)
+    _, said = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert [summary["complete"] for summary in look(folder)] == [True]
+    assert not list(folder.glob("*.part"))
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_at_five_random_moments_nothing_looks_whole_that_is_not(
+    tmp_path: Path, lasts: float, blow: signal.Signals
+) -> None:
+    chance = random.Random(int(blow))
+    cut_short = 0
+    for number in range(5):
+        folder = tmp_path / str(number)
+        run = start(folder)
+        # Not so early that there is no program yet to be interrupted: an interpreter without handlers dies by the signal.
+        time.sleep(lasts * chance.uniform(0.3, 0.95))
+        os.kill(run.pid, blow)
+        _, said = run.communicate(timeout=60)
+        whole = folder / "out" / "summary.json"
+        if run.returncode == 0:
+            assert json.loads(whole.read_text(encoding="utf-8"))["complete"] is True
+            continue
+        if run.returncode == -signal.SIGINT:
+            # An interpreter that has not begun, or has ended and is being taken down, has no handler.
+            assert (
+                not list(folder.glob("out*"))
+                or json.loads(whole.read_text(encoding="utf-8"))["complete"] is True
+            )
+            continue
+        cut_short += 1
+        assert "Traceback" not in said, said
+        if blow == signal.SIGINT:
+            assert run.returncode == 130, (run.returncode, said)
+            assert "interrupted" in said
+        else:
+            assert run.returncode == -signal.SIGKILL
+        for summary in look(folder):
+            # Killed in the report, the run is whole: then all of its tables are there.
+            tables = {path.stem for path in (folder / "out").glob("*.parquet")}
+            assert (
+                summary["complete"] is False or {"rates", "frames", "decisions", "links", "packets"} <= tables
+            )
+    assert cut_short >= 2
