@@ -36,6 +36,13 @@ def damaged(whole: bytes, chance: random.Random) -> bytes:
     return whole[:start] + filling + whole[end:]
 
 
+def said(error: UserError, path: Path) -> None:
+    """An error names the file, what is wrong and what would mend it."""
+    assert path.name in error.place
+    assert error.problem
+    assert error.remedy
+
+
 def decoded(path: Path) -> tuple[list[bytes], list[str]]:
     pictures = Clip.of(path).pictures("clip", "clip")
     return [frame.tobytes() for frame in pictures.frames], pictures.warnings
@@ -56,9 +63,7 @@ def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
             try:
                 seen, warnings = decoded(path)
             except UserError as error:
-                assert path.name in error.place
-                assert error.problem
-                assert error.remedy
+                said(error, path)
                 refused += 1
                 continue
             if warnings:
@@ -112,9 +117,10 @@ def test_a_run_with_a_damaged_clip_says_so_in_its_warnings(tmp_path: Path) -> No
     warnings = sc.run(scenario(tmp_path, "clip", cut)).summary["warnings"]
     assert any("cut.mkv is damaged" in warning for warning in warnings), warnings
     assert not any("damaged" in w for w in sc.run(scenario(tmp_path, "clip", whole)).summary["warnings"])
+    (tmp_path / "empty.mkv").write_bytes(b"")
+    empty = scenario(tmp_path, "clip", tmp_path / "empty.mkv")
     with pytest.raises(UserError, match="empty\\.mkv"):
-        (tmp_path / "empty.mkv").write_bytes(b"")
-        sc.run(scenario(tmp_path, "clip", tmp_path / "empty.mkv"))
+        sc.run(empty)
 
 
 def evalvid() -> str:
@@ -150,9 +156,7 @@ def test_a_hundred_damaged_traces_are_refused_or_whole(tmp_path: Path) -> None:
             try:
                 read = read_trace(path)
             except UserError as error:
-                assert path.name in error.place
-                assert error.problem
-                assert error.remedy
+                said(error, path)
                 refused += 1
                 continue
             # What is read is a table that can be sent: frames with sizes, in groups of one length. A trace that was cut
