@@ -69,7 +69,7 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
     for number in range(5):
         folder = tmp_path / str(number)
         run = start(folder)
-        # Not so early that there is no program yet to be interrupted: an interpreter without handlers dies by the signal.
+        # Not so early that there is no program yet to be interrupted.
         time.sleep(lasts * chance.uniform(0.3, 0.95))
         os.kill(run.pid, blow)
         _, said = run.communicate(timeout=60)
@@ -78,7 +78,7 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
             assert json.loads(whole.read_text(encoding="utf-8"))["complete"] is True
             continue
         if run.returncode == -signal.SIGINT:
-            # An interpreter that has not begun, or has ended and is being taken down, has no handler.
+            # An interpreter that has not begun, or is being taken down, has no handler.
             assert (
                 not list(folder.glob("out*"))
                 or json.loads(whole.read_text(encoding="utf-8"))["complete"] is True
