@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import signal
@@ -149,7 +150,8 @@ def test_an_interrupt_is_130_and_names_what_is_left(
     def stops(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steadycast.run.run", stops)
+    # By its full name: the package exports a function that is called like its module.
+    monkeypatch.setattr(importlib.import_module("steadycast.run"), "run", stops)
     said = say("run", scenario, "-o", tmp_path / "home")
     assert said.code == 130
     assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"

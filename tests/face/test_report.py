@@ -200,6 +200,7 @@ def test_several_seeds_have_a_page_with_their_spread(seeds_folder: Path) -> None
         (say.frac, {"mean": 0.86, "ci95": 0.0091, "min": 0.8, "max": 0.9, "n": 5}, "86.00 ± 0.91 %"),
         (say.ms, {"mean": 119.2, "ci95": 23.4, "min": 1.0, "max": 2.0, "n": 5}, "119 ± 23 ms"),
         (say.rate, {"mean": 1e6, "ci95": 0.0, "min": 1e6, "max": 1e6, "n": 5}, "1.00 ± 0 Mb/s"),
+        (say.frac, {"mean": 0.0, "ci95": 0.0, "min": 0.0, "max": 0.0, "n": 5}, "0 ± 0 %"),
         (say.score, {"mean": 4.2, "ci95": None, "min": 4.2, "max": 4.2, "n": 1}, "4.20"),
     ],
 )

@@ -101,7 +101,7 @@ def _said(value: object, how: Callable[[float], str]) -> str:
     figure, _, unit = said.partition(" ")
     steps = {"Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3, "%": 0.01, "s": 1e3 if how is _ms else 1.0}
     step = steps.get(unit, 1.0)
-    if half < x * 1e-9:
+    if half <= abs(x) * 1e-9:
         return f"{figure} ± 0 {unit}".rstrip()
     decimals = min(4, max(0, 1 - math.floor(math.log10(half / step))))
     return f"{x / step:.{decimals}f} ± {half / step:.{decimals}f} {unit}".rstrip()
