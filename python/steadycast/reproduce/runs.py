@@ -7,12 +7,14 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
 
+from steadycast.errors import UserError
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
@@ -162,27 +164,35 @@ def _spread(todo: Mapping[str, Job], progress: Progress) -> dict[str, Observed]:
     # Runs with pictures take longest: they go first, so that no core waits for a last one.
     order = sorted(todo.items(), key=lambda item: not item[1].pixels)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    # Pictures that a process has decoded stay in its memory: a new one now and then bounds that.
-    pool = ProcessPoolExecutor(
-        min(_cores(), len(order)), mp_context=get_context("spawn"), max_tasks_per_child=_RUNS_PER_PROCESS
-    )
-    try:
-        waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in order}
-        progress("runs", 0, len(waiting))
-        for future in as_completed(waiting):
-            key = waiting[future]
-            content = future.result()
-            cache_write(_place(key), lambda file, content=content: _fill(file, content))  # type: ignore[misc]
-            done[key] = Observed(json.loads(gzip.decompress(content)))
-            progress("runs", len(done), len(waiting))
-    except BaseException:
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-    pool.shutdown()
+    cores = _cores()
+    batch = cores * _RUNS_PER_PROCESS
+    progress("runs", 0, len(order))
+    # Pictures that a process has decoded stay in its memory: new processes now and then bound that. (The executor's
+    # own max_tasks_per_child hangs in Python 3.11 when all processes end at the same time.)
+    for start in range(0, len(order), batch):
+        part = order[start : start + batch]
+        pool = ProcessPoolExecutor(min(cores, len(part)), mp_context=get_context("spawn"))
+        try:
+            waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
+            for future in as_completed(waiting):
+                content = future.result()
+                cache_write(_place(waiting[future]), partial(_fill, content))
+                done[waiting[future]] = Observed(json.loads(gzip.decompress(content)))
+                progress("runs", len(done), len(order))
+        except BrokenProcessPool:
+            raise UserError(
+                "reproduce",
+                "a process was ended from outside, perhaps for want of memory",
+                "run it again: finished runs are kept",
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+        pool.shutdown()
     return done
 
 
-def _fill(file: IO[bytes], content: bytes) -> None:
+def _fill(content: bytes, file: IO[bytes]) -> None:
     file.write(content)
 
 
