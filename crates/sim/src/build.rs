@@ -405,6 +405,7 @@ impl<'a> Builder<'a> {
         let who =
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
+        let from = ends.means_from;
         let intake = Intake::new(ends.means_from, self.end.min(ends.stop)).active(&ends.active);
         let many = flow.to.len() > 1_000;
         let make_half = Arc::clone(&factory);
