@@ -237,7 +237,7 @@ pub struct Flow {
     pub start: Start,
     /// When it stops, if before the end.
     pub stop: Option<Time>,
-    /// Each packet is held back for a time uniform in 0 … this, in order: keeps flows from locking phases.
+    /// Packets are held back for a time uniform in 0 … this, a burst as one: keeps flows from locking phases.
     pub send_jitter: Span,
 }
 
