@@ -79,7 +79,7 @@ fn ladder() -> Arc<Ladder> {
 
 /// Quantizers of the first frames of some GoPs at a rate that never changes. Packets cost nothing.
 fn quantizers(vbr: Vbr, kbps: f64, gops: usize) -> Vec<u8> {
-    let mut encoder = Encoder::new(ladder(), vbr, Waiting::Drained, 1_000_000, 0);
+    let mut encoder = Encoder::new(ladder(), vbr, Waiting::default(), 1_000_000, 0);
     let rate = Rate::from_bps_f64(kbps * 1000.0);
     (0..gops * 12).map(|_| encoder.next(rate, Bytes::ZERO)).filter(|c| c.index % 12 == 0).map(|c| c.quantizer).collect()
 }
@@ -128,7 +128,7 @@ fn a_rate_below_or_above_the_ladder_is_survived() {
         for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
             let mut encoder = Encoder::new(ladder(), vbr, Waiting::Damped, 1, 60);
             for _ in 0..100 {
-                let coded = encoder.next(rate, Bytes::new(u64::MAX));
+                let coded = encoder.next(rate, Bytes::new(1 << 40));
                 assert!((2..=31).contains(&coded.quantizer));
                 encoder.on_rate(rate);
             }
@@ -138,8 +138,9 @@ fn a_rate_below_or_above_the_ladder_is_survived() {
 
 #[test]
 fn after_a_pause_the_next_group_of_pictures_begins() {
-    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, Waiting::Drained, 1_000, 0);
-    let take = |encoder: &mut Encoder, n: usize| (0..n).map(|_| encoder.next(Rate::mbps(1), Bytes::ZERO)).last().unwrap();
+    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, Waiting::default(), 1_000, 0);
+    let take =
+        |encoder: &mut Encoder, n: usize| (0..n).map(|_| encoder.next(Rate::mbps(1), Bytes::ZERO)).last().unwrap();
     assert_eq!(take(&mut encoder, 12).index, 11);
     assert_eq!(encoder.resume(), 12, "a group that is whole is not left out");
     assert_eq!(take(&mut encoder, 1).index, 12);
@@ -150,4 +151,16 @@ fn after_a_pause_the_next_group_of_pictures_begins() {
     assert_eq!(encoder.resume(), 48, "and not beyond the clip's end");
     let next = take(&mut encoder, 1);
     assert_eq!((next.index, next.clip, next.display, next.kind), (48, 0, 48, FrameKind::I));
+}
+
+#[test]
+fn what_waits_takes_room_from_the_next_group() {
+    let after = |waiting, backlog: u64| {
+        let mut encoder = Encoder::new(ladder(), Vbr::Ladder, waiting, 1_000_000, 0);
+        encoder.next(Rate::mbps(1), Bytes::new(backlog)).quantizer
+    };
+    // 1 Mb/s are 60 kB per GoP: all of it q 4 (929), less 15 kB is 750 kb/s, q 5 (651), never less than half, q 6 (453).
+    assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(Waiting::Drained, b)), [4, 5, 6, 6]);
+    // e^(−15/1000) takes 1.5 % off, e^(−0.6) leaves 549 kb/s.
+    assert_eq!([0, 15_000, 600_000].map(|b| after(Waiting::Damped, b)), [4, 4, 6]);
 }
