@@ -48,8 +48,8 @@ class Part:
             return ""
         whose = ", ".join(f"{title} {share:.0%}".replace("%", " %") for title, share in capped.items())
         return (
-            f"The encoder, not the network, limits the rate for most of the time ({whose}): this clip asks too little "
-            "of the network, and these verdicts compare little."
+            f"The encoder, not the network, limits the rate for most of the time ({whose}): what is sent asks too "
+            "little of the network, and these verdicts compare little."
         )
 
 
