@@ -36,6 +36,22 @@ class Part:
         """Return a variant's runs, a seed each."""
         return [seen[variant] for seen in self.base if variant in seen]
 
+    @property
+    def warning(self) -> str:
+        """What to know before any verdict is believed; empty when there is nothing."""
+        shares = {
+            v.title: [run.flow("video").limited.get("encoder", 0.0) for run in self.runs(v.name)]
+            for v in self.experiment.variants
+        }
+        capped = {title: sum(s) / len(s) for title, s in shares.items() if s and sum(s) / len(s) > 0.5}
+        if not capped:
+            return ""
+        whose = ", ".join(f"{title} {share:.0%}".replace("%", " %") for title, share in capped.items())
+        return (
+            f"The encoder, not the network, limits the rate for most of the time ({whose}): what is sent asks too "
+            "little of the network, and these verdicts compare little."
+        )
+
 
 @dataclass(frozen=True)
 class Result:

@@ -52,6 +52,8 @@ def show(result: Result) -> None:
     out = console()
     for part in result.parts:
         out.print(Text(heading(part), style="bold"))
+        if part.warning:
+            out.print(Text(part.warning, style="bold red"))
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80)
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
@@ -86,6 +88,8 @@ def markdown(result: Result) -> str:
             paper = e.paper
             lines += [f"Paper: {paper}.", ""]
         lines += [f"## {heading(part)}", "", f"Section {e.section}; `{_short(part)}`.", ""]
+        if part.warning:
+            lines += [f"**{part.warning}**", ""]
         lines += ["| statement | published | asked | measured | verdict | why |", "|---|---|---|---|---|---|"]
         for r in part.rows:
             cells = (r.statement.text, r.statement.published, r.asked, r.said(), r.verdict.value, r.why)
@@ -123,6 +127,8 @@ def page(result: Result) -> str:
                 text=(0, 1, 4, 5),
             ),
         ]
+        if part.warning:
+            content.insert(1, f'<p class="nothing">{html.escape(part.warning)}</p>')
         for figure in e.figures:
             if figure.pixels and not part.medium.pixels:
                 continue
@@ -130,10 +136,8 @@ def page(result: Result) -> str:
                 continue
             drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
             if drawing:
-                spread = (
-                    "mean and range of the seeds"
-                    if figure.kind in ("rates", "mos")
-                    else f"seed {part.seeds[0]}"
+                spread = {"rates": "mean and range of the seeds", "mos": "mean of the seeds"}.get(
+                    figure.kind, f"seed {part.seeds[0]}"
                 )
                 caption = html.escape(f"{figure.number} of the paper, {part.medium.label}; {spread}")
                 content.append(
