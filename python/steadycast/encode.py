@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,6 +107,17 @@ def _draw(ladder: Steps) -> Figure:
     points = [(r, p) for r, p in zip(rates, ladder.psnr_y_db, strict=True) if p is not None]
     right.plot([r for r, _ in points], [p for _, p in points], color=style.INK, marker="o", markersize=3)
     right.set_xscale("log")
+    _plain_ticks(left.yaxis)
+    _plain_ticks(right.xaxis)
     right.set_xlabel(f"rate ({unit})", loc="right")
     right.set_title("PSNR (dB) by rate")
     return figure
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Write a logarithmic axis as 100, 200, 500, and not as powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -216,3 +216,40 @@ pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f6
     };
     (x, wanted.max(1.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_session::FrameKind;
+
+    /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of 0.1 s.
+    fn next_gop(waiting: Waiting, backlog: Bytes) -> u64 {
+        let quantizers: Vec<u8> = (2..=31).collect();
+        let ladder = Ladder {
+            fps: (10, 1),
+            gop: 10,
+            scale: Scale::Linear,
+            sizes: quantizers.iter().map(|q| vec![8_000 / u32::from(*q); 20].into()).collect(),
+            quantizers,
+            kinds: vec![FrameKind::P; 20],
+            display: (0..20).collect(),
+        };
+        let mut encoder = Encoder::new(Arc::new(ladder), Vbr::Ladder, waiting, 1_000, 0);
+        let frame = |encoder: &mut Encoder, backlog| encoder.next(Rate::kbps(80), backlog).size.get();
+        let steady: u64 = (0..10).map(|_| frame(&mut encoder, Bytes::ZERO)).sum();
+        assert_eq!(steady, 10_000);
+        (0..10).map(|_| frame(&mut encoder, backlog)).sum()
+    }
+
+    #[test]
+    fn a_gop_makes_room_for_what_waits_up_to_half_of_itself() {
+        assert_eq!(next_gop(Waiting::Drained, Bytes::ZERO), 10_000);
+        assert!((7_000..=8_000).contains(&next_gop(Waiting::Drained, Bytes::new(2_000))));
+        assert!((4_500..=5_000).contains(&next_gop(Waiting::Drained, Bytes::new(50_000))));
+    }
+
+    #[test]
+    fn damped_as_in_evalvid_ra_twenty_packets_take_a_fiftieth() {
+        assert!((8_500..10_000).contains(&next_gop(Waiting::Damped, Bytes::new(20_000))));
+    }
+}

@@ -463,7 +463,9 @@ def _provenance(folder: Folder) -> str:
         ["record", f"<code>{html.escape(str(summary.get('record_sha256')))}</code>"],
     ]
     rows += [
-        [html.escape(_cost_word(k)), _cost(k, v)] for k, v in folder.cost.items() if number(v) is not None
+        [html.escape(_cost_word(k)), _cost(k, v)]
+        for k, v in folder.cost.items()
+        if number(v) is not None and k != "format"
     ]
     return section(
         "How to get this again, and what it cost",
@@ -478,10 +480,12 @@ def _plain_rows(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cost_word(name: str) -> str:
-    return name.rsplit("_", 1)[0].replace("_", " ")
+    return "packet-hops" if name == "packet_hops" else name.rsplit("_", 1)[0].replace("_", " ")
 
 
 def _cost(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return f"{say.figures(float(value) / 1e6)} MB"
+    if name == "packet_hops":
+        return say.count(value)
     return say.by_unit(name)(value)
