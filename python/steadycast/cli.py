@@ -37,10 +37,19 @@ _VMAF = typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg,
 _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
 
 
+_left: list[str] = []
+"""What an interrupted command leaves behind, for the line that says so."""
+
+
 def main() -> None:
     """Entry point: a user's mistake is one line on stderr, never a traceback."""
     try:
         app()
+    except SystemExit as end:
+        # Also when the interruption came before or after what a command guards itself.
+        if end.code == INTERRUPTED:
+            print("; ".join(["steadycast: interrupted", *_left]), file=sys.stderr)
+        raise
     except UserError as error:
         print(f"steadycast: {error}", file=sys.stderr)
         raise SystemExit(MISSING if isinstance(error, MissingError) else MISUSED) from None
@@ -141,8 +150,8 @@ def run(
                 summary = runner.run(file, seed=seed, progress=progress, **common).summary
             report = _write_report(place) if place is not None else None
     except KeyboardInterrupt:
-        left = f"; what there is stands in {place}.part" if place is not None else ""
-        print(f"steadycast: interrupted{left}", file=sys.stderr)
+        if place is not None:
+            _left.append(f"what there is stands in {place}.part")
         raise typer.Exit(INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
 
@@ -541,5 +550,5 @@ def reproduce(
     try:
         _module("steadycast.reproduce").main(ids, seed_range(seeds), out, clip or (), force=force)
     except KeyboardInterrupt:
-        print("steadycast: interrupted; finished runs are kept", file=sys.stderr)
+        _left.append("finished runs are kept")
         raise typer.Exit(INTERRUPTED) from None
