@@ -80,7 +80,7 @@ fn the_contracts_example_is_read_whole() {
 }
 
 #[test]
-fn the_issues_example_needs_no_format_number_and_no_preset() {
+fn an_example_needs_no_format_number_and_no_preset() {
     let loaded = load(&known(
         &std::fs::read_to_string(root().join("scenarios/dumbbell.toml")).unwrap().replace("format = 1\n", ""),
     ));
