@@ -1,10 +1,11 @@
 //! What a captured link carries, as datagrams in a file.
 
 use crate::net::Capture;
-use crate::packet::{Body, Packet, To};
+use crate::packet::{Packet, To};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, tcp, udp};
+use steadycast_ends::Body;
 use steadycast_link::{Drop, Ecn, Fate};
 use steadycast_tcp::{Ack, Segment};
 use steadycast_units::Time;

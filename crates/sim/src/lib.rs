@@ -4,18 +4,15 @@
 //! Everything in it is determined by the scenario and its seed.
 
 mod agenda;
-mod agent;
 mod build;
+
 mod capture;
-mod intake;
 mod net;
 mod packet;
-mod share;
-mod summary;
-mod tables;
+mod port;
 mod tree;
 mod world;
 
-pub use build::{BuildError, Inputs};
-pub use tables::{Column, Table};
+pub use build::BuildError;
+pub use steadycast_ends::{Column, Inputs, Record, Table};
 pub use world::Simulation;

@@ -7,9 +7,10 @@
 //! together, a [`Fan`].
 
 use crate::agenda::{Agenda, Due, Turn};
-use crate::packet::{AgentIx, Packet, PacketIx, Pool, To};
+use crate::packet::{Packet, PacketIx, Pool, To};
 use crate::tree::Tree;
 use std::collections::{BTreeMap, VecDeque};
+use steadycast_ends::AgentIx;
 use steadycast_link::{Ecn, Fate, Link};
 use steadycast_units::{Span, Time};
 

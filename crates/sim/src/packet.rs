@@ -1,14 +1,8 @@
 //! What travels: one body in a pool, however many copies of it are on their way.
 
-use std::sync::Arc;
+use steadycast_ends::{AgentIx, Arriving, Body};
 use steadycast_link::Ecn;
-use steadycast_session::Media;
 use steadycast_units::{Bytes, Time};
-use steadycast_wire::rtcp::Compound;
-
-/// An agent: the end of a flow on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AgentIx(pub(crate) u32);
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +13,6 @@ pub(crate) enum To {
     Group(u32),
 }
 
-/// What a packet carries.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    /// Nothing that anybody looks into; its number in the flow.
-    Plain(u64),
-    /// With the number of the transfer that it belongs to: what is late from an earlier one is another connection's.
-    Tcp(u32, steadycast_tcp::Segment),
-    TcpAck(u32, steadycast_tcp::Ack),
-    /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is larger than any other body.
-    Rtp(Box<Media>),
-    /// RTCP, in its bytes. A group's members share the work of parsing them.
-    Rtcp {
-        bytes: Arc<[u8]>,
-        parsed: Arc<Compound>,
-    },
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) to: To,
@@ -44,6 +21,14 @@ pub(crate) struct Packet {
     pub(crate) sent: Time,
     pub(crate) ecn: Ecn,
     pub(crate) body: Body,
+}
+
+impl Packet {
+    /// As it reaches an agent.
+    #[inline]
+    pub(crate) fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
+        Arriving { from: self.from, size: self.size, sent: self.sent, ecn, body: &self.body }
+    }
 }
 
 /// A packet's place in the pool.

@@ -1,15 +1,17 @@
 //! The simulated world: time goes from one event to the next.
 
 use crate::agenda::Due;
-use crate::agent::{Agent, Out, Port};
-use crate::build::{BuildError, Builder, Inputs};
+use crate::build::{BuildError, Builder};
 use crate::capture::{Shape, Taps, Who};
 use crate::net::{Capture, Delivery, Net};
-use crate::packet::{AgentIx, Body, Packet};
+use crate::packet::Packet;
+use crate::port::Port;
 use crate::tree::Step;
+use serde_json::Value;
 use std::io::{self, Write};
+use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, LinkPoint, LinkRecord, Out, PacketRow, Record, Table};
 use steadycast_link::Ecn;
-use steadycast_scenario::Scenario;
+use steadycast_scenario::{self as sc, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
 /// Something that was known from the start, or follows from it.
@@ -41,68 +43,6 @@ impl Plan {
     }
 }
 
-/// The agents of a flow.
-pub(crate) struct FlowEnds {
-    pub(crate) start: Time,
-    /// When it stops for the last time.
-    pub(crate) stop: Time,
-    /// When it is active, from start to stop: pauses between them are not.
-    pub(crate) active: Vec<(Time, Time)>,
-    pub(crate) means_from: Time,
-    /// The ways towards the source.
-    pub(crate) source_route: u32,
-    pub(crate) sources: Vec<AgentIx>,
-    pub(crate) sinks: Vec<AgentIx>,
-    pub(crate) group: Option<u32>,
-}
-
-impl FlowEnds {
-    /// How long it is active between two times.
-    pub(crate) fn active(&self, from: Time, until: Time) -> Span {
-        let within = |(start, stop): &(Time, Time)| stop.min(&until).since(*start.max(&from));
-        self.active.iter().map(within).fold(Span::ZERO, |sum, span| sum + span)
-    }
-
-    /// Whether it is active all the time between two times.
-    pub(crate) fn active_throughout(&self, from: Time, until: Time) -> bool {
-        self.active.iter().any(|(start, stop)| *start <= from && until <= *stop)
-    }
-}
-
-/// One step of a link's series.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LinkPoint {
-    pub(crate) bytes: u64,
-    pub(crate) dropped: u64,
-    pub(crate) queued: u32,
-    pub(crate) wait: Span,
-}
-
-/// One recorded packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PacketRow {
-    pub(crate) at: Time,
-    pub(crate) seq: u64,
-    pub(crate) size: u32,
-    pub(crate) frame: Option<u32>,
-    pub(crate) ce: bool,
-    /// Of one that arrived.
-    pub(crate) delay: Option<Span>,
-}
-
-impl PacketRow {
-    /// `None` for packets that are not recorded: feedback.
-    fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
-        let (seq, frame) = match body {
-            Body::Plain(n) => (*n, None),
-            Body::Tcp(_, segment) => (u64::from(segment.seq), None),
-            Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
-            Body::TcpAck(..) | Body::Rtcp { .. } => return None,
-        };
-        Some(Self { at, seq, size: size.get() as u32, frame, ce: ecn == Ecn::Ce, delay })
-    }
-}
-
 /// A run of a scenario.
 pub struct Simulation {
     pub(crate) scenario: Scenario,
@@ -111,6 +51,8 @@ pub struct Simulation {
     pub(crate) ports: Vec<Port>,
     pub(crate) plan: Vec<Plan>,
     pub(crate) flows: Vec<FlowEnds>,
+    /// For each flow the ways towards its source.
+    sources: Vec<u32>,
     /// When each agent's key in the agenda is due; NEVER: it has none.
     armed: Vec<Time>,
     pub(crate) now: Time,
@@ -147,7 +89,7 @@ impl Simulation {
         agents: Vec<Agent>,
         ports: Vec<Port>,
         plan: Vec<Plan>,
-        flows: Vec<FlowEnds>,
+        (flows, sources): (Vec<FlowEnds>, Vec<u32>),
     ) -> Self {
         let step = common_step(scenario.record.interval);
         let kept = if net.links.len() <= LINK_SERIES { net.links.len() } else { 0 };
@@ -167,6 +109,7 @@ impl Simulation {
             ports,
             plan,
             flows,
+            sources,
             now: Time::ZERO,
             step,
             links: vec![Vec::new(); kept],
@@ -230,6 +173,59 @@ impl Simulation {
     /// The present time in the run.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// What it has left behind so far.
+    pub fn record(&self) -> Record<'_> {
+        let links = self.net.links.iter().enumerate().map(|(n, hop)| LinkRecord {
+            link: &hop.link,
+            carried: hop.carried,
+            series: self.links.get(n).map_or(&[][..], Vec::as_slice),
+        });
+        Record {
+            world: "simulated",
+            scenario: &self.scenario,
+            agents: &self.agents,
+            flows: &self.flows,
+            links: links.collect(),
+            ways: self.ways(),
+            logs: &self.logs,
+            hops: self.net.hops,
+            step: self.step,
+            now: self.now,
+        }
+    }
+
+    /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
+    pub fn summary(&self, complete: bool) -> Value {
+        self.record().summary(complete)
+    }
+
+    /// The table called `name`; `None` for a name that no table has.
+    pub fn table(&self, name: &str) -> Option<Table> {
+        self.record().table(name)
+    }
+
+    /// The links that each flow's data needs, as directions.
+    fn ways(&self) -> Vec<Vec<u32>> {
+        let of = |(spec, source): (&sc::Flow, &u32)| {
+            let mut links = Vec::new();
+            for to in &spec.to {
+                let mut node = to.0;
+                let Some(ways) = self.net.routes.get(*source as usize) else { continue };
+                while let Some(Some(up)) = ways.get(node as usize) {
+                    links.push(up ^ 1);
+                    node = self.net.links[*up as usize].to;
+                    if spec.cast == sc::Cast::Multicast && links.len() > 1 << 16 {
+                        break;
+                    }
+                }
+            }
+            links.sort_unstable();
+            links.dedup();
+            links
+        };
+        self.scenario.flows.iter().zip(&self.sources).map(of).collect()
     }
 
     /// Packets that have left a link so far.
@@ -307,14 +303,15 @@ impl Simulation {
                 let delay = Some(self.now.since(packet.sent));
                 log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
             }
+            let arriving = packet.arriving(delivery.ecn);
             let agent = &mut self.agents[ix];
             if let (Agent::PlainSink(sink), Body::Plain(number)) = (&mut *agent, &packet.body) {
                 // It sends nothing and never wakes: there is no after.
-                sink.on_packet(self.now, packet, *number);
+                sink.on_packet(self.now, &arriving, *number);
                 self.net.pool.release(delivery.packet);
                 continue;
             }
-            agent.on_packet(self.now, packet, delivery.ecn, &mut Out { packets: &mut self.outgoing });
+            agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing });
             self.net.pool.release(delivery.packet);
             self.after(delivery.agent.0);
         }

@@ -3,7 +3,7 @@
 use crate::agent::{Agent, TcpSource, VideoSink, VideoSource};
 use crate::intake::{Intake, Point};
 use crate::share::{Claim, fair, jain, variation};
-use crate::world::{FlowEnds, Simulation};
+use crate::{FlowEnds, Record};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn quantiles(spread: &Spread) -> Value {
     })
 }
 
-impl Simulation {
+impl Record<'_> {
     /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         let shares = self.fair_shares();
@@ -36,7 +36,7 @@ impl Simulation {
         json!({
             "format": 1,
             "scenario": { "name": self.scenario.name, "seed": self.scenario.seed.0 },
-            "world": "simulated",
+            "world": self.world,
             "complete": complete,
             "warnings": [],
             "from_s": self.scenario.warmup.as_secs_f64(),
@@ -94,7 +94,7 @@ impl Simulation {
         Value::Object(flow)
     }
 
-    fn intake(&self, sink: crate::packet::AgentIx) -> Option<&Intake> {
+    fn intake(&self, sink: crate::AgentIx) -> Option<&Intake> {
         match &self.agents[sink.0 as usize] {
             Agent::PlainSink(sink) => Some(&sink.intake),
             Agent::TcpSink(sink) => Some(&sink.intake),
@@ -104,7 +104,7 @@ impl Simulation {
     }
 
     /// When a sink's means begin: a member that joins late is measured from then on.
-    fn means_from(&self, ends: &FlowEnds, sink: crate::packet::AgentIx) -> Time {
+    fn means_from(&self, ends: &FlowEnds, sink: crate::AgentIx) -> Time {
         match &self.agents[sink.0 as usize] {
             Agent::VideoSink(sink) => sink.joined.max(ends.means_from),
             _ => ends.means_from,
@@ -112,7 +112,7 @@ impl Simulation {
     }
 
     /// For how long a sink's means are taken.
-    fn sink_span(&self, ends: &FlowEnds, sink: crate::packet::AgentIx) -> Span {
+    fn sink_span(&self, ends: &FlowEnds, sink: crate::AgentIx) -> Span {
         ends.active(self.means_from(ends, sink), self.now)
     }
 
@@ -232,7 +232,7 @@ impl Simulation {
         let mut all = Vec::new();
         for (n, link) in self.scenario.links.iter().enumerate() {
             for (back, direction) in ["forward", "back"].into_iter().enumerate() {
-                let hop = &self.net.links[2 * n + back];
+                let Some(hop) = self.links.get(2 * n + back) else { continue };
                 let counts = hop.link.counts();
                 if counts.offered == 0 {
                     continue;
@@ -256,23 +256,9 @@ impl Simulation {
         Value::Array(all)
     }
 
-    /// The links that each flow's data needs, as directions.
+    /// What each flow wants, and which links it needs.
     fn claims(&self) -> Vec<Claim> {
-        let of = |(spec, ends): (&sc::Flow, &FlowEnds)| {
-            let mut links = Vec::new();
-            for to in &spec.to {
-                let mut node = to.0;
-                let Some(ways) = self.net.routes.get(ends.source_route as usize) else { continue };
-                while let Some(Some(up)) = ways.get(node as usize) {
-                    links.push(up ^ 1);
-                    node = self.net.links[*up as usize].to;
-                    if spec.cast == sc::Cast::Multicast && links.len() > 1 << 16 {
-                        break;
-                    }
-                }
-            }
-            links.sort_unstable();
-            links.dedup();
+        let of = |(spec, links): (&sc::Flow, &Vec<u32>)| {
             let demand = match &spec.kind {
                 FlowKind::Cbr(cbr) => Some(cbr.rate),
                 FlowKind::OnOff(on) => {
@@ -281,9 +267,9 @@ impl Simulation {
                 }
                 FlowKind::Video(_) | FlowKind::Tcp(_) => None,
             };
-            Claim { demand, links }
+            Claim { demand, links: links.clone() }
         };
-        self.scenario.flows.iter().zip(&self.flows).map(of).collect()
+        self.scenario.flows.iter().zip(&self.ways).map(of).collect()
     }
 
     fn fair_shares(&self) -> Vec<Option<Rate>> {
@@ -319,7 +305,7 @@ impl Simulation {
     fn invariants(&self) -> Value {
         let mut all = Vec::new();
         let (mut checked, mut broken) = (0, 0);
-        for (spec, ends) in self.scenario.flows.iter().zip(&self.flows) {
+        for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
             let FlowKind::Video(video) = &spec.kind else { continue };
             if registry::find(&video.controller).is_ok_and(|c| c.feedback != Feedback::Clocked) {
                 for source in &ends.sources {
@@ -339,7 +325,7 @@ impl Simulation {
     /// SHA-256 over all times, packets, decisions and frame fates.
     fn record_sha256(&self) -> String {
         let mut hash = Sha256::new();
-        for agent in &self.agents {
+        for agent in self.agents {
             let (a, b) = match agent {
                 Agent::PlainSource(source) => (source.sent, source.bytes.get()),
                 Agent::PlainSink(sink) => (sink.intake.digest.value(), sink.intake.packets()),
@@ -351,7 +337,7 @@ impl Simulation {
             hash.update(a.to_le_bytes());
             hash.update(b.to_le_bytes());
         }
-        hash.update(self.net.hops.to_le_bytes());
+        hash.update(self.hops.to_le_bytes());
         hash.finalize().iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text

@@ -4,7 +4,7 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 
 /// Counts of what arrived; a series of them is made by taking samples.
 #[derive(Clone, Debug)]
-pub(crate) struct Intake {
+pub struct Intake {
     /// Means count from here on …
     from: Time,
     /// … up to here.
@@ -12,12 +12,15 @@ pub(crate) struct Intake {
     /// Nor while the flow pauses.
     pauses: Vec<(Time, Time)>,
     /// IP bytes of distinct packets between them.
-    pub(crate) bytes: Bytes,
-    pub(crate) delay: Spread,
+    pub bytes: Bytes,
+    /// One-way delays of the packets between them.
+    pub delay: Spread,
     now: Sample,
     last: Sample,
-    pub(crate) samples: Vec<Point>,
-    pub(crate) digest: Digest,
+    /// The series.
+    pub samples: Vec<Point>,
+    /// A digest of what came, and when.
+    pub digest: Digest,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,19 +33,20 @@ struct Sample {
 
 /// One step of a series.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Point {
+pub struct Point {
     /// IP bytes in the step.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Packets in the step.
-    pub(crate) packets: u32,
+    pub packets: u32,
     /// Packets that were expected in the step.
-    pub(crate) expected: u32,
+    pub expected: u32,
     /// Mean one-way delay in the step.
-    pub(crate) delay: Option<Span>,
+    pub delay: Option<Span>,
 }
 
 impl Intake {
-    pub(crate) fn new(from: Time, until: Time) -> Self {
+    /// Means are taken between these times.
+    pub fn new(from: Time, until: Time) -> Self {
         Self {
             from,
             until,
@@ -57,14 +61,14 @@ impl Intake {
     }
 
     /// Leaves the time between these stretches out of the means.
-    pub(crate) fn active(mut self, stretches: &[(Time, Time)]) -> Self {
+    pub fn active(mut self, stretches: &[(Time, Time)]) -> Self {
         self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
         self
     }
 
     /// A distinct packet of `size` that left at `sent`.
     #[inline]
-    pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
+    pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         let delay = now.since(sent);
         self.now.bytes += size.get();
         self.now.packets += 1;
@@ -77,12 +81,13 @@ impl Intake {
         self.digest.add(now.as_nanos() ^ size.get() << 48);
     }
 
-    pub(crate) const fn packets(&self) -> u64 {
+    /// Distinct packets, the whole time.
+    pub const fn packets(&self) -> u64 {
         self.now.packets
     }
 
     /// Ends a step of the series; `expected` are all packets that should have come so far.
-    pub(crate) fn sample(&mut self, expected: u64) {
+    pub fn sample(&mut self, expected: u64) {
         self.now.expected = expected;
         let packets = self.now.packets - self.last.packets;
         self.samples.push(Point {
@@ -97,15 +102,17 @@ impl Intake {
 
 /// A running digest of a record: cheap per packet, and different for any other record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Digest(u64);
+pub struct Digest(u64);
 
 impl Digest {
+    /// Goes on with this value.
     #[inline]
-    pub(crate) fn add(&mut self, value: u64) {
+    pub fn add(&mut self, value: u64) {
         // A multiplication by an odd constant and a rotation: every bit of the past moves every later state.
         self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-    pub(crate) const fn value(self) -> u64 {
+    /// The digest so far.
+    pub const fn value(self) -> u64 {
         self.0
     }
 }

@@ -3,7 +3,7 @@
 use crate::agent::{Agent, VideoSink, VideoSource};
 use crate::intake::Intake;
 use crate::summary::rate_of;
-use crate::world::{FlowEnds, PacketRow, Simulation};
+use crate::{FlowEnds, PacketRow, Record};
 use std::collections::BTreeMap;
 use steadycast_media::Fate;
 use steadycast_scenario::{self as sc, FlowKind};
@@ -69,7 +69,7 @@ fn ms(span: Option<Span>) -> f64 {
     real(span.map(Span::as_millis_f64))
 }
 
-impl Simulation {
+impl Record<'_> {
     /// The table called `name`: rates, decisions, frames, missing, links, tcp or packets; `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         Some(match name {
@@ -94,7 +94,7 @@ impl Simulation {
     }
 
     fn flows(&self) -> impl Iterator<Item = (&sc::Flow, &FlowEnds)> {
-        self.scenario.flows.iter().zip(&self.flows)
+        self.scenario.flows.iter().zip(self.flows)
     }
 
     fn rates(&self) -> Table {
@@ -218,7 +218,7 @@ impl Simulation {
     }
 
     fn receiver_names(&self, spec: &sc::Flow, ends: &FlowEnds) -> BTreeMap<u32, String> {
-        let names = |(to, sink): (&sc::NodeIx, &crate::packet::AgentIx)| match &self.agents[sink.0 as usize] {
+        let names = |(to, sink): (&sc::NodeIx, &crate::AgentIx)| match &self.agents[sink.0 as usize] {
             Agent::VideoSink(sink) => {
                 let name = self.scenario.node_name(*to);
                 let now = sink.session().map(|s| s.ssrc());
@@ -336,12 +336,11 @@ impl Simulation {
         let (mut rate, mut used, mut wait) = (Vec::new(), Vec::new(), Vec::new());
         let (mut queued, mut dropped) = (Vec::new(), Vec::new());
         let (steps, interval) = (self.steps(), self.interval());
-        for (n, series) in self.links.iter().enumerate() {
-            let hop = &self.net.links[n];
+        for (n, hop) in self.links.iter().enumerate() {
             if hop.link.counts().offered == 0 {
                 continue;
             }
-            for (i, chunk) in series.chunks(steps).enumerate() {
+            for (i, chunk) in hop.series.chunks(steps).enumerate() {
                 let span = self.step * chunk.len() as u64;
                 let from = Time::ZERO + interval * i as u64;
                 let bps = rate_of(chunk.iter().map(|p| p.bytes).sum(), span);

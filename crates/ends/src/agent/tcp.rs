@@ -3,33 +3,41 @@
 use super::Out;
 use super::plain::draw;
 use crate::intake::{Digest, Intake};
-use crate::packet::{Body, Packet};
+use crate::{Arriving, Body};
 use std::cmp::Ordering;
 use steadycast_link::Ecn;
 use steadycast_scenario::{Periods, TcpSource as Source};
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time};
 
-pub(crate) struct TcpSource {
-    pub(crate) config: Config,
+/// TCP's sending end, with the application before it.
+pub struct TcpSource {
+    /// How its TCP is.
+    pub config: Config,
     work: Work,
-    pub(crate) sender: Sender,
+    /// The connection that is open now, or was the last.
+    pub sender: Sender,
     chance: Chance,
     running: bool,
     done: bool,
     /// Of the transfer under way.
     number: u32,
     /// Packets and time-outs of transfers that are over.
-    pub(crate) past: Past,
-    pub(crate) srtt: Spread,
+    pub past: Past,
+    /// Smoothed round-trip times, weighed by segments.
+    pub srtt: Spread,
     /// ∫ cwnd dt in packet seconds, and over what time.
-    pub(crate) cwnd_area: (f64, Span),
+    pub cwnd_area: (f64, Span),
     last: Time,
-    pub(crate) samples: Vec<TcpPoint>,
-    pub(crate) sent_bytes: Bytes,
+    /// Its series.
+    pub samples: Vec<TcpPoint>,
+    /// IP bytes sent.
+    pub sent_bytes: Bytes,
     last_bytes: Bytes,
-    pub(crate) completed: Vec<Time>,
-    pub(crate) digest: Digest,
+    /// When each transfer was complete.
+    pub completed: Vec<Time>,
+    /// A digest of all that left, and when.
+    pub digest: Digest,
 }
 
 /// What the application has to send, and when.
@@ -66,27 +74,28 @@ impl Work {
 
 /// What transfers before the present one add up to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Past {
-    pub(crate) sent: u64,
-    pub(crate) retransmitted: u64,
-    pub(crate) timeouts: u64,
+pub struct Past {
+    pub sent: u64,
+    pub retransmitted: u64,
+    pub timeouts: u64,
 }
 
 /// One step of TCP's series.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TcpPoint {
+pub struct TcpPoint {
     /// Congestion window in packets.
-    pub(crate) cwnd: f64,
+    pub cwnd: f64,
     /// Slow-start threshold in packets; infinite at first.
-    pub(crate) ssthresh: f64,
+    pub ssthresh: f64,
     /// Smoothed round-trip time.
-    pub(crate) srtt: Option<Span>,
+    pub srtt: Option<Span>,
     /// IP bytes sent in the step.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl TcpSource {
-    pub(crate) fn new(config: Config, source: &Source, chance: Chance) -> Self {
+    /// It sends nothing before it is started.
+    pub fn new(config: Config, source: &Source, chance: Chance) -> Self {
         Self {
             sender: Sender::new(&config),
             work: Work::new(source, config.packet),
@@ -107,7 +116,8 @@ impl TcpSource {
         }
     }
 
-    pub(crate) fn start(&mut self, now: Time, out: &mut Out<'_>) {
+    /// Starts, or starts again.
+    pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
@@ -124,19 +134,22 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    pub(crate) fn stop(&mut self, now: Time) {
+    /// Stops: nothing more is written.
+    pub fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
     }
 
-    pub(crate) fn wake(&self) -> Time {
+    /// When it next wants [`TcpSource::on_wake`].
+    pub fn wake(&self) -> Time {
         if !self.running {
             return Time::NEVER;
         }
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    pub(crate) fn on_ack(&mut self, now: Time, transfer: u32, ack: &Ack, out: &mut Out<'_>) {
+    /// An acknowledgement of the transfer so-and-so has come.
+    pub fn on_ack(&mut self, now: Time, transfer: u32, ack: &Ack, out: &mut Out<'_>) {
         if !self.running || transfer != self.number {
             return;
         }
@@ -148,7 +161,8 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+    /// A timer has run out, or the application writes.
+    pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if !self.running {
             return;
         }
@@ -251,7 +265,8 @@ impl TcpSource {
         self.last = now;
     }
 
-    pub(crate) fn sample(&mut self, now: Time) {
+    /// Ends a step of the series.
+    pub fn sample(&mut self, now: Time) {
         if self.running {
             self.account(now);
         }
@@ -265,30 +280,33 @@ impl TcpSource {
     }
 }
 
-pub(crate) struct TcpSink {
+/// TCP's receiving end.
+pub struct TcpSink {
     receiver: Receiver,
     /// The transfer that it receives.
     transfer: u32,
     config: Config,
-    pub(crate) intake: Intake,
+    /// What came, retransmissions of what was there already left out.
+    pub intake: Intake,
     distinct: u64,
 }
 
 impl TcpSink {
-    pub(crate) fn new(config: Config, intake: Intake) -> Self {
+    /// It has heard nothing yet.
+    pub fn new(config: Config, intake: Intake) -> Self {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    pub(crate) fn on_segment(
+    /// A segment of the transfer so-and-so has come.
+    pub fn on_segment(
         &mut self,
         now: Time,
-        packet: &Packet,
+        packet: &Arriving<'_>,
         transfer: u32,
         segment: &Segment,
-        ecn: Ecn,
         out: &mut Out<'_>,
     ) {
-        let segment = match ecn {
+        let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: steadycast_tcp::Ecn::Ce, ..*segment },
             _ => segment,
         };
@@ -309,7 +327,8 @@ impl TcpSink {
         self.reply(ack, out);
     }
 
-    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+    /// The delayed acknowledgement is due.
+    pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         let ack = self.receiver.on_timer(now);
         self.reply(ack, out);
     }
@@ -320,11 +339,13 @@ impl TcpSink {
         }
     }
 
-    pub(crate) fn wake(&self) -> Time {
+    /// When it next wants [`TcpSink::on_wake`].
+    pub fn wake(&self) -> Time {
         self.receiver.wake().unwrap_or(Time::NEVER)
     }
 
-    pub(crate) fn sample(&mut self) {
+    /// Ends a step of the series.
+    pub fn sample(&mut self) {
         let packets = self.intake.packets();
         self.intake.sample(packets);
     }

@@ -2,7 +2,7 @@
 
 use super::Out;
 use crate::intake::{Digest, Intake};
-use crate::packet::{AgentIx, Body, Packet};
+use crate::{AgentIx, Arriving, Body};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{Decision, Limit, Setup, View};
@@ -15,26 +15,26 @@ use steadycast_wire::rtcp::Compound;
 
 /// A decision, and from when on it held.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DecisionRow {
+pub struct DecisionRow {
     /// From when on.
-    pub(crate) at: Time,
+    pub at: Time,
     /// What and why.
-    pub(crate) decision: Decision,
+    pub decision: Decision,
     /// Whether the clip, at its best quantizer, needed less than the decision allows.
-    pub(crate) by_encoder: bool,
+    pub by_encoder: bool,
 }
 
 /// How long the rate was limited by what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LimitShares {
+pub struct LimitShares {
     /// By the network.
-    pub(crate) network: Span,
+    pub network: Span,
     /// By the ladder: its best quantizer needs no more.
-    pub(crate) encoder: Span,
+    pub encoder: Span,
     /// By the start phase.
-    pub(crate) start: Span,
+    pub start: Span,
     /// By the session's cap.
-    pub(crate) cap: Span,
+    pub cap: Span,
 }
 
 /// One stretch of a flow between a start and a stop.
@@ -48,7 +48,8 @@ struct Epoch {
     due: Span,
 }
 
-pub(crate) struct VideoSource {
+/// A video session's sender, with an encoder before it.
+pub struct VideoSource {
     make: Box<dyn Fn(Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Encoder>,
@@ -56,43 +57,54 @@ pub(crate) struct VideoSource {
     capped_by_ladder: bool,
     /// Since when it has been sending, and before pauses: with the first frame of each, when it was ready.
     epochs: Vec<Epoch>,
-    pub(crate) running: bool,
+    /// It sends, or would if it had something to send.
+    pub running: bool,
     finished: bool,
     until: Time,
-    pub(crate) frames: SentFrames,
+    /// All frames, and which packets each went into.
+    pub frames: SentFrames,
     keep_frames: bool,
-    pub(crate) decisions: Vec<DecisionRow>,
-    pub(crate) limits: LimitShares,
+    /// What it decided, and when.
+    pub decisions: Vec<DecisionRow>,
+    /// What limited the rate, for how long.
+    pub limits: LimitShares,
     limits_since: Time,
     /// Shares count from here on.
     means_from: Time,
-    pub(crate) sent_packets: u64,
-    pub(crate) sent_bytes: Bytes,
+    /// RTP packets sent.
+    pub sent_packets: u64,
+    /// IP bytes of media sent.
+    pub sent_bytes: Bytes,
     last_bytes: Bytes,
-    pub(crate) rtcp_bytes: Bytes,
-    pub(crate) samples: Vec<SourcePoint>,
-    pub(crate) rtcp_shares: Vec<f64>,
+    /// IP bytes of RTCP sent.
+    pub rtcp_bytes: Bytes,
+    /// Its series.
+    pub samples: Vec<SourcePoint>,
+    /// RTCP's share of the session bandwidth, step by step (INV-2).
+    pub rtcp_shares: Vec<f64>,
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: (u64, Bytes),
     past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
-    pub(crate) backlog: steadycast_units::Spread,
-    pub(crate) digest: Digest,
+    pub backlog: steadycast_units::Spread,
+    /// A digest of all that left and was decided, and when.
+    pub digest: Digest,
 }
 
 /// One step of a video source's series.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SourcePoint {
+pub struct SourcePoint {
     /// IP bytes of media sent in the step.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The target at its end.
-    pub(crate) target: Rate,
+    pub target: Rate,
     /// The pacing rate at its end.
-    pub(crate) pacing: Rate,
+    pub pacing: Rate,
 }
 
 impl VideoSource {
-    pub(crate) fn new(
+    /// It sends nothing before it is started. `chance` draws the intervals of RTCP.
+    pub fn new(
         settings: SenderSettings,
         factory: Arc<dyn Factory>,
         setup: Setup,
@@ -131,7 +143,7 @@ impl VideoSource {
     }
 
     /// Starts, or starts again after a pause: a new session that goes on counting packets and frames.
-    pub(crate) fn start(&mut self, now: Time, out: &mut Out<'_>) {
+    pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
@@ -152,7 +164,7 @@ impl VideoSource {
     }
 
     /// Says BYE, in a large group when its turn has come.
-    pub(crate) fn stop(&mut self, now: Time, out: &mut Out<'_>) {
+    pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.account(now);
         self.running = false;
         if let Some(sender) = &mut self.sender {
@@ -162,13 +174,14 @@ impl VideoSource {
     }
 
     /// The run is over: no more frames; what waits in the pacer still leaves.
-    pub(crate) fn finish(&mut self, now: Time) {
+    pub fn finish(&mut self, now: Time) {
         self.account(now);
         self.finished = true;
         self.running &= self.keep_frames;
     }
 
-    pub(crate) fn wake(&self) -> Time {
+    /// When it next wants [`VideoSource::on_wake`].
+    pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
             (true, _) => self.frame_due().min(self.until),
             // A BYE may wait its turn.
@@ -182,14 +195,16 @@ impl VideoSource {
         encoder.zip(self.epochs.last()).map_or(Time::NEVER, |(e, epoch)| epoch.at + e.due().saturating_sub(epoch.due))
     }
 
-    pub(crate) fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
+    /// A datagram has come to its RTCP port.
+    pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
             sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
             self.drain(now, out);
         }
     }
 
-    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+    /// A frame is due, or the session wants to go on.
+    pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         while self.running && self.frame_due() <= now {
             self.frame(now);
         }
@@ -256,7 +271,7 @@ impl VideoSource {
     }
 
     /// Adds the time since it was last called to what limited the rate then.
-    pub(crate) fn account(&mut self, now: Time) {
+    pub fn account(&mut self, now: Time) {
         let span = now.since(self.limits_since.max(self.means_from));
         self.limits_since = now;
         let Some(row) = self.decisions.last().filter(|_| self.running) else { return };
@@ -270,7 +285,7 @@ impl VideoSource {
     }
 
     /// What held the rate while a decision held: network, floor, encoder, start or cap.
-    pub(crate) fn limit(&self, row: &DecisionRow) -> &'static str {
+    pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
             _ if row.by_encoder => "encoder",
             Limit::Start => "start",
@@ -282,27 +297,28 @@ impl VideoSource {
     }
 
     /// When the frame that is shown in place `display` was sampled.
-    pub(crate) fn shown_at(&self, display: u32) -> Time {
+    pub fn shown_at(&self, display: u32) -> Time {
         self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, e, display))
     }
 
     /// Compounds with a report on the stream, and their IP bytes.
-    pub(crate) fn feedback(&self) -> (u64, Bytes) {
+    pub fn feedback(&self) -> (u64, Bytes) {
         let now = self.sender.as_ref().map(Sender::feedback).unwrap_or_default();
         (self.past_feedback.0 + now.packets, self.past_feedback.1 + now.bytes)
     }
 
     /// Frames that were not sent because the backlog was at its bound.
-    pub(crate) fn skipped(&self) -> u64 {
+    pub fn skipped(&self) -> u64 {
         self.past_skipped + self.sender.as_ref().map_or(0, |s| s.backlog().skipped)
     }
 
     /// How long a frame is shown; nothing without frames.
-    pub(crate) fn frame_period(&self) -> Span {
+    pub fn frame_period(&self) -> Span {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.shown_at(1))
     }
 
-    pub(crate) fn sample(&mut self, now: Time) {
+    /// Ends a step of the series.
+    pub fn sample(&mut self, now: Time) {
         let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
             Some(sender) => {
                 self.rtcp_shares.push(sender.rtcp_share(now));
@@ -334,35 +350,44 @@ fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
 
 /// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CumulativeJitter {
+pub struct CumulativeJitter {
     anchor: Option<OneWay>,
-    pub(crate) max: Offset,
+    pub max: Offset,
 }
 
 /// Makes the receiver of the so-and-so-manieth join.
-pub(crate) type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
+pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
-pub(crate) struct VideoSink {
+/// A video session's receiver, with an assembly behind it.
+pub struct VideoSink {
     /// All that it went by: one for each time that it joined.
-    pub(crate) ssrcs: Vec<u32>,
+    pub ssrcs: Vec<u32>,
     make: MakeReceiver,
     receiver: Option<Receiver>,
     /// Packets expected before the latest join.
     past_expected: u64,
-    pub(crate) joined: Time,
-    pub(crate) intake: Intake,
-    pub(crate) assembly: Option<Assembly>,
+    /// When it joined for the first time.
+    pub joined: Time,
+    /// What came.
+    pub intake: Intake,
+    /// What became of each frame, where there are frames.
+    pub assembly: Option<Assembly>,
     first_seq: u64,
     until: Time,
-    pub(crate) rtcp_bytes: Bytes,
-    pub(crate) rtcp_packets: u64,
-    pub(crate) jitter: CumulativeJitter,
-    pub(crate) views: Vec<(Time, View)>,
+    /// IP bytes of RTCP sent.
+    pub rtcp_bytes: Bytes,
+    /// Compounds sent.
+    pub rtcp_packets: u64,
+    /// Cumulative jitter of the frames.
+    pub jitter: CumulativeJitter,
+    /// The controller's own view at each report.
+    pub views: Vec<(Time, View)>,
     keep_views: bool,
 }
 
 impl VideoSink {
-    pub(crate) fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, keep_views: bool) -> Self {
+    /// It is not in the session before it joins.
+    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, keep_views: bool) -> Self {
         Self {
             ssrcs: Vec::new(),
             make,
@@ -382,7 +407,7 @@ impl VideoSink {
     }
 
     /// Joins, or joins again: a new session under another SSRC.
-    pub(crate) fn join(&mut self, now: Time) {
+    pub fn join(&mut self, now: Time) {
         self.past_expected = self.expected();
         let mut receiver = (self.make)(now, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
@@ -394,7 +419,8 @@ impl VideoSink {
         self.joined = self.joined.min(now);
     }
 
-    pub(crate) fn leave(&mut self, now: Time, out: &mut Out<'_>) {
+    /// Leaves, with a BYE.
+    pub fn leave(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(receiver) = &mut self.receiver {
             receiver.leave();
             self.drain(now, out);
@@ -402,7 +428,7 @@ impl VideoSink {
     }
 
     /// Whether it has asked to leave and its BYE waits its turn.
-    pub(crate) fn leaving(&self) -> bool {
+    pub fn leaving(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
@@ -410,18 +436,21 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    pub(crate) const fn wake(&self) -> Time {
+    /// When it next wants [`VideoSink::on_wake`].
+    pub const fn wake(&self) -> Time {
         self.until
     }
 
-    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+    /// The session wants to go on.
+    pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         self.drain(now, out);
     }
 
-    pub(crate) fn on_media(&mut self, now: Time, packet: &Packet, media: &Media, ecn: Ecn, out: &mut Out<'_>) {
+    /// An RTP packet has arrived.
+    pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
         let from = Origin(u64::from(packet.from.0));
-        let (ce, notice) = (ecn == Ecn::Ce, media.notice.bytes());
+        let (ce, notice) = (packet.ecn == Ecn::Ce, media.notice.bytes());
         let received = receiver.on_media(now, from, &media.header, notice, media.size, ce, None);
         if matches!(received, Received::New(_)) {
             self.intake.add(now, packet.size, packet.sent);
@@ -439,7 +468,8 @@ impl VideoSink {
         self.drain(now, out);
     }
 
-    pub(crate) fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
+    /// A compound of `len` bytes has arrived.
+    pub fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
         if let Some(receiver) = &mut self.receiver {
             receiver.on_compound(now, Origin(u64::from(from.0)), compound, len);
             self.drain(now, out);
@@ -467,17 +497,19 @@ impl VideoSink {
         }
     }
 
-    pub(crate) fn session(&self) -> Option<&Receiver> {
+    /// The session that it is in now, or was in last.
+    pub fn session(&self) -> Option<&Receiver> {
         self.receiver.as_ref()
     }
 
-    pub(crate) fn sample(&mut self) {
+    /// Ends a step of the series.
+    pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);
     }
 
     /// How long it took from being ready to being whole, for the longest of frames that became whole.
-    pub(crate) fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
+    pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {
             let (_, last) = assembly.arrival(n as u32)?;

@@ -2,18 +2,31 @@
 
 use super::Out;
 use crate::intake::Intake;
-use crate::packet::{Body, Packet};
+use crate::{Arriving, Body};
 use steadycast_link::Ecn;
 use steadycast_scenario::{PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 /// When a source may send.
-pub(crate) enum Beat {
+pub enum Beat {
+    /// Always.
     Always,
-    OnOff { on: Periods, off: Periods, until: Time, sending: bool, chance: Chance },
+    /// In periods.
+    OnOff {
+        /// How long it sends.
+        on: Periods,
+        /// How long it rests.
+        off: Periods,
+        /// When the present period ends.
+        until: Time,
+        /// Whether it sends now.
+        sending: bool,
+        /// Draws the periods.
+        chance: Chance,
+    },
 }
 
-pub(crate) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
+pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     let mean = periods.mean.as_secs_f64();
     match periods.dist {
         PeriodDist::Constant => periods.mean,
@@ -22,19 +35,24 @@ pub(crate) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     }
 }
 
-pub(crate) struct PlainSource {
+/// Sends packets of one size at a constant rate.
+pub struct PlainSource {
     packet: Bytes,
     gap: Span,
     beat: Beat,
     next: Time,
-    pub(crate) sent: u64,
-    pub(crate) bytes: Bytes,
+    /// Packets sent.
+    pub sent: u64,
+    /// IP bytes sent.
+    pub bytes: Bytes,
     last_bytes: Bytes,
-    pub(crate) samples: Vec<u64>,
+    /// IP bytes sent in each step of the series.
+    pub samples: Vec<u64>,
 }
 
 impl PlainSource {
-    pub(crate) fn new(rate: Rate, packet: Bytes, beat: Beat) -> Self {
+    /// It sends nothing before it is started.
+    pub fn new(rate: Rate, packet: Bytes, beat: Beat) -> Self {
         Self {
             packet,
             gap: packet.at(rate),
@@ -47,7 +65,8 @@ impl PlainSource {
         }
     }
 
-    pub(crate) fn start(&mut self, now: Time) {
+    /// Starts, or starts again.
+    pub fn start(&mut self, now: Time) {
         self.next = now;
         if let Beat::OnOff { on, until, sending, chance, .. } = &mut self.beat {
             *until = now + draw(on, chance);
@@ -55,15 +74,18 @@ impl PlainSource {
         }
     }
 
-    pub(crate) fn stop(&mut self) {
+    /// Stops.
+    pub fn stop(&mut self) {
         self.next = Time::NEVER;
     }
 
-    pub(crate) const fn wake(&self) -> Time {
+    /// When its next packet leaves.
+    pub const fn wake(&self) -> Time {
         self.next
     }
 
-    pub(crate) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+    /// Sends what is due.
+    pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if now < self.next {
             return;
         }
@@ -85,35 +107,42 @@ impl PlainSource {
         self.next = now + self.gap;
     }
 
-    pub(crate) fn sample(&mut self) {
+    /// Ends a step of the series.
+    pub fn sample(&mut self) {
         self.samples.push(self.bytes.saturating_sub(self.last_bytes).get());
         self.last_bytes = self.bytes;
     }
 }
 
-pub(crate) struct PlainSink {
-    pub(crate) intake: Intake,
+/// Counts what comes.
+pub struct PlainSink {
+    /// What came.
+    pub intake: Intake,
     first: Option<u64>,
     next: u64,
 }
 
 impl PlainSink {
-    pub(crate) fn new(intake: Intake) -> Self {
+    /// It has heard nothing yet.
+    pub fn new(intake: Intake) -> Self {
         Self { intake, first: None, next: 0 }
     }
 
+    /// Packet number so-and-so of the flow has come.
     #[inline]
-    pub(crate) fn on_packet(&mut self, now: Time, packet: &Packet, number: u64) {
+    pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, number: u64) {
         self.first.get_or_insert(number);
         self.next = self.next.max(number + 1);
         self.intake.add(now, packet.size, packet.sent);
     }
 
-    pub(crate) fn expected(&self) -> u64 {
+    /// Packets that should have come, from the first that did to the newest.
+    pub fn expected(&self) -> u64 {
         self.next - self.first.unwrap_or(self.next)
     }
 
-    pub(crate) fn sample(&mut self) {
+    /// Ends a step of the series.
+    pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);
     }

@@ -1,0 +1,25 @@
+//! The ends of flows, and the record that they make.
+//!
+//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its assembly, the two ends of
+//! TCP and of plain traffic. It is told what arrived or that its time has come, and says what leaves; how packets get
+//! across, and what moves time, is the business of a world. What the agents of a world and its links have counted is a
+//! [`Record`]: the summary and the tables of a run come from it, whichever world it ran in.
+
+mod agent;
+mod body;
+mod intake;
+mod make;
+mod record;
+mod share;
+mod summary;
+mod tables;
+
+pub use agent::{
+    Agent, Beat, DecisionRow, LimitShares, MakeReceiver, Out, PlainSink, PlainSource, SourcePoint, TcpSink, TcpSource,
+    VideoSink, VideoSource,
+};
+pub use body::{AgentIx, Arriving, Body};
+pub use intake::{Digest, Intake, Point};
+pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers};
+pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
+pub use tables::{Column, Table};

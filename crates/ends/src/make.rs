@@ -1,0 +1,450 @@
+//! From a scenario's flow to its agents.
+
+use crate::{
+    Agent, AgentIx, Beat, FlowEnds, Intake, MakeReceiver, PlainSink, PlainSource, TcpSink, TcpSource, VideoSink,
+    VideoSource,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use steadycast_control::registry::{Chosen, Factory};
+use steadycast_control::{ParamError, ReceiverId, Setup};
+use steadycast_media::{Encoder, Ladder, LadderError, Vbr, Waiting};
+use steadycast_scenario as sc;
+use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
+use steadycast_tcp as tcp;
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
+
+/// What a scenario needs besides itself.
+#[derive(Default)]
+pub struct Inputs {
+    /// For each video flow that is not greedy: its ladder.
+    pub ladders: BTreeMap<String, Arc<Ladder>>,
+    /// For video flows whose controller is not in the registry: what makes its halves.
+    pub factories: BTreeMap<String, Arc<dyn Factory>>,
+}
+
+/// Why a flow can't be.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    /// The controller or one of its parameters.
+    #[error("flow.{flow}.controller: {error}")]
+    Controller {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: ParamError,
+    },
+    /// A flow has nothing to send.
+    #[error("flow.{flow}.media: no frame sizes were given; encode the clip first, or take media = \"greedy\"")]
+    NoLadder {
+        /// The flow.
+        flow: String,
+    },
+    /// Frame sizes that can't be used.
+    #[error("flow.{flow}.media: {error}")]
+    Ladder {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: LadderError,
+    },
+    /// A TCP that can't be.
+    #[error("flow.{flow}: {error}")]
+    Tcp {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: tcp::ConfigError,
+    },
+    /// A congestion control that only a kernel has.
+    #[error("flow.{flow}.congestion: \"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic")]
+    KernelOnly {
+        /// The flow.
+        flow: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Bytes of IP, UDP and RTP headers with the send time: what a packet costs before its notice.
+const HEADERS: u64 = 28 + 12 + 4 + 8;
+
+/// Makes a source, told the name of its session.
+pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
+
+/// Makes a sink, told its place among the receivers and the name of its session.
+pub type MakeSink<'a> = Box<dyn FnMut(usize, &str) -> Agent + 'a>;
+
+/// Makes the agents of a flow.
+pub struct Makers<'a> {
+    /// Its source, or one for each receiver.
+    pub source: MakeSource<'a>,
+    /// Its sinks.
+    pub sink: MakeSink<'a>,
+}
+
+/// Makes the agents of a scenario's flows.
+pub struct Cast<'a> {
+    scenario: &'a sc::Scenario,
+    inputs: &'a Inputs,
+    seed: Seed,
+}
+
+impl<'a> Cast<'a> {
+    /// For this scenario.
+    pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
+        Self { scenario, inputs, seed: scenario.seed }
+    }
+
+    /// When the flow in place `n` is active, without agents yet.
+    pub fn ends(&self, n: u32) -> FlowEnds {
+        let active = self.activity(n, &self.scenario.flows[n as usize]);
+        let start = active.first().map_or(Time::NEVER, |a| a.0);
+        let stop = active.last().map_or(Time::NEVER, |a| a.1);
+        let means_from = start.max(Time::ZERO + self.scenario.warmup);
+        let (sources, sinks): (Vec<AgentIx>, Vec<AgentIx>) = (Vec::new(), Vec::new());
+        FlowEnds { start, stop, active, means_from, sources, sinks }
+    }
+
+    /// What makes the agents of the flow in place `n`.
+    ///
+    /// # Errors
+    /// A controller, TCP or ladder that can't be.
+    pub fn makers(&self, n: u32, ends: &FlowEnds) -> Result<Makers<'a>, MakeError> {
+        let flow = &self.scenario.flows[n as usize];
+        let end = Time::ZERO + self.scenario.duration;
+        let intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
+        match &flow.kind {
+            sc::FlowKind::Cbr(cbr) => Ok(self.plain(cbr.rate, cbr.packet, None, intake)),
+            sc::FlowKind::OnOff(on) => Ok(self.plain(on.rate, on.packet, Some((on.on, on.off)), intake)),
+            sc::FlowKind::Tcp(tcp) => self.tcp(flow, tcp, intake),
+            sc::FlowKind::Video(video) => self.video(flow, video, intake, ends.means_from),
+        }
+    }
+
+    /// When the flow is active: its own start and stop, and those of events, in the order of time.
+    fn activity(&self, n: u32, flow: &sc::Flow) -> Vec<(Time, Time)> {
+        let own = match flow.start {
+            sc::Start::At(at) => Some(at),
+            sc::Start::Uniform(low, high) => {
+                let mut chance = self.seed.part(&format!("flow.{}.start", flow.name));
+                Some(low + chance.span_between(Span::ZERO, high.since(low)))
+            }
+            sc::Start::Event => None,
+        };
+        let mut turns: Vec<(Time, bool)> =
+            own.map(|at| (at, true)).into_iter().chain(flow.stop.map(|at| (at, false))).collect();
+        turns.extend(self.scenario.events.iter().filter_map(|e| match e.what {
+            sc::What::StartFlow(flow) if flow.0 == n => Some((e.at, true)),
+            sc::What::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
+            _ => None,
+        }));
+        turns.sort_by_key(|(at, _)| *at);
+        let (mut active, mut since) = (Vec::new(), None);
+        for (at, on) in turns {
+            match since {
+                None if on => since = Some(at),
+                Some(from) if !on => {
+                    active.push((from, at));
+                    since = None;
+                }
+                _ => {}
+            }
+        }
+        active.extend(since.map(|from| (from, Time::NEVER)));
+        active.retain(|(from, to)| from < to);
+        active
+    }
+
+    /// Which receivers are in the group at a time, events of that very time included.
+    pub fn members(&self, n: u32, receivers: usize, at: Time) -> Vec<bool> {
+        let mut inside = vec![true; receivers];
+        for receiver in self.scenario.starts_outside(sc::FlowIx(n)) {
+            inside[receiver] = false;
+        }
+        for event in self.scenario.events.iter().filter(|e| e.at <= at) {
+            match event.what {
+                sc::What::Join { flow, receiver } if flow.0 == n => inside[receiver] = true,
+                sc::What::Leave { flow, receiver } if flow.0 == n => inside[receiver] = false,
+                _ => {}
+            }
+        }
+        inside
+    }
+
+    fn plain(
+        &self,
+        rate: Rate,
+        packet: Bytes,
+        periods: Option<(sc::Periods, sc::Periods)>,
+        intake: Intake,
+    ) -> Makers<'a> {
+        let seed = self.seed;
+        Makers {
+            source: Box::new(move |session| {
+                let beat = match periods {
+                    None => Beat::Always,
+                    Some((on, off)) => {
+                        let chance = seed.part(&format!("flow.{session}.periods"));
+                        Beat::OnOff { on, off, until: Time::ZERO, sending: false, chance }
+                    }
+                };
+                Agent::PlainSource(PlainSource::new(rate, packet, beat))
+            }),
+            sink: Box::new(move |_, _| Agent::PlainSink(PlainSink::new(intake.clone()))),
+        }
+    }
+
+    fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, MakeError> {
+        let mut config = tcp_config(flow, spec)?;
+        if !config.tick.is_zero() {
+            // As in ns-2, a connection's clock starts anywhere within a tick.
+            let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
+            let phase = chance.span_between(Span::ZERO, config.tick);
+            config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
+        }
+        config.check().map_err(|error| MakeError::Tcp { flow: flow.name.clone(), error })?;
+        let (seed, sink) = (self.seed, config.clone());
+        Ok(Makers {
+            source: Box::new(move |session| {
+                let chance = seed.part(&format!("flow.{session}.transfers"));
+                Agent::TcpSource(Box::new(TcpSource::new(config.clone(), &spec.source, chance)))
+            }),
+            sink: Box::new(move |_, _| Agent::TcpSink(Box::new(TcpSink::new(sink.clone(), intake.clone())))),
+        })
+    }
+
+    fn video(
+        &self,
+        flow: &'a sc::Flow,
+        video: &'a sc::Video,
+        intake: Intake,
+        from: Time,
+    ) -> Result<Makers<'a>, MakeError> {
+        let factory = match self.inputs.factories.get(&flow.name) {
+            Some(factory) => Arc::clone(factory),
+            None => Chosen::shared(&video.controller, video.mode, video.given())
+                .map_err(|error| MakeError::Controller { flow: flow.name.clone(), error })?,
+        };
+        let greedy = matches!(video.media, sc::Media::Greedy { .. });
+        let ladder = if greedy {
+            None
+        } else {
+            let ladder = self.inputs.ladders.get(&flow.name);
+            let ladder = ladder.ok_or_else(|| MakeError::NoLadder { flow: flow.name.clone() })?;
+            ladder.check().map_err(|error| MakeError::Ladder { flow: flow.name.clone(), error })?;
+            Some(Arc::clone(ladder))
+        };
+        let payload = video.packet.get().saturating_sub(HEADERS).max(1);
+        let range = ladder.as_ref().map(|l| l.range(payload, HEADERS));
+        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
+        let floor = video.floor.unwrap_or(range.map_or(Rate::ZERO, |r| r.0)).min(cap);
+        let rtcp = RtcpSettings {
+            profile: match video.rtcp.profile {
+                sc::RtcpProfile::Rfc3550 => Profile::Rfc3550,
+                sc::RtcpProfile::Asmp => Profile::Asmp,
+                sc::RtcpProfile::Avpf => Profile::Avpf { t_rr_interval: Span::ZERO },
+            },
+            session_bandwidth: video.rtcp.session_bw,
+            t_min: video.rtcp.t_min,
+            group: flow.cast == sc::Cast::Multicast,
+        };
+        let seed = self.seed;
+        let setup = move |name: &str, ssrc: u32| Setup {
+            packet: video.packet,
+            mode: video.mode,
+            floor,
+            cap,
+            session_bandwidth: video.rtcp.session_bw,
+            group: flow.cast == sc::Cast::Multicast,
+            id: ReceiverId(ssrc),
+            chance: seed.part(&format!("{name}.half")),
+        };
+        // The name alone decides: adding a receiver changes no other's SSRC.
+        let who =
+            move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
+        let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
+        let many = flow.to.len() > 1_000;
+        let make_half = Arc::clone(&factory);
+        Ok(Makers {
+            source: Box::new(move |session| {
+                let name = format!("{session}.src");
+                let settings = SenderSettings {
+                    identity: who(&name),
+                    rtcp,
+                    packet: video.packet,
+                    payload_type: 96,
+                    fragment_header: 0,
+                    emit: match video.emit {
+                        sc::Emit::Paced => Emit::Paced,
+                        sc::Emit::Burst => Emit::Burst,
+                    },
+                    backlog: Span::secs(1),
+                    credit: Span::ZERO,
+                    greedy,
+                    app: factory.app(),
+                    first_seq,
+                    first_timestamp: seed.part(&format!("{name}.timestamp")).bits32(),
+                    epoch: NtpEpoch::from_unix_secs(0),
+                };
+                let vbr = match video.vbr {
+                    sc::Vbr::Bucket { factor } => Vbr::Bucket { factor },
+                    sc::Vbr::Ladder => Vbr::Ladder,
+                };
+                let paper = video.mode == steadycast_control::Mode::Paper;
+                let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
+                let encoder = ladder.as_ref().map(|l| Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS));
+                let setup = setup(&name, settings.identity.ssrc);
+                let chance = seed.part(&format!("{name}.rtcp"));
+                let by_ladder = range.is_some_and(|r| cap >= r.1);
+                Agent::VideoSource(Box::new(VideoSource::new(
+                    settings,
+                    factory.clone(),
+                    setup,
+                    encoder,
+                    by_ladder,
+                    chance,
+                    from,
+                )))
+            }),
+            sink: Box::new(move |n, session| {
+                let name = format!("{session}.dst{}", n + 1);
+                let base = setup(&name, 0);
+                let factory = Arc::clone(&make_half);
+                let make: MakeReceiver = Box::new(move |now, times| {
+                    // Who joins again is somebody else to the others: its old SSRC has said BYE.
+                    let name = if times == 0 { name.clone() } else { format!("{name}.{times}") };
+                    let identity = who(&name);
+                    let chance = seed.part(&format!("{name}.half"));
+                    let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..base.clone() };
+                    let half = factory.receiver(&setup);
+                    let chance = seed.part(&format!("{name}.rtcp"));
+                    Receiver::new(identity, rtcp, factory.app(), half, chance, now)
+                });
+                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, !many);
+                Agent::VideoSink(Box::new(sink))
+            }),
+        })
+    }
+}
+
+fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError> {
+    let congestion = match &spec.congestion {
+        sc::Congestion::Reno => tcp::Congestion::Reno,
+        sc::Congestion::NewReno => tcp::Congestion::NewReno,
+        sc::Congestion::Sack => tcp::Congestion::Sack,
+        sc::Congestion::Cubic => tcp::Congestion::Cubic,
+        sc::Congestion::Kernel(name) => {
+            return Err(MakeError::KernelOnly { flow: flow.name.clone(), name: name.clone() });
+        }
+    };
+    let preset = match spec.preset {
+        sc::TcpPreset::Linux => tcp::Preset::Linux,
+        sc::TcpPreset::Ns2 => tcp::Preset::Ns2,
+        sc::TcpPreset::Ns2Old => tcp::Preset::Ns2Old,
+    };
+    let mut config = tcp::Config::new(preset, congestion);
+    config.sack = spec.sack || congestion == tcp::Congestion::Sack;
+    config.packet = spec.packet;
+    config.window = spec.window;
+    config.initial_window = spec.initial_window;
+    config.min_rto = spec.min_rto;
+    config.max_rto = spec.max_rto;
+    config.initial_rto = spec.init_rto;
+    config.tick = spec.tick;
+    config.delayed_ack = spec.delayed_ack;
+    config.timestamps = spec.timestamps;
+    config.ecn = spec.ecn;
+    config.hystart =
+        if spec.hystart && congestion == tcp::Congestion::Cubic { tcp::Hystart::Classic } else { tcp::Hystart::Off };
+    config.bytes = match spec.source {
+        sc::TcpSource::File(bytes) | sc::TcpSource::Transfers { bytes, .. } => Some(bytes),
+        // What the application writes is offered as it comes.
+        sc::TcpSource::OnOff { .. } => Some(Bytes::ZERO),
+        sc::TcpSource::Bulk => None,
+    };
+    if !flow.send_jitter.is_zero() {
+        // ns-2 drops the limit where it delays sends (its `overhead_`).
+        config.recovery_burst = 0;
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(keys: &str) -> tcp::Config {
+        let text = format!(
+            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
+             [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n{keys}\n"
+        );
+        let loaded = sc::Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        let sc::FlowKind::Tcp(spec) = &loaded.scenario.flows[0].kind else { panic!("no TCP") };
+        tcp_config(&loaded.scenario.flows[0], spec).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn a_preset_without_further_keys_is_the_models_own_preset() {
+        for (name, preset) in
+            [("ns2", tcp::Preset::Ns2), ("ns2old", tcp::Preset::Ns2Old), ("linux", tcp::Preset::Linux)]
+        {
+            for law in ["reno", "newreno", "sack", "cubic"] {
+                let congestion = law.parse().unwrap_or_else(|e| panic!("{e}"));
+                let mut expected = tcp::Config::new(preset, congestion);
+                // 6 MiB are 4194 packets; and in a scenario CUBIC alone doesn't bring SACK along.
+                if preset == tcp::Preset::Linux {
+                    expected.window = 4194;
+                } else if congestion == tcp::Congestion::Cubic {
+                    expected.sack = false;
+                }
+                assert_eq!(config(&format!("preset = \"{name}\"\ncongestion = \"{law}\"")), expected, "{name} {law}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_override_the_preset_and_only_what_they_name() {
+        let base = tcp::Config::new(tcp::Preset::Ns2, tcp::Congestion::NewReno);
+        let said = config(
+            "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"7p\"\ninitial_window = \"3p\"\nmin_rto = \"1s\"\n\
+             max_rto = \"9s\"\ninit_rto = \"2s\"\ntick = \"1ms\"\ndelayed_ack = true\nsack = true\ntimestamps = true\n\
+             ecn = true\npacket = \"500B\"\nbytes = \"9kB\"",
+        );
+        let expected = tcp::Config {
+            window: 7,
+            initial_window: 3,
+            min_rto: Span::secs(1),
+            max_rto: Span::secs(9),
+            initial_rto: Span::secs(2),
+            tick: Span::millis(1),
+            delayed_ack: true,
+            sack: true,
+            timestamps: true,
+            ecn: true,
+            packet: Bytes::new(500),
+            bytes: Some(Bytes::new(9_000)),
+            ..base
+        };
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn delayed_sends_lift_ns2s_limit_on_bursts_in_recovery() {
+        let ns2 = "preset = \"ns2\"\ncongestion = \"newreno\"\n";
+        assert_eq!(config(ns2).recovery_burst, 2);
+        assert_eq!(config(&format!("{ns2}send_jitter = \"1ms\"")).recovery_burst, 0);
+    }
+
+    #[test]
+    fn hystart_is_cubics_and_can_be_switched_off_or_on() {
+        let hystart = |keys: &str| config(keys).hystart;
+        assert_eq!(hystart(""), tcp::Hystart::Classic);
+        assert_eq!(hystart("hystart = false"), tcp::Hystart::Off);
+        assert_eq!(hystart("congestion = \"newreno\""), tcp::Hystart::Off);
+        assert_eq!(hystart("preset = \"ns2\"\ncongestion = \"cubic\""), tcp::Hystart::Off);
+        assert_eq!(hystart("preset = \"ns2\"\ncongestion = \"cubic\"\nhystart = true"), tcp::Hystart::Classic);
+    }
+}

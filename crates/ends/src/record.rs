@@ -1,0 +1,112 @@
+//! What a run has left behind.
+
+use crate::{Agent, AgentIx, Body};
+use steadycast_link::{Ecn, Link};
+use steadycast_scenario::Scenario;
+use steadycast_units::{Bytes, Span, Time};
+
+/// A run's record, as its world shows it.
+pub struct Record<'a> {
+    /// Which world: simulated, emulated or live.
+    pub world: &'static str,
+    /// What was run.
+    pub scenario: &'a Scenario,
+    /// All agents.
+    pub agents: &'a [Agent],
+    /// The scenario's flows in its order, each with its agents.
+    pub flows: &'a [FlowEnds],
+    /// The scenario's links in its order, two directions each; empty where links are not ours.
+    pub links: Vec<LinkRecord<'a>>,
+    /// For each flow the directions of links that its data needs, as places in `links`.
+    pub ways: Vec<Vec<u32>>,
+    /// Packets of the agents whose flow is recorded packet by packet.
+    pub logs: &'a [Option<Vec<PacketRow>>],
+    /// Packets that have left a link.
+    pub hops: u64,
+    /// One step of every series.
+    pub step: Span,
+    /// How far the run has come.
+    pub now: Time,
+}
+
+/// One direction of a link.
+pub struct LinkRecord<'a> {
+    /// The link itself, which counts.
+    pub link: &'a Link,
+    /// Packets that have reached its end.
+    pub carried: u64,
+    /// Its series; empty where none is kept.
+    pub series: &'a [LinkPoint],
+}
+
+/// The agents of a flow.
+pub struct FlowEnds {
+    /// When it starts for the first time.
+    pub start: Time,
+    /// When it stops for the last time.
+    pub stop: Time,
+    /// When it is active, from start to stop: pauses between them are not.
+    pub active: Vec<(Time, Time)>,
+    /// Means are taken from here on.
+    pub means_from: Time,
+    /// Its sources: one, or one per receiver when many are served by unicast.
+    pub sources: Vec<AgentIx>,
+    /// Its receivers, in the scenario's order.
+    pub sinks: Vec<AgentIx>,
+}
+
+impl FlowEnds {
+    /// How long it is active between two times.
+    pub fn active(&self, from: Time, until: Time) -> Span {
+        let within = |(start, stop): &(Time, Time)| stop.min(&until).since(*start.max(&from));
+        self.active.iter().map(within).fold(Span::ZERO, |sum, span| sum + span)
+    }
+
+    /// Whether it is active all the time between two times.
+    pub fn active_throughout(&self, from: Time, until: Time) -> bool {
+        self.active.iter().any(|(start, stop)| *start <= from && until <= *stop)
+    }
+}
+
+/// One step of a link's series.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkPoint {
+    /// Bytes that the transmitter took in the step.
+    pub bytes: u64,
+    /// Packets dropped in the step.
+    pub dropped: u64,
+    /// Packets that wait at its end.
+    pub queued: u32,
+    /// How long the packet offered last has to wait.
+    pub wait: Span,
+}
+
+/// One recorded packet.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketRow {
+    /// When it left or arrived.
+    pub at: Time,
+    /// Its number in the flow.
+    pub seq: u64,
+    /// IP size.
+    pub size: u32,
+    /// The frame that it belongs to.
+    pub frame: Option<u32>,
+    /// Marked on the way.
+    pub ce: bool,
+    /// One-way delay, of one that arrived.
+    pub delay: Option<Span>,
+}
+
+impl PacketRow {
+    /// `None` for packets that are not recorded: feedback.
+    pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
+        let (seq, frame) = match body {
+            Body::Plain(n) => (*n, None),
+            Body::Tcp(_, segment) => (u64::from(segment.seq), None),
+            Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
+            Body::TcpAck(..) | Body::Rtcp { .. } => return None,
+        };
+        Some(Self { at, seq, size: size.get() as u32, frame, ce: ecn == Ecn::Ce, delay })
+    }
+}

@@ -1,0 +1,42 @@
+//! Where an agent meets the network.
+
+use crate::packet::{Packet, To};
+use std::collections::VecDeque;
+use steadycast_units::{Chance, Span, Time};
+
+/// Where an agent sits: its node, where its packets go, and the jitter with which they leave.
+pub(crate) struct Port {
+    pub(crate) node: u32,
+    pub(crate) to: To,
+    jitter: Span,
+    chance: Chance,
+    held: VecDeque<(Time, Packet)>,
+}
+
+impl Port {
+    pub(crate) fn new(node: u32, to: To, jitter: Span, chance: Chance) -> Self {
+        Self { node, to, jitter, chance, held: VecDeque::new() }
+    }
+
+    pub(crate) const fn jitters(&self) -> bool {
+        !self.jitter.is_zero()
+    }
+
+    /// Holds a packet back for a time uniform in 0 … jitter. What comes meanwhile leaves with it, so that bursts stay bursts:
+    /// the jitter is that of a busy host, and ns-2's (`overhead_`).
+    pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
+        let until = match self.held.back() {
+            Some((until, _)) => *until,
+            None => now + self.chance.span_between(Span::ZERO, self.jitter),
+        };
+        self.held.push_back((until, packet));
+    }
+
+    pub(crate) fn release(&mut self, now: Time) -> Option<Packet> {
+        self.held.pop_front_if(|(t, _)| *t <= now).map(|(_, packet)| packet)
+    }
+
+    pub(crate) fn wake(&self) -> Time {
+        self.held.front().map_or(Time::NEVER, |(t, _)| *t)
+    }
+}
