@@ -92,6 +92,9 @@ pub struct Members {
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
+    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and whoever isn't counted. In a
+    /// large group nearly every report is of one that is not in the table, and is to cost no look into it.
+    strays: Vec<u32>,
 }
 
 /// Which members are kept of a group that is too large for the table (RFC 2762).
@@ -145,6 +148,7 @@ impl Members {
             conflicts: BTreeMap::new(),
             refused: 0,
             sample: None,
+            strays: Vec::new(),
         }
     }
 
@@ -303,6 +307,12 @@ impl Members {
         if ssrc == self.own {
             return Heard::Conflict(self.on_own_ssrc(now, from));
         }
+        if matches!(by, By::Rtcp)
+            && self.sample.is_some_and(|sample| !sample.keeps(ssrc))
+            && !self.strays.contains(&ssrc)
+        {
+            return Heard::Unsampled;
+        }
         let Some(member) = self.table.get_mut(&ssrc) else {
             return self.admit(now, ssrc, from, by, proves);
         };
@@ -354,6 +364,9 @@ impl Members {
         let state = if proven { State::Proven } else { State::Unproven };
         let sent = rtp_from.filter(|_| proven).map(|_| now);
         self.senders += u32::from(sent.is_some());
+        if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
+            self.strays.push(ssrc);
+        }
         self.table.insert(ssrc, Member { heard: now, sent, rtp_from, rtcp_from, cname: None, state });
         if proven {
             self.proven += 1;
@@ -377,7 +390,13 @@ impl Members {
         });
         self.uncounted.retain(|(_, ssrc)| self.table.contains_key(ssrc));
         self.proven -= left_out;
+        self.find_strays(sample);
         true
+    }
+
+    fn find_strays(&mut self, sample: Sample) {
+        self.strays.clear();
+        self.strays.extend(self.table.keys().filter(|ssrc| !sample.keeps(**ssrc)));
     }
 
     /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
@@ -404,6 +423,7 @@ impl Members {
             keep
         });
         self.proven -= left_out;
+        self.find_strays(sample);
     }
 
     fn on_own_ssrc(&mut self, now: Time, from: Origin) -> Conflict {

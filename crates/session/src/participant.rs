@@ -1,6 +1,5 @@
 //! What a sender and a receiver of a session have in common: an identity, and RTCP's timing and members.
 
-use std::collections::VecDeque;
 use steadycast_control::Wake;
 use steadycast_rtcp::{Census, Conflict, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
@@ -32,8 +31,8 @@ pub struct RtcpSettings {
 /// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
 const MEMBERS: usize = 256;
 
-/// RTCP bytes over the last half minute.
-const SHARE_WINDOW: Span = Span::secs(30);
+/// Over how many seconds RTCP's share is taken.
+const SHARE_WINDOW: u64 = 30;
 
 /// What a compound is good for, as far as who sent it is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +88,10 @@ pub(crate) struct Participant {
     given_up: Option<u32>,
     /// Whether any compound was sent: who was never heard has nothing to take back.
     spoke: bool,
-    heard: VecDeque<(Time, u64)>,
-    heard_bytes: u64,
+    /// RTCP bytes heard and sent, second by second.
+    heard: [u32; SHARE_WINDOW as usize],
+    /// The second that `heard` was last brought up to.
+    second: u64,
     started: Time,
 }
 
@@ -113,8 +114,8 @@ impl Participant {
             given_up: None,
             spoke: false,
             settings,
-            heard: VecDeque::new(),
-            heard_bytes: 0,
+            heard: [0; SHARE_WINDOW as usize],
+            second: whole_seconds(now),
             started: now,
         }
     }
@@ -164,21 +165,23 @@ impl Participant {
     pub(crate) fn count(&mut self, now: Time, len: usize) {
         let size = (len + IP_UDP_OVERHEAD) as u64;
         self.timer.on_rtcp(Bytes::new(size));
-        self.heard.push_back((now, size));
-        self.heard_bytes += size;
-        while let Some(&(at, size)) = self.heard.front() {
-            if now.since(at) <= SHARE_WINDOW {
-                break;
-            }
-            self.heard.pop_front();
-            self.heard_bytes -= size;
+        let second = whole_seconds(now);
+        for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
+            self.heard[(past % SHARE_WINDOW) as usize] = 0;
         }
+        self.second = self.second.max(second);
+        let bin = &mut self.heard[(self.second % SHARE_WINDOW) as usize];
+        *bin = bin.saturating_add(size as u32);
     }
 
     /// RTCP's share of the session bandwidth over the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
-        let window = now.since(self.started).min(SHARE_WINDOW).max(Span::secs(5));
-        Bytes::new(self.heard_bytes).per(window).ratio(self.settings.session_bandwidth)
+        let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
+        // What is older than the window has not been overwritten when nothing was heard since.
+        let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
+        let recent = (0..SHARE_WINDOW - silent).filter_map(|back| self.second.checked_sub(back));
+        let bytes = recent.map(|second| u64::from(self.heard[(second % SHARE_WINDOW) as usize])).sum();
+        Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
     /// Members learn of each other from what they send. Returns whether the compound is to be used.
@@ -291,4 +294,8 @@ impl Participant {
         self.count(now, bytes.len());
         bytes
     }
+}
+
+const fn whole_seconds(at: Time) -> u64 {
+    at.as_nanos() / 1_000_000_000
 }
