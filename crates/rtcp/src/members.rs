@@ -94,7 +94,10 @@ pub struct Members {
     sample: Option<Sample>,
     /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and whoever isn't counted. In a
     /// large group nearly every report is of one that is not in the table, and is to cost no look into it.
-    strays: Vec<u32>,
+    strays: Strays,
+    /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no look into the
+    /// table. What is told here is entered there before anyone asks.
+    playing: Option<(u32, Origin, Time)>,
 }
 
 /// Which members are kept of a group that is too large for the table (RFC 2762).
@@ -113,6 +116,27 @@ impl Sample {
 
     fn keeps(&self, ssrc: u32) -> bool {
         (ssrc ^ self.key) & ((1 << self.bits) - 1) == 0
+    }
+}
+
+/// A few SSRCs, or too many to be told apart here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strays {
+    few: [u32; 4],
+    n: u32,
+}
+
+impl Strays {
+    fn push(&mut self, ssrc: u32) {
+        if let Some(place) = self.few.get_mut(self.n as usize) {
+            *place = ssrc;
+        }
+        self.n += 1;
+    }
+
+    /// False only when it is none of them.
+    fn may_contain(&self, ssrc: u32) -> bool {
+        self.few.get(..self.n as usize).is_none_or(|few| few.contains(&ssrc))
     }
 }
 
@@ -148,7 +172,8 @@ impl Members {
             conflicts: BTreeMap::new(),
             refused: 0,
             sample: None,
-            strays: Vec::new(),
+            strays: Strays::default(),
+            playing: None,
         }
     }
 
@@ -179,7 +204,28 @@ impl Members {
 
     /// A packet of media came. A source that the sequence numbers have proven already (`valid`) is a member at once.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> Heard {
-        self.hear(now, ssrc, from, By::Rtp, valid)
+        if let Some((playing, place, at)) = &mut self.playing
+            && (*playing, *place) == (ssrc, from)
+        {
+            *at = now;
+            return Heard::Member;
+        }
+        self.note_playing();
+        let heard = self.hear(now, ssrc, from, By::Rtp, valid);
+        if heard == Heard::Member {
+            self.playing = Some((ssrc, from, now));
+        }
+        heard
+    }
+
+    /// Enters into the table when media was last heard.
+    fn note_playing(&mut self) {
+        if let Some((ssrc, _, at)) = self.playing.take()
+            && let Some(member) = self.table.get_mut(&ssrc)
+        {
+            member.heard = member.heard.max(at);
+            member.sent = member.sent.max(Some(at));
+        }
     }
 
     /// A report, APP or feedback of a source came.
@@ -205,6 +251,7 @@ impl Members {
     /// A source said BYE. True when it was counted until now: [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
     /// Stragglers of it are ignored until it would have timed out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
+        self.note_playing();
         let Some(member) = self.table.get_mut(&ssrc) else {
             return false;
         };
@@ -232,6 +279,7 @@ impl Members {
     /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
     /// that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
+        self.note_playing();
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
@@ -309,7 +357,7 @@ impl Members {
         }
         if matches!(by, By::Rtcp)
             && self.sample.is_some_and(|sample| !sample.keeps(ssrc))
-            && !self.strays.contains(&ssrc)
+            && !self.strays.may_contain(ssrc)
         {
             return Heard::Unsampled;
         }
@@ -395,8 +443,10 @@ impl Members {
     }
 
     fn find_strays(&mut self, sample: Sample) {
-        self.strays.clear();
-        self.strays.extend(self.table.keys().filter(|ssrc| !sample.keeps(**ssrc)));
+        self.strays = Strays::default();
+        for ssrc in self.table.keys().filter(|ssrc| !sample.keeps(**ssrc)) {
+            self.strays.push(*ssrc);
+        }
     }
 
     /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
@@ -440,6 +490,7 @@ impl Members {
     }
 
     fn forget(&mut self, ssrc: u32) {
+        self.note_playing();
         let Some(member) = self.table.remove(&ssrc) else {
             return;
         };

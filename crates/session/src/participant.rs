@@ -187,15 +187,23 @@ impl Participant {
     /// Members learn of each other from what they send. Returns whether the compound is to be used.
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound) -> Standing {
         let mut standing = Standing::Good;
-        let mut hear = |heard| standing = standing.and(Standing::of(heard));
+        let mut last = None;
+        let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> Heard| {
+            // A compound's packets are mostly of one source; what is left out of a sample stays so.
+            if last != Some((ssrc, Heard::Unsampled)) {
+                let heard = heard(&mut self.members);
+                standing = standing.and(Standing::of(heard));
+                last = Some((ssrc, heard));
+            }
+        };
         for packet in &compound.packets {
             match packet {
                 Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } | Packet::App { ssrc, .. } => {
-                    hear(self.members.on_rtcp(now, *ssrc, from));
+                    hear(*ssrc, &mut |members| members.on_rtcp(now, *ssrc, from));
                 }
                 Packet::Sdes { chunks } => {
                     for (ssrc, cname) in chunks {
-                        hear(self.members.on_cname(now, *ssrc, from, cname));
+                        hear(*ssrc, &mut |members| members.on_cname(now, *ssrc, from, cname));
                     }
                 }
                 _ => {}
