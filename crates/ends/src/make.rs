@@ -249,6 +249,7 @@ impl<'a> Cast<'a> {
             session_bandwidth: video.rtcp.session_bw,
             t_min: video.rtcp.t_min,
             group: flow.cast == sc::Cast::Multicast,
+            summary: flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source,
         };
         let seed = self.seed;
         let setup = move |name: &str, ssrc: u32| Setup {

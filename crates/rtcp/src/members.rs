@@ -98,6 +98,8 @@ pub struct Members {
     /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no look into the
     /// table. What is told here is entered there before anyone asks.
     playing: Option<(u32, Origin, Time)>,
+    /// How many receivers there are, where the source tells it.
+    told: Option<u32>,
 }
 
 /// Which members are kept of a group that is too large for the table (RFC 2762).
@@ -174,6 +176,7 @@ impl Members {
             sample: None,
             strays: Strays::default(),
             playing: None,
+            told: None,
         }
     }
 
@@ -184,6 +187,14 @@ impl Members {
     pub fn sampled(own: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key: own, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
+    }
+
+    /// The source has told how many receivers there are (RFC 5760, section 7.1.12): they are not heard oneself. Returns by how many
+    /// the group is smaller than it was thought to be.
+    pub fn on_told(&mut self, receivers: u32) -> u32 {
+        let before = self.census().members;
+        self.told = Some(receivers);
+        before.saturating_sub(self.census().members)
     }
 
     /// One's own SSRC.
@@ -318,7 +329,8 @@ impl Members {
         let bits = self.sample.map_or(0, |sample| sample.bits);
         let others = self.senders + ((self.proven - self.senders) << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
-        Census { members: (others + 1).max(held), senders: self.senders + u32::from(we_sent), we_sent }
+        let told = self.told.map_or(0, |receivers| receivers.saturating_add(self.senders));
+        Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
     }
 
     /// The members other than oneself, in the order of their SSRCs.

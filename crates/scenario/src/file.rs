@@ -1,6 +1,6 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
-use crate::model::{Codec, Emit, JitterDist, RtcpProfile, TcpPreset};
+use crate::model::{Codec, Emit, JitterDist, Reports, RtcpProfile, TcpPreset};
 use crate::problem::Out;
 use crate::table::{At, Many, OrNone, Packets, Raw, Said, tables, words};
 use crate::tree::{Item, Place};
@@ -290,6 +290,8 @@ tables! {
         session_bw: Rate,
         /// Overrides the profile's least interval.
         t_min: Span,
+        /// Where a group's receivers report to: group (default), or source, which tells them how many they are (RFC 5760).
+        reports: Reports,
     }
     /// Lengths of periods.
     PeriodsTable {
@@ -474,6 +476,7 @@ words! {
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
+    Reports { "group" => Self::Group, "source" => Self::Source, }
     Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
 }
 

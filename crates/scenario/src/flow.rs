@@ -494,6 +494,7 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
         profile: said.and_then(|r| r.profile.as_ref()).map_or(RtcpProfile::Avpf, |p| p.value),
         session_bw: said.and_then(|r| r.session_bw.as_ref()).and_then(|r| positive(r, out)).unwrap_or(Rate::mbps(2)),
         t_min: said.and_then(|r| r.t_min.as_ref()).map(|t| t.value),
+        reports: said.and_then(|r| r.reports.as_ref()).map(|r| r.value).unwrap_or_default(),
     };
     let floor = table.floor.as_ref().and_then(|r| positive(r, out));
     let cap = table.cap.as_ref().and_then(|r| positive(r, out));

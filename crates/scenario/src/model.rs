@@ -428,6 +428,18 @@ pub struct Rtcp {
     pub session_bw: Rate,
     /// Overrides the profile's minimum interval.
     pub t_min: Option<Span>,
+    /// Where a group's receivers report to.
+    pub reports: Reports,
+}
+
+/// Where a group's receivers report to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reports {
+    /// To the whole group, as in any-source multicast (RFC 3550).
+    #[default]
+    Group,
+    /// To the sender alone, which tells the group how large it is, as in source-specific multicast (RFC 5760).
+    Source,
 }
 
 /// A profile of RTCP's timing.

@@ -4,7 +4,7 @@ use steadycast_control::Wake;
 use steadycast_rtcp::{Census, Conflict, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{Compound, GroupSize, Packet};
 
 /// Who one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,15 @@ pub struct RtcpSettings {
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
+    /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section 7):
+    /// what source-specific multicast needs, and very large groups.
+    pub summary: bool,
 }
 
 /// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
 const MEMBERS: usize = 256;
+/// Where receivers report to the sender alone, it is the one who has to know them.
+const ALL_MEMBERS: usize = 1 << 17;
 
 /// Over how many seconds RTCP's share is taken.
 const SHARE_WINDOW: u64 = 30;
@@ -96,7 +101,8 @@ pub(crate) struct Participant {
 }
 
 impl Participant {
-    pub(crate) fn new(identity: Identity, settings: RtcpSettings, chance: Chance, now: Time) -> Self {
+    /// `source`: it is the one that sends media.
+    pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
@@ -106,7 +112,7 @@ impl Participant {
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
         Self {
-            members: Members::sampled(identity.ssrc, MEMBERS),
+            members: Members::sampled(identity.ssrc, if source && settings.summary { ALL_MEMBERS } else { MEMBERS }),
             identity,
             chance: chance.clone(),
             timer: Timer::with_config(config, chance, now),
@@ -118,6 +124,27 @@ impl Participant {
             second: whole_seconds(now),
             started: now,
         }
+    }
+
+    /// Whether the group's size is told by the source.
+    pub(crate) const fn summary(&self) -> bool {
+        self.settings.summary
+    }
+
+    /// The source tells how large the group is.
+    pub(crate) fn told(&mut self, now: Time, group: GroupSize) {
+        if self.members.on_told(group.receivers) > 0 {
+            let census = self.census();
+            self.timer.on_departures(now, &census);
+        }
+        // As the timer counts it: with IP and UDP.
+        self.timer.on_told_size(f64::from(group.average.max(1)) + IP_UDP_OVERHEAD as f64);
+    }
+
+    /// What the group's members are told of it.
+    pub(crate) fn group_size(&self) -> GroupSize {
+        let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
+        GroupSize { average: average as u16, receivers: self.members.census().members.saturating_sub(1) }
     }
 
     pub(crate) fn census(&self) -> Census {

@@ -62,10 +62,15 @@ pub struct Sender {
     /// What a notice cost in the packet before: most notices are of one size.
     notice_cost: Bytes,
     feedback: Feedback,
+    /// The group's size as it was told last, and when.
+    told: (u32, Time),
 }
 
 /// Least time between a unicast sender's reports under AVPF.
 const BETWEEN_REPORTS: Span = Span::secs(1);
+
+/// Least time between two summaries of a group that grows.
+const BETWEEN_SUMMARIES: Span = Span::millis(50);
 
 /// Feedback that has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +101,7 @@ impl Sender {
             // that, a sender's report is not.
             *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
         }
-        let participant = Participant::new(settings.identity.clone(), rtcp, chance, now);
+        let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
         // A burst of what never ends would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
@@ -111,6 +116,7 @@ impl Sender {
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
             feedback: Feedback::default(),
+            told: (0, now),
             half,
             settings,
         }
@@ -275,7 +281,7 @@ impl Sender {
             self.half.on_timer(now);
             self.read_decision();
         }
-        if self.participant.rtcp_due(now) {
+        if self.participant.rtcp_due(now) || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
         if let Some(due) = self.media_due()
@@ -288,8 +294,9 @@ impl Sender {
 
     fn wait(&self, now: Time) -> Output {
         let media = self.media_due().map(|at| Wake { at, why: "pacer" });
+        let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest =
-            [self.half.wake(), Some(self.participant.wake()), media].into_iter().flatten().min_by_key(|w| w.at);
+            [self.half.wake(), Some(self.participant.wake()), media, grown].into_iter().flatten().min_by_key(|w| w.at);
         // A half that is late all the same must not keep its driver from ever waiting.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
@@ -358,10 +365,23 @@ impl Sender {
         self.settings.first_timestamp.wrapping_add(ticks as u32)
     }
 
+    /// When members are to be told out of turn that they have become many more than they know: they report to us alone, and would
+    /// go on at the pace of a small group.
+    fn grown_at(&self) -> Option<Time> {
+        let (known, at) = self.told;
+        let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
+        grown.then(|| at + BETWEEN_SUMMARIES)
+    }
+
     fn sender_report(&mut self, now: Time) -> Vec<u8> {
         self.forget_silent(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.first_report(now), self.participant.sdes()];
+        if self.participant.summary() {
+            self.told = (self.participant.census().members, now);
+            let (group, ntp) = (Some(self.participant.group_size()), self.settings.epoch.ntp(now));
+            packets.push(Packet::Summary { ssrc, media: ssrc, ntp, group });
+        }
         if let Some(body) = self.half.announce(now) {
             packets.push(app(ssrc, self.settings.app, body));
             self.read_decision();

@@ -183,6 +183,7 @@ impl<'a> Builder<'a> {
     fn sessions(&mut self, flow: &sc::Flow, laid: &mut Laid, mut make: Makers<'_>) {
         let back = self.route(flow.from.0);
         let each = flow.cast == sc::Cast::UnicastEach;
+        let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let Laid { ends, group, .. } = laid;
         for (n, to) in flow.to.iter().enumerate() {
             let session = if each { format!("{}.{n}", flow.name) } else { flow.name.clone() };
@@ -196,8 +197,8 @@ impl<'a> Builder<'a> {
             let source_ix = ends.sources[ends.sources.len() - 1];
             let agent = (make.sink)(n, &session);
             let up = match *group {
-                Some(group) => To::Group(group),
-                None => To::One { agent: source_ix, route: back },
+                Some(group) if !to_source => To::Group(group),
+                _ => To::One { agent: source_ix, route: back },
             };
             let ix = self.add(agent, to.0, up, Span::ZERO, &format!("flow.{session}.dst{n}"));
             ends.sinks.push(ix);
