@@ -227,10 +227,10 @@ impl Receiver {
                         stream.reception.on_sr(now, *ntp);
                     }
                 }
-                Packet::Summary { ssrc, group: Some(group), .. } => {
-                    if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) {
-                        self.participant.told(now, *group);
-                    }
+                Packet::Summary { ssrc, group: Some(group), .. }
+                    if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) =>
+                {
+                    self.participant.told(now, *group);
                 }
                 Packet::App { ssrc, subtype, name, data } if *name == self.app => {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
