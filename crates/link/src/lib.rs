@@ -282,6 +282,11 @@ impl Link {
         self.rest.counts.sent + self.idle.bytes()
     }
 
+    /// Packets that it took and did not drop: those that are still under way included.
+    pub const fn arrived(&self) -> u64 {
+        self.rest.counts.offered + self.idle.passed - self.rest.counts.dropped()
+    }
+
     /// [`Counts::dropped`] so far.
     pub const fn dropped(&self) -> u64 {
         self.rest.counts.dropped()
