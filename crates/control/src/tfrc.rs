@@ -162,7 +162,7 @@ const RUNS: usize = 64;
 /// Entries of X_recv_set (RFC 5348, 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
 
-fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
+pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     let units = rtt.map_or(0, |r| {
         let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
         rounded.clamp(1, 0xff_ffff)
@@ -170,14 +170,14 @@ fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     [(units >> 16) as u8, (units >> 8) as u8, units as u8]
 }
 
-fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
+pub(crate) fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
     let [a, b, c] = *bytes else { return None };
     let units = u64::from(a) << 16 | u64::from(b) << 8 | u64::from(c);
     (units > 0).then(|| RTT_UNIT * units)
 }
 
 /// The stamp that a packet carried, from its time on the sender's clock, which is a stamp rounded to nanoseconds.
-fn echo(sent: PeerTime) -> Stamp {
+pub(crate) fn echo(sent: PeerTime) -> Stamp {
     Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
 }
 

@@ -128,7 +128,7 @@ impl Agent {
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
             Self::VideoSource(source) => source.sample(now),
-            Self::VideoSink(sink) => sink.sample(),
+            Self::VideoSink(sink) => sink.sample(now),
         }
     }
 }

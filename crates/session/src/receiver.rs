@@ -225,6 +225,7 @@ impl Receiver {
                 Packet::SenderReport { ssrc, ntp, .. } => {
                     if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == *ssrc) {
                         stream.reception.on_sr(now, *ntp);
+                        self.half.on_sender_report(now);
                     }
                 }
                 Packet::Summary { ssrc, group: Some(group), .. }
@@ -251,6 +252,11 @@ impl Receiver {
                 _ => {}
             }
         }
+    }
+
+    /// How full the play-out buffer is now. To be told before each poll, by who has one.
+    pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
+        self.half.on_buffer(now, level);
     }
 
     /// Leaves the session: one of the next polls gives the last words, in a large group not the first. Poll afterwards.

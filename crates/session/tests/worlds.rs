@@ -97,6 +97,7 @@ fn drive(world: &mut impl World) -> Seen {
         mode: Mode::Repaired,
         floor: Rate::ZERO,
         cap: Rate::MAX,
+        pictures: None,
         session_bandwidth: Rate::mbps(1),
         group: false,
         id: ReceiverId(id),
