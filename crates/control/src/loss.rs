@@ -296,6 +296,31 @@ impl LossHistory {
         self.take_in(heard, late, first_interval)
     }
 
+    /// A packet outside the count has arrived that left after packet `heard.seq` of the count and before the next one. It shows
+    /// that what is missing up to there is missing, and overtakes it like any packet, but is none of the intervals. For a flow
+    /// in which only some packets count.
+    pub fn on_other(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+        let Some((highest, since)) = self.highest else {
+            self.highest = Some((heard.seq, heard.at));
+            return Change::default();
+        };
+        if heard.seq > highest {
+            let run = Run {
+                first: highest + 1,
+                last: heard.seq,
+                before: (highest, since),
+                after: (heard.seq.saturating_add(1), heard.at),
+                rtt: heard.rtt,
+            };
+            self.gaps.push(Gap { run, overtaken: 0 });
+            self.highest = Some((heard.seq, heard.at));
+        }
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last <= heard.seq) {
+            gap.overtaken += 1;
+        }
+        self.take_in(&Heard { ce: false, ..*heard }, None, first_interval)
+    }
+
     /// Declares what is overtaken or marked lost, and brings the events up to date.
     fn take_in(&mut self, heard: &Heard, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
         let before = self.events;

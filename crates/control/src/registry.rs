@@ -1,6 +1,6 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
-use crate::{ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, tfmcc, tfrc};
+use crate::{ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, lda_plus, multfrc, pgmcc, tfmcc, tfrc};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Rate, Span};
@@ -368,7 +368,18 @@ pub struct Controller {
 }
 
 /// All controllers. A new one is one line here.
-pub const ALL: &[&Controller] = &[&fixed::CONTROLLER, &tfrc::CONTROLLER, &asmp::CONTROLLER, &tfmcc::CONTROLLER];
+pub const ALL: &[&Controller] = &[
+    &fixed::CONTROLLER,
+    &tfrc::CONTROLLER,
+    &multfrc::MULTFRC,
+    &multfrc::E_MULTFRC,
+    &multfrc::AIO_TFRC,
+    &multfrc::EAIO_TFRC,
+    &asmp::CONTROLLER,
+    &tfmcc::CONTROLLER,
+    &pgmcc::CONTROLLER,
+    &lda_plus::CONTROLLER,
+];
 
 /// Finds a controller by its name.
 ///
