@@ -325,7 +325,7 @@ impl ReceiverHalf for Receiver {
         let now = (arrival.seq, arrival.sent, arrival.at);
         if let Some((seq, sent, at)) = self.last
             && arrival.notice == [SECOND]
-            && arrival.seq == seq + 1
+            && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
             // A pair that had to wait for its second packet says how fast the source is; one that came at once, nothing.

@@ -552,6 +552,22 @@ mod tests {
     }
 
     #[test]
+    fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, [0, 1, 2]);
+        // Packet 3 of the count is missing; three others that left after it show it.
+        let lost: Vec<u64> = (0..3).map(|_| history.on_other(&heard(3), || 50.0).lost).collect();
+        assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
+        // It came late after all.
+        assert!(hear(&mut history, [3])[0].removed_loss_event);
+        // Others that left before the newest one say nothing.
+        for _ in 0..9 {
+            assert_eq!(history.on_other(&heard(2), || 50.0), Change::default());
+        }
+        assert_eq!((history.rate(), history.lost()), (None, 0));
+    }
+
+    #[test]
     fn reordering_by_two_places_is_no_loss() {
         let mut history = LossHistory::new(LossSettings::default());
         hear(&mut history, (0..300).map(|i| if i % 3 == 0 { i + 2 } else { i - 1 }));

@@ -184,15 +184,16 @@ fn a_marked_loss_shows_after_three_packets_of_any_kind_and_an_unmarked_one_never
 fn over_a_lossy_link_each_finds_more_than_one_connection_and_uses_what_one_leaves() {
     for name in ALL {
         let run = |loss: f64| {
-            let mut world = Plan::new(name, wireless(loss)).build();
-            world.run_until(s(2_000.0));
-            (world.received_rate(0, s(1_000.0), s(2_000.0)).ratio(Rate::mbps(1)), n_of(&world), world)
+            // A quarter of the paper's period, for a quarter of its time.
+            let mut world = Plan::new(name, wireless(loss)).set("period", text("5s")).build();
+            world.run_until(s(600.0));
+            (world.received_rate(0, s(300.0), s(600.0)).ratio(Rate::mbps(1)), n_of(&world), world)
         };
         let (used, n, world) = run(0.04);
         // TFRC alone has 0.27 of it here, and 0.96 can arrive.
         assert!((0.7..0.961).contains(&used), "{name}: {used}");
         assert!((2.0..9.0).contains(&n), "{name}: {n}");
-        let lost = world.loss(0, s(1_000.0), s(1_990.0));
+        let lost = world.loss(0, s(300.0), s(590.0));
         assert!((0.035..0.065).contains(&lost), "{name}: {lost}");
         let (used, n, _) = run(0.0);
         assert!((0.9..1.001).contains(&used) && (1.0..=3.0).contains(&n), "{name}: {used} with {n}");
@@ -235,15 +236,17 @@ fn alone_on_a_link_each_fills_it() {
     let mut tables = Vec::new();
     for name in ALL {
         let note: fn(&World) -> String = |world| format!("{:.2}", n_of(world));
-        let table = table(name, &[], &[(1_000, 160), (2_000, 50)], (400.0, 800.0), ("   n", note), |used, loss, rtt| {
-            assert!((0.8..=1.001).contains(&used), "{rtt}: {used}");
-            assert!(loss < 0.08, "{rtt}: {loss}");
-        });
+        let table =
+            table(name, &[], &[(1_000, 160), (2_000, 50)], (200.0, 400.0), ("   n", note), |used, loss, rtt| {
+                // With IIMD n is still on its way: n² = 1 + t/40 s.
+                assert!((0.7..=1.001).contains(&used), "{rtt}: {used}");
+                assert!(loss < 0.08, "{rtt}: {loss}");
+            });
         assert_snapshot(&format!("{name}.txt"), &table);
-        assert!(page.contains(&table), "the page shows another table of {name}:\n{table}");
         tables.push(table);
     }
     for (i, a) in tables.iter().enumerate() {
+        assert!(page.contains(a), "the page shows another table of {}:\n{a}", ALL[i]);
         assert!(!tables[..i].contains(a), "{} has another one's table", ALL[i]);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     /// Period `k` at this round-trip time.
     fn period(law: &mut Law, k: u64, ms: u64) -> f64 {
         let start = Time::ZERO + law.period * k;
-        law.on_sent(start, 1000.0, Rate::kbps(8));
+        law.on_sent(start, 20_000.0, Rate::kbps(8));
         law.on_sample(Span::millis(ms));
         law.on_timer(start + law.period);
         law.n()

@@ -79,7 +79,7 @@ const PARAMS: &[Param] = &[
     },
     Param {
         name: "only_used",
-        about: "the window does not grow while less than half of it is in flight",
+        about: "the window does not grow while it is not filled",
         source: "own; RFC 7661",
         kind: Kind::Switch { default: true, paper: false },
     },

@@ -8,6 +8,9 @@ use steadycast_units::{Chance, PeerTime, Span, Time};
 /// More missing packets in one gap than this change the filter no further: it is at 1 by then.
 const LONGEST_GAP: u64 = 8_192;
 
+/// The sender still asks after this: the answer got lost.
+const ASK_AGAIN: Span = Span::millis(500);
+
 /// The newest packet.
 #[derive(Clone, Copy, Debug)]
 struct Lead {
@@ -29,8 +32,8 @@ pub(super) struct Receiver {
     acker: bool,
     /// The report that is wanted next, and what for.
     due: Option<(Wake, Purpose)>,
-    /// The sender asks for reports, and this one was drawn or given.
-    asked: bool,
+    /// The sender asks for reports: the answer was drawn, or given at this time.
+    asked: Option<Time>,
 }
 
 impl Receiver {
@@ -45,7 +48,7 @@ impl Receiver {
             loss: 0.0,
             acker: false,
             due: None,
-            asked: false,
+            asked: None,
         }
     }
 
@@ -98,7 +101,7 @@ impl ReceiverHalf for Receiver {
         let Some(forward) = Forward::read(arrival.notice) else { return };
         self.acker = forward.acker == Some(self.id);
         if !forward.report_now {
-            self.asked = false;
+            self.asked = None;
             if matches!(self.due, Some((_, Purpose::Report))) {
                 // Somebody else was first.
                 self.due = None;
@@ -108,17 +111,17 @@ impl ReceiverHalf for Receiver {
             self.due = Some((Wake { at: now, why: "acknowledgment" }, Purpose::Ack));
         } else if gap {
             self.due = Some((Wake { at: now, why: "a packet is missing" }, Purpose::Report));
-        } else if forward.report_now && !self.asked && self.due.is_none() {
+        } else if forward.report_now && self.due.is_none() && self.asked.is_none_or(|at| now.since(at) >= ASK_AGAIN) {
             let wait = if self.group { self.config.backoff } else { Span::ZERO };
             let at = now + self.chance.span_between(Span::ZERO, wait);
             self.due = Some((Wake { at, why: "the sender has asked" }, Purpose::Report));
-            self.asked = true;
+            self.asked = Some(at);
         }
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
         // An answer to the sender's question, or a report that serves as one.
-        if self.asked && Back::read(heard.body).is_some_and(|b| b.purpose == Purpose::Report) {
+        if self.asked.is_some() && Back::read(heard.body).is_some_and(|b| b.purpose == Purpose::Report) {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);
         }
     }

@@ -54,6 +54,8 @@ pub(super) struct Sender {
     highest: Option<u64>,
     /// What was sent until the last cut; losses among it are no reason for another one.
     cut_at: Option<u64>,
+    /// The newest packet that closed the window when it left: up to there the window is used.
+    filled: Option<u64>,
     /// No feedback for a packet after `cut_at` yet: the window stays.
     frozen: bool,
     acker: Option<Acker>,
@@ -80,6 +82,7 @@ impl Sender {
             out: VecDeque::new(),
             highest: None,
             cut_at: None,
+            filled: None,
             frozen: false,
             acker: None,
             rtts: BTreeMap::new(),
@@ -170,7 +173,6 @@ impl Sender {
         if self.frozen && self.cut_at.is_none_or(|cut| lead > cut) {
             self.frozen = false;
         }
-        let flight = self.out.len() as f64;
         let come = |seq: u64| seq == lead || (seq < lead && lead - seq < 32 && back.bitmap >> (lead - seq) & 1 == 1);
         let before = self.out.len();
         let mut later = 0;
@@ -191,7 +193,7 @@ impl Sender {
             (self.doublings, self.timeouts) = (0, 0);
             self.timer = (!self.out.is_empty()).then(|| now + self.rto());
         }
-        let used = !self.config.only_used || 2.0 * flight >= self.window;
+        let used = !self.config.only_used || self.filled.is_some_and(|seq| lead <= seq);
         if !self.frozen && used {
             for _ in 0..acked {
                 self.window += if self.window < self.config.ssthresh { 1.0 } else { 1.0 / self.window };
@@ -226,6 +228,9 @@ impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         self.out.push_back(Flying { seq: sent.seq, overtaken: 0 });
         self.highest = self.highest.max(Some(sent.seq));
+        if self.out.len() as f64 + 1.0 > self.window {
+            self.filled = Some(sent.seq);
+        }
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.rto());
         }
