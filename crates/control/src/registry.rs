@@ -1,6 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
-use crate::{Pictures, ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, rbuf, tfmcc, tfrc, tfrcp};
+use crate::{
+    Pictures, ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, lda_plus, multfrc, pgmcc, rbuf, tfmcc, tfrc, tfrcp,
+};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Rate, Span};
@@ -373,8 +375,6 @@ pub struct Controller {
 pub const ALL: &[&Controller] = &[
     &fixed::CONTROLLER,
     &tfrc::CONTROLLER,
-    &asmp::CONTROLLER,
-    &tfmcc::CONTROLLER,
     &tfrcp::TFRCP,
     &tfrcp::EAI,
     &tfrcp::QAI,
@@ -383,6 +383,14 @@ pub const ALL: &[&Controller] = &[
     &rbuf::TYPE1,
     &rbuf::TYPE2,
     &rbuf::NO_CONTROL,
+    &multfrc::MULTFRC,
+    &multfrc::E_MULTFRC,
+    &multfrc::AIO_TFRC,
+    &multfrc::EAIO_TFRC,
+    &asmp::CONTROLLER,
+    &tfmcc::CONTROLLER,
+    &pgmcc::CONTROLLER,
+    &lda_plus::CONTROLLER,
 ];
 
 /// Finds a controller by its name.

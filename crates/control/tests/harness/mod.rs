@@ -10,6 +10,8 @@
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
+pub mod proof;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup};
