@@ -24,7 +24,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     standard_reports: true,
     extension: EXTENSION,
     app: *b"LDAP",
-    colour: "#8c564b",
+    colour: "#e377c2",
     dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(Sender::new(setup, values)),

@@ -15,7 +15,7 @@ use sender::Sender;
 use steadycast_units::{Bytes, Rate, Span};
 
 const SOURCE: &str = "Hong, Park 2011";
-const COLOUR: &str = "#17becf";
+const COLOUR: &str = "#2ca02c";
 
 /// `rbuf-type1`.
 pub(crate) const TYPE1: Controller = Controller {
