@@ -25,6 +25,7 @@ mod fixed;
 mod half;
 pub mod loss;
 mod message;
+mod meter;
 mod pictures;
 mod rbuf;
 pub mod registry;

@@ -6,7 +6,6 @@
 
 mod echo;
 mod message;
-mod meter;
 mod receiver;
 mod rtt;
 mod sender;

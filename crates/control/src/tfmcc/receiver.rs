@@ -1,6 +1,6 @@
 use super::Config;
 use super::message::{Back, Forward};
-use super::meter::Meter;
+use crate::meter::Meter;
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
 use crate::equation::{first_interval_sqrt, throughput};
