@@ -27,6 +27,7 @@ pub(super) struct Receiver {
     id: ReceiverId,
     packet: Bytes,
     least: Rate,
+    group: bool,
     chance: Chance,
     last: Option<Last>,
     rtt: RoundTrip,
@@ -50,6 +51,7 @@ impl Receiver {
             id: setup.id,
             packet: setup.packet,
             least: setup.packet.per(config.x_min),
+            group: setup.group,
             chance: setup.chance.clone(),
             last: None,
             rtt: RoundTrip::new(),
@@ -117,8 +119,12 @@ impl Receiver {
             return;
         }
         let bias = forward.x.map(|x| bias(forward.slow_start, self.x_fbr, self.received(now), x));
-        let t = forward.r_max.scale(self.config.round);
-        self.fire = Some(now + draw(&self.config, t, bias, &mut self.chance));
+        let first = forward.slow_start && forward.fb_nr == 0;
+        let t = self.config.round(forward.r_max, first);
+        // Nobody else can speak in its stead: the only receiver need not wait.
+        let alone = first && self.config.quick && !self.group;
+        let wait = if alone { Span::ZERO } else { draw(&self.config, t, bias, &mut self.chance) };
+        self.fire = Some(now + wait);
     }
 
     fn follow(&mut self, before: Option<Last>, forward: &Forward, now: Time) {

@@ -12,6 +12,12 @@ const SILENT: u64 = 4;
 const GONE: u64 = 10;
 /// Steps per largest round trip in which slow start approaches its target.
 const STEPS: u64 = 8;
+/// TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
+fn first_window(packet: Bytes) -> Bytes {
+    let s = packet.get();
+    Bytes::new((4 * s).min((2 * s).max(4_380)))
+}
+
 /// What the notice can say.
 const MOST_R_MAX: Span = Span::secs(65);
 
@@ -47,6 +53,9 @@ pub(super) struct Sender {
     /// The largest sample of this round, and whether it raised R_max.
     r_peak: Span,
     raised: bool,
+    /// R_max is still what was assumed.
+    assumed: bool,
+    group: bool,
     fb_nr: u8,
     round_began: Option<Time>,
     round_heard: bool,
@@ -74,10 +83,14 @@ impl Sender {
             packet: setup.packet,
             least,
             cap: setup.cap,
-            x: setup.packet.per(config.r_max).clamp(least, setup.cap),
+            x: if config.quick { first_window(setup.packet) } else { setup.packet }
+                .per(config.r_max)
+                .clamp(least, setup.cap),
             r_max: config.r_max,
             r_peak: Span::ZERO,
             raised: false,
+            assumed: config.quick,
+            group: setup.group,
             fb_nr: 0,
             round_began: None,
             round_heard: false,
@@ -110,7 +123,22 @@ impl Sender {
     }
 
     fn round(&self) -> Span {
-        self.r_max.scale(self.config.round)
+        self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
+    }
+
+    /// With the quick start the assumed R_max gives way to the first that is measured; in a group once it has lasted, so that
+    /// others had the time to speak. Who is farther away than that is heard all the same, and raises it at once.
+    fn settle_r_max(&mut self, now: Time) {
+        if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
+            return;
+        }
+        self.assumed = false;
+        self.r_max = self.r_peak.max(Span::millis(1));
+        if self.slow_start {
+            self.x = self.x.max(first_window(self.packet).per(self.r_max)).clamp(self.least, self.cap);
+            self.rule = "initial window";
+        }
+        self.stretch();
     }
 
     fn measure(&mut self, rtt: Span) {
@@ -124,7 +152,7 @@ impl Sender {
     }
 
     fn new_round(&mut self, now: Time) {
-        if !self.raised {
+        if !self.raised && !self.assumed {
             self.r_max = self.r_max.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
             self.stretch();
         }
@@ -300,6 +328,7 @@ impl SenderHalf for Sender {
         let Some(rtt) = elapsed(back.echo, now) else { return };
         self.round_began.get_or_insert(now);
         self.measure(rtt);
+        self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
         self.adjust(report.from, &back, rtt, now);
