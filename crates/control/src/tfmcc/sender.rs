@@ -50,6 +50,8 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
+    /// The same without the bound by the gap between two packets; with the RFC's start the bound, once met, decays with it.
+    r_known: Span,
     /// The largest sample of this round, and whether it raised R_max.
     r_peak: Span,
     raised: bool,
@@ -87,6 +89,7 @@ impl Sender {
                 .per(config.r_max)
                 .clamp(least, setup.cap),
             r_max: config.r_max,
+            r_known: config.r_max,
             r_peak: Span::ZERO,
             raised: false,
             assumed: config.quick,
@@ -119,7 +122,10 @@ impl Sender {
     /// R_max is never below the gap between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + self.config.granularity;
-        self.r_max = self.r_max.max(gap).min(MOST_R_MAX);
+        self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
+        if !self.config.quick {
+            self.r_known = self.r_max;
+        }
     }
 
     fn round(&self) -> Span {
@@ -133,19 +139,18 @@ impl Sender {
             return;
         }
         self.assumed = false;
-        self.r_max = self.r_peak.max(Span::millis(1));
+        self.r_known = self.r_peak.max(Span::millis(1));
         if self.slow_start {
-            self.x = self.x.max(first_window(self.packet).per(self.r_max)).clamp(self.least, self.cap);
-            self.rule = "initial window";
+            self.set(self.x.max(first_window(self.packet).per(self.r_known)), "initial window");
         }
         self.stretch();
     }
 
     fn measure(&mut self, rtt: Span) {
         self.r_peak = self.r_peak.max(rtt);
-        if rtt > self.r_max {
-            let by = rtt.saturating_sub(self.r_max);
-            self.r_max += if self.config.profile == Profile::Norm { by.scale(0.75) } else { by };
+        if rtt > self.r_known {
+            let by = rtt.saturating_sub(self.r_known);
+            self.r_known += if self.config.profile == Profile::Norm { by.scale(0.75) } else { by };
             self.raised = true;
             self.stretch();
         }
@@ -153,7 +158,7 @@ impl Sender {
 
     fn new_round(&mut self, now: Time) {
         if !self.raised && !self.assumed {
-            self.r_max = self.r_max.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
+            self.r_known = self.r_known.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
             self.stretch();
         }
         (self.r_peak, self.raised) = (Span::ZERO, false);
@@ -205,6 +210,9 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
+        // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial window).
+        let first = first_window(self.packet).per(self.r_known);
+        let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
             self.ramp = None;
             self.set(target, "slow start: twice the least receive rate");
