@@ -101,7 +101,10 @@ impl Receiver {
             rtt: RoundTrip::new(&config),
             indicator: Indicator::new(&config),
             losses: Losses::default(),
-            events: config.loss_events.then(|| Box::new(LossHistory::new(LossSettings::default()))),
+            events: config.loss_events.then(|| {
+                // No discounting: with it a smooth stream takes more than its share of a drop-tail queue (docs/controllers/tfrc.md).
+                Box::new(LossHistory::new(LossSettings { discount: 1.0, ..LossSettings::default() }))
+            }),
             marked: 0,
             ever_lost: false,
             announced: None,

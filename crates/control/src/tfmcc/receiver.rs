@@ -163,9 +163,12 @@ impl Receiver {
         let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
+        // What came through at the end of slow start filled a queue; with the round trip through it, it would be credited with more
+        // than came through once the queue drains.
+        let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            first_interval_sqrt(rate, packet, rtt)
+            first_interval_sqrt(rate, packet, first_rtt)
         };
         if self.losses.on_packet(&heard, first).new_loss_event {
             self.have_loss = true;
