@@ -64,7 +64,7 @@ def alone(controller: str, seeds: range, extra: Sequence[str]) -> list[str]:
     for seed in seeds:
         sets = [f"flow.video.controller={controller}", "duration=30s", *extra]
         rates = run(seed, [*sets, "flow.tcp.start=29.9s"]).rates.to_polars()
-        rates = rates.filter(pl.col("flow") == "video")
+        rates = rates.filter(pl.col("node") == "video.dst1")
         bins = rates.get_column("throughput_bps").to_list()
         lost = rates.get_column("loss_frac").to_list()
         first = next((n for n, rate in enumerate(bins) if rate > ALONE_ABOVE), None)
