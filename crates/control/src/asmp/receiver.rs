@@ -14,6 +14,8 @@ use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 /// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
 /// used.
 const PATIENCE: u32 = 2;
+/// Reports in which a receiver without a round-trip time isn't silenced; a sender that has announced none by then never will.
+const STRANGER: u32 = 8;
 /// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
 /// else limits it.
 const STALLED: (u32, Span) = (4, Span::secs(2));
@@ -354,7 +356,9 @@ impl ReceiverHalf for Receiver {
         let computed = self.compute(slot);
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        if self.group && slot.interval > self.config.t_suspend {
+        // Who has no round-trip time has to be heard to get one.
+        let stranger = self.config.ramp && !self.rtt.is_known() && self.reports <= STRANGER;
+        if self.group && slot.interval > self.config.t_suspend && !stranger {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
             let until = slot.now + round;
             if news {

@@ -1,10 +1,10 @@
 use super::Config;
 use super::message::{Back, Forward};
-use crate::meter::Meter;
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
 use crate::equation::{first_interval_sqrt, throughput};
 use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::meter::Meter;
 use crate::registry::{Setup, Values};
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
