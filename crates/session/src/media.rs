@@ -27,6 +27,15 @@ pub struct Frame {
     pub sampled: Time,
 }
 
+/// How much of a frame goes into one packet, where the payload format says so: codecs' units are not divided at will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes of the frame that it stands for.
+    pub len: u16,
+    /// Bytes of payload, the payload format's header included.
+    pub payload: u16,
+}
+
 /// Which part of which frame a packet carries. It does not travel: who evaluates a run knows it from the sender's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
