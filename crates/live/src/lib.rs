@@ -7,7 +7,9 @@
 mod clock;
 mod driver;
 mod net;
+mod wired;
 
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
-pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin};
+pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
+pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};

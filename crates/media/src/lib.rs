@@ -3,8 +3,10 @@
 
 mod assembly;
 mod encoder;
+mod feed;
 mod ladder;
 
 pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
 pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
+pub use feed::Feed;
 pub use ladder::{Ladder, LadderError, Scale};
