@@ -7,6 +7,7 @@
 mod clock;
 mod driver;
 mod net;
+pub mod sdp;
 mod wired;
 
 pub use clock::Clock;
