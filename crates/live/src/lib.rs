@@ -6,11 +6,13 @@
 
 mod clock;
 mod driver;
+mod feed;
 mod net;
 pub mod sdp;
 mod wired;
 
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
+pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering, Store, Unit};
 pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
 pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};
