@@ -9,10 +9,12 @@ mod driver;
 mod feed;
 mod net;
 pub mod sdp;
+mod unpack;
 mod wired;
 
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
 pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering, Store, Unit};
 pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
+pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
 pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};
