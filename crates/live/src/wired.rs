@@ -1,13 +1,13 @@
 //! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
 
 use crate::net::origin;
-use crate::{Datagram, End, Outbox, Which};
+use crate::{Datagram, End, Outbox, Peers, Which};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::Notice;
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{Fragment, Media, Received};
+use steadycast_session::{Fragment, Media, Received, Sender};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
@@ -87,6 +87,7 @@ pub struct WiredSource {
     source: VideoSource,
     payloads: Box<dyn Payloads>,
     trail: Option<Trail>,
+    peers: Option<Peers>,
     echo: Echo,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -95,7 +96,19 @@ pub struct WiredSource {
 impl WiredSource {
     /// Of this sender. With a trail it leaves there what each packet carried.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
-        Self { source, payloads, trail, echo: Echo::default(), outgoing: Vec::new(), ended: false }
+        let (echo, outgoing) = (Echo::default(), Vec::new());
+        Self { source, payloads, trail, peers: None, echo, outgoing, ended: false }
+    }
+
+    /// Keeps a list of who sends reports.
+    #[must_use]
+    pub fn with_peers(self, peers: Peers) -> Self {
+        Self { peers: Some(peers), ..self }
+    }
+
+    /// Who sends reports, if a list is kept.
+    pub const fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
     }
 
     /// The sender.
@@ -158,6 +171,10 @@ impl End for WiredSource {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         if datagram.which == Which::Rtcp && !self.echo.is_own(datagram.bytes) {
+            let mine = self.source.session().map_or(0, Sender::ssrc);
+            if let Some(peers) = &mut self.peers {
+                peers.hear(now, mine, datagram.meta.from, datagram.bytes);
+            }
             let from = address(datagram.meta.from);
             self.with(out, |source, o| source.on_rtcp(now, from, datagram.bytes, o));
         }
