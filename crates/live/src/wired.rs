@@ -209,7 +209,9 @@ pub struct WiredSink {
     ended: bool,
     /// Datagrams that could not be read.
     unreadable: u64,
+    first: Option<Time>,
     last: Option<Time>,
+    from: Option<SocketAddr>,
 }
 
 /// Where a receiver's reports go.
@@ -249,7 +251,9 @@ impl WiredSink {
             outgoing: Vec::new(),
             ended: false,
             unreadable: 0,
+            first: None,
             last: None,
+            from: None,
         }
     }
 
@@ -276,6 +280,24 @@ impl WiredSink {
     /// When the last packet of media came.
     pub const fn last_media(&self) -> Option<Time> {
         self.last
+    }
+
+    /// When the first packet of media came.
+    pub const fn first_media(&self) -> Option<Time> {
+        self.first
+    }
+
+    /// Where media comes from.
+    pub const fn media_from(&self) -> Option<SocketAddr> {
+        self.from
+    }
+
+    /// Where its reports go; `None` when nobody is known, or to the whole group.
+    pub const fn reports_to(&self) -> Option<SocketAddr> {
+        match self.reports {
+            Reports::Sender { known, .. } => known,
+            Reports::Group => None,
+        }
     }
 
     /// Joins the session.
@@ -331,7 +353,8 @@ impl WiredSink {
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         if let Received::New(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
-            self.last = Some(now);
+            self.first.get_or_insert(now);
+            (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(now, seq, &header, payload);
         }
     }
