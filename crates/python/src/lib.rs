@@ -1,6 +1,7 @@
 //! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
 
 mod controller;
+mod live;
 mod picture;
 mod registry;
 mod scenario;
@@ -19,6 +20,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
     module.add_class::<scenario::PyScenario>()?;
     module.add_class::<simulation::PySimulation>()?;
+    module.add_class::<live::PySender>()?;
+    module.add_class::<live::PyReceiver>()?;
+    module.add_class::<live::PyRecord>()?;
     module.add_class::<controller::PySetup>()?;
     module.add_class::<controller::PyReport>()?;
     module.add_class::<controller::PySent>()?;

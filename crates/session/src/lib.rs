@@ -17,7 +17,7 @@ mod participant;
 mod receiver;
 mod sender;
 
-pub use media::{Fragment, Frame, FrameKind, Media};
+pub use media::{Fragment, Frame, FrameKind, Media, Part};
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use receiver::{Received, Receiver};

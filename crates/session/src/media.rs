@@ -27,6 +27,15 @@ pub struct Frame {
     pub sampled: Time,
 }
 
+/// How much of a frame goes into one packet, where the payload format says so: codecs' units are not divided at will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes of the frame that it stands for.
+    pub len: u16,
+    /// Bytes of payload, the payload format's header included.
+    pub payload: u16,
+}
+
 /// Which part of which frame a packet carries. It does not travel: who evaluates a run knows it from the sender's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
@@ -54,6 +63,12 @@ pub struct Media {
 }
 
 impl Media {
+    /// All of the datagram but its payload, which is to follow, appended to `out`.
+    pub fn encode_header(&self, out: &mut Vec<u8>) {
+        let bare = RtpHeader { payload_len: 0, ..self.header };
+        bare.encode(elements(&self.notice).as_slice(), &[], out);
+    }
+
     /// The datagram, with `payload` in it, appended to `out`.
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) {
         self.header.encode(elements(&self.notice).as_slice(), payload, out);

@@ -1,7 +1,7 @@
 //! The pacer lets packets go, one at a time, at the rate that the controller decided. It is separate from the controller, and
 //! its backlog is bounded.
 
-use crate::{Frame, FrameKind};
+use crate::{Frame, FrameKind, Part};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -39,10 +39,12 @@ pub(crate) struct Pacer {
     last: Option<(Time, Bytes)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) frame: Frame,
     pub(crate) offset: Bytes,
+    /// How the rest is cut; empty where only its size counts.
+    pub(crate) parts: VecDeque<Part>,
 }
 
 impl Pending {
@@ -63,7 +65,7 @@ impl Pacer {
 
     /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all that
     /// depend on them; an I frame is taken and the frames before it that have not begun are skipped.
-    pub(crate) fn push(&mut self, frame: &Frame, pacing: Rate) -> bool {
+    pub(crate) fn push(&mut self, frame: &Frame, parts: VecDeque<Part>, pacing: Rate) -> bool {
         let full = self.emit == Emit::Paced && self.backlog.bytes.at(pacing) > self.bound;
         match frame.kind {
             FrameKind::I => {
@@ -86,7 +88,7 @@ impl Pacer {
             return false;
         }
         self.backlog.bytes += frame.size;
-        self.waiting.push_back(Pending { frame: *frame, offset: Bytes::ZERO });
+        self.waiting.push_back(Pending { frame: *frame, offset: Bytes::ZERO, parts });
         true
     }
 
@@ -113,6 +115,7 @@ impl Pacer {
         self.backlog.bytes = self.backlog.bytes.saturating_sub(len);
         if let Some(head) = self.waiting.front_mut() {
             head.offset += len;
+            head.parts.pop_front();
             if head.rest() == Bytes::ZERO {
                 self.waiting.pop_front();
             }

@@ -1,8 +1,8 @@
 use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
-use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, RtcpSettings};
-use std::collections::BTreeMap;
+use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings};
+use std::collections::{BTreeMap, VecDeque};
 use steadycast_control::{
     Allowance, Body, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
 };
@@ -202,6 +202,12 @@ impl Sender {
     /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford it.
     /// Poll afterwards.
     pub fn push_frame(&mut self, frame: &Frame) -> bool {
+        self.push_cut(frame, VecDeque::new())
+    }
+
+    /// As [`Sender::push_frame`], with the parts into which a payload format has cut it; together they stand for all of it. Their
+    /// payloads are as long as they are: `fragment_header` is not added.
+    pub fn push_cut(&mut self, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
         }
@@ -209,7 +215,7 @@ impl Sender {
             self.pacer.skip(frame.kind);
             return false;
         }
-        self.pacer.push(frame, self.decision.pacing)
+        self.pacer.push(frame, parts, self.decision.pacing)
     }
 
     /// What a frame of this size takes on the wire.
@@ -376,27 +382,32 @@ impl Sender {
     fn media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
         let room = |cost: Bytes| self.settings.packet.saturating_sub(cost).max(Bytes::new(1));
-        let (frame, offset, rest) = match self.pacer.head() {
-            Some(head) => (head.frame, head.offset, head.rest()),
+        let (frame, offset, rest, part) = match self.pacer.head() {
+            Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
             None => {
                 let cost = overhead(&header, &Notice::NONE).max(self.notice_cost);
                 let frame = Frame { index: self.greedy_frame, kind: FrameKind::P, size: room(cost), sampled: now };
-                (frame, Bytes::ZERO, frame.size)
+                (frame, Bytes::ZERO, frame.size, None)
             }
         };
-        let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= room(self.notice_cost) };
+        let most = part.map_or(room(self.notice_cost), |p| Bytes::new(u64::from(p.len)));
+        let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= most };
         let size = self.settings.packet;
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = overhead(&header, &notice);
         self.notice_cost = cost;
         let head = Bytes::new(u64::from(self.settings.fragment_header));
         let fits = room(cost).saturating_sub(head).max(Bytes::new(1));
-        let len = if self.settings.greedy { fits } else { rest.min(fits) };
+        let (len, payload) = match part {
+            Some(part) => (most, Bytes::new(u64::from(part.payload))),
+            None if self.settings.greedy => (fits, fits + head),
+            None => (rest.min(fits), rest.min(fits) + head),
+        };
         edge.last = self.settings.greedy || len == rest;
         header.marker = edge.last;
         header.timestamp = self.timestamp(frame.sampled);
-        header.payload_len = (len + head).get() as u16;
-        let size = cost + len + head;
+        header.payload_len = payload.get() as u16;
+        let size = cost + payload;
         let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
         let media = Media { header, notice, fragment, seq: self.seq, size };
         if self.settings.greedy {

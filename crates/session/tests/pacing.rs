@@ -4,7 +4,7 @@ mod group;
 
 use group::{at, frame, media, rtcp, sender, settings};
 use proptest::prelude::*;
-use steadycast_session::{Backlog, Emit, FrameKind, Profile, Sender, SenderSettings};
+use steadycast_session::{Backlog, Emit, FrameKind, Part, Profile, Sender, SenderSettings};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 fn paced() -> SenderSettings {
@@ -23,6 +23,20 @@ fn the_pacer_spreads_a_frame_at_the_pacing_rate() {
     }
     let payload: u64 = sent.iter().map(|(_, m)| u64::from(m.header.payload_len)).sum();
     assert_eq!((payload, sent.len()), (9_000, 10));
+}
+
+#[test]
+fn a_frame_that_its_payload_format_has_cut_leaves_in_these_parts() {
+    let (mut sender, _) = sender(paced(), Rate::mbps(1), &[]);
+    // The second part's start code is implied, the third has a payload header.
+    let parts = [(400, 400), (300, 297), (300, 302)].map(|(len, payload)| Part { len, payload });
+    assert!(sender.push_cut(&frame(0, FrameKind::I, 1_000, 0), parts.into()));
+    let sent = media(&mut sender, Time::ZERO, at(1_000));
+    let seen: Vec<_> = sent.iter().map(|(_, m)| (m.fragment.offset, m.fragment.len, m.header.payload_len)).collect();
+    assert_eq!(seen, [(0, 400, 400), (400, 300, 297), (700, 300, 302)]);
+    let marks: Vec<bool> = sent.iter().map(|(_, m)| m.header.marker).collect();
+    assert_eq!(marks, [false, false, true]);
+    assert_eq!(sender.backlog().bytes, Bytes::ZERO);
 }
 
 #[test]

@@ -1,0 +1,71 @@
+#![allow(clippy::disallowed_methods, reason = "here is the clock that everybody else is told the time by")]
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use steadycast_units::Time;
+use steadycast_wire::ntp::NtpEpoch;
+
+/// The machine's monotonic clock, counted from when this was made, with the wall-clock time of that moment.
+///
+/// Copies are the same clock: all ends of one process share one, so that their times can be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+    wall: Duration,
+}
+
+impl Clock {
+    /// A clock that stands at zero now.
+    pub fn start() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { start: Instant::now(), wall }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The wall-clock time of its zero, for the NTP stamps of sender reports.
+    pub fn epoch(&self) -> NtpEpoch {
+        let fraction = (u64::from(self.wall.subsec_nanos()) << 32) / 1_000_000_000;
+        let whole = NtpEpoch::from_unix_secs(self.wall.as_secs());
+        NtpEpoch(whole.0.wrapping_add(fraction))
+    }
+
+    /// Seconds from 1970 to its zero.
+    pub fn unix_seconds(&self) -> f64 {
+        self.wall.as_secs_f64()
+    }
+
+    /// The time of a wall-clock instant that lies at most a second back: what the kernel stamps on datagrams. The wall clock
+    /// may have been set since the start, so both clocks are read together; `None` for what can't be a stamp of just now.
+    pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
+        let now = self.now();
+        let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;
+        let age = u64::try_from(age.as_nanos()).ok().filter(|ns| *ns < 1_000_000_000)?;
+        Some(Time::from_nanos(now.as_nanos().saturating_sub(age)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_stamp_of_just_now_is_a_time_between_start_and_now() {
+        let clock = Clock::start();
+        let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let time = clock.of_wall(stamp).unwrap();
+        assert!(time <= clock.now());
+        assert_eq!(clock.of_wall(stamp + Duration::from_secs(60)), None, "of the future");
+        assert_eq!(clock.of_wall(stamp.checked_sub(Duration::from_secs(60)).unwrap()), None, "of long ago");
+    }
+
+    #[test]
+    fn the_epoch_is_the_wall_clocks_time_at_zero() {
+        let clock = Clock::start();
+        let ntp = clock.epoch().ntp(Time::ZERO);
+        let seconds = (ntp >> 32) as f64 + (ntp & 0xffff_ffff) as f64 / 4_294_967_296.0 - 2_208_988_800.0;
+        assert!((seconds - clock.unix_seconds()).abs() < 1e-3, "{seconds} against {}", clock.unix_seconds());
+    }
+}

@@ -1,0 +1,264 @@
+//! One thread's way through real time.
+
+use crate::net::Buffers;
+use crate::{Clock, Meta, Pair, Which};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use steadycast_units::Time;
+
+/// A datagram that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// At which port.
+    pub which: Which,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// From where, and when.
+    pub meta: Meta,
+}
+
+/// What an end lets go: datagrams, in the order in which they leave.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    list: Vec<(Which, Option<SocketAddr>, usize)>,
+}
+
+impl Outbox {
+    /// One more datagram: `write` appends its bytes. Without an address it goes to the pair's other end.
+    pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.list.push((which, to, self.bytes.len()));
+    }
+
+    fn flush(&mut self, pair: &mut Pair) {
+        let mut from = 0;
+        for (which, to, until) in self.list.drain(..) {
+            let to = to.unwrap_or_else(|| pair.peer(which));
+            pair.port_mut(which).send(&self.bytes[from..until], to);
+            from = until;
+        }
+        self.bytes.clear();
+    }
+}
+
+/// One end of a flow, as a loop sees it. After each call [`End::wake`] is asked again.
+pub trait End {
+    /// When it wants [`End::on_wake`]. A time that is past means at once.
+    fn wake(&self) -> Time;
+    /// The time of [`End::wake`] has come, or [`Waker::wake`] was called.
+    fn on_wake(&mut self, now: Time, out: &mut Outbox);
+    /// A datagram has arrived.
+    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
+    /// Whether it has nothing more to do: a loop whose ends are all done returns.
+    fn done(&self) -> bool {
+        false
+    }
+}
+
+/// An end's place in its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndIx(pub usize);
+
+/// Wakes a loop from another thread: something is there that its ends wait for.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Has every end's [`End::on_wake`] called soon.
+    pub fn wake(&self) {
+        // It fails only when 2⁶⁴ calls wait already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+struct Place<E> {
+    end: E,
+    pair: Pair,
+    wake: Time,
+    /// The latest time that the end was told.
+    told: Time,
+}
+
+/// Drives ends over their sockets in one thread.
+pub struct Loop<E> {
+    clock: Clock,
+    poll: OwnedFd,
+    waker: Waker,
+    places: Vec<Place<E>>,
+    buffers: Buffers,
+    out: Outbox,
+    late: Lateness,
+}
+
+/// How late the loop was for the times that its ends had asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Lateness {
+    /// Of all wake-ups at a time that was asked for.
+    pub spread: steadycast_units::Spread,
+}
+
+const WAKER: u64 = u64::MAX;
+
+impl<E: End> Loop<E> {
+    /// A loop by this clock. It drives its ends in the thread that calls [`Loop::run`].
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub fn new(clock: Clock) -> io::Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        epoll::add(&poll, &waker.0, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
+        Ok(Self {
+            clock,
+            poll,
+            waker,
+            places: Vec::new(),
+            buffers: Buffers::new(),
+            out: Outbox::default(),
+            late: Lateness::default(),
+        })
+    }
+
+    /// The clock by which it drives.
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What wakes it from another thread.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// An end more, with its sockets, from whichever namespace they are.
+    ///
+    /// # Errors
+    /// The system can't watch more sockets.
+    pub fn add(&mut self, end: E, pair: Pair) -> io::Result<EndIx> {
+        let ix = self.places.len();
+        for (which, port) in pair.ports() {
+            let token = (ix as u64) << 1 | u64::from(which == Which::Rtcp);
+            epoll::add(&self.poll, port, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        }
+        let wake = end.wake();
+        self.places.push(Place { end, pair, wake, told: Time::ZERO });
+        Ok(EndIx(ix))
+    }
+
+    /// An end.
+    pub fn end(&self, ix: EndIx) -> &E {
+        &self.places[ix.0].end
+    }
+
+    /// An end's sockets.
+    pub fn pair(&self, ix: EndIx) -> &Pair {
+        &self.places[ix.0].pair
+    }
+
+    /// Tells an end something that is not a datagram; what it lets go is sent.
+    pub fn tell(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
+        let now = self.clock.now();
+        let place = &mut self.places[ix.0];
+        place.told = now.max(place.told);
+        what(&mut place.end, place.told, &mut self.out);
+        place.settle(&mut self.out);
+    }
+
+    /// All ends, at the end.
+    pub fn into_ends(self) -> Vec<(E, Pair)> {
+        self.places.into_iter().map(|p| (p.end, p.pair)).collect()
+    }
+
+    /// How late it was.
+    pub const fn lateness(&self) -> &Lateness {
+        &self.late
+    }
+
+    /// Drives its ends until `until`, or until all are done, or `go_on` says no: it is asked after every wait.
+    ///
+    /// # Errors
+    /// The system refuses to wait: a bug, or out of memory.
+    pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
+        // Without it a wait may last 50 µs longer than it was asked to.
+        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
+        let mut events = Vec::with_capacity(64);
+        loop {
+            let mut now = self.clock.now();
+            let (mut next, mut all_done) = (until, true);
+            for place in &mut self.places {
+                if place.wake <= now {
+                    self.late.spread.add(now.since(place.wake));
+                    place.on_wake(now, &mut self.out);
+                    now = self.clock.now();
+                }
+                next = next.min(place.wake);
+                all_done &= place.end.done();
+            }
+            if now >= until || (all_done && !self.places.is_empty()) {
+                return Ok(());
+            }
+            let wait = next.since(now).as_nanos();
+            let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
+            events.clear();
+            let waited =
+                epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).map(|_| ());
+            match waited {
+                Ok(()) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                match event.data.u64() {
+                    WAKER => self.woken(),
+                    token => {
+                        let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
+                        self.readable((token >> 1) as usize, which);
+                    }
+                }
+            }
+            if !go_on(self) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn woken(&mut self) {
+        // Several calls count as one.
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.waker.0, &mut count);
+        for place in &mut self.places {
+            place.on_wake(self.clock.now(), &mut self.out);
+        }
+    }
+
+    fn readable(&mut self, ix: usize, at: Which) {
+        let Self { clock, places, buffers, out, .. } = self;
+        let Some(place) = places.get_mut(ix) else { return };
+        let Place { end, pair, told, .. } = place;
+        let port = pair.port_mut(at);
+        while port.receive(clock, buffers, |bytes, meta| {
+            // Whoever sends reports to the port of the media means the same (RFC 5761).
+            let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
+            // What arrived before the end was last called is not told it in the past.
+            *told = meta.at.max(*told);
+            end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
+        }) {}
+        place.settle(out);
+    }
+}
+
+impl<E: End> Place<E> {
+    fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        self.told = now.max(self.told);
+        self.end.on_wake(self.told, out);
+        self.settle(out);
+    }
+
+    /// Sends what the end let go, and asks when it wants to be woken.
+    fn settle(&mut self, out: &mut Outbox) {
+        out.flush(&mut self.pair);
+        self.wake = self.end.wake();
+    }
+}

@@ -1,0 +1,28 @@
+//! The live world: the only place that asks the clock and opens sockets for RTP.
+//!
+//! A [`Loop`] is one thread's way through real time: it waits for the earliest time that any of its ends asked for, or for
+//! a datagram, tells the ends, and sends what they let go. It serves one end or hundreds: the sockets of an [`End`] may
+//! have been made in another thread, in another network namespace.
+
+mod clock;
+mod driver;
+mod feed;
+mod folder;
+mod net;
+mod peers;
+mod receive;
+pub mod sdp;
+mod send;
+mod unpack;
+mod wired;
+
+pub use clock::Clock;
+pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
+pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering, Store, Unit};
+pub use folder::LiveRecord;
+pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
+pub use peers::{Peer, Peers};
+pub use receive::{ReceiveOptions, Receiving};
+pub use send::{LiveError, Medium, SendOptions, Sending};
+pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
+pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};

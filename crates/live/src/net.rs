@@ -1,0 +1,507 @@
+//! Sockets for RTP and RTCP: unicast and multicast, any-source and source-specific, IPv4 and IPv6.
+
+use crate::Clock;
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use rustix::net::netdevice::name_to_index;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::str::FromStr;
+use steadycast_rtcp::Origin;
+use steadycast_units::Time;
+
+/// Why sockets can't be had: where, what is wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {problem}; {remedy}")]
+pub struct NetError {
+    /// The address or option that it is about.
+    pub place: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What would help.
+    pub remedy: &'static str,
+}
+
+impl NetError {
+    fn new(place: impl ToString, error: &io::Error, remedy: &'static str) -> Self {
+        Self { place: place.to_string(), problem: error.to_string(), remedy }
+    }
+}
+
+/// A network interface, by its name or by its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// As `ip link` shows it.
+    Name(String),
+    /// An address of this machine.
+    Address(IpAddr),
+}
+
+impl FromStr for Interface {
+    type Err = std::convert::Infallible;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Address))
+    }
+}
+
+/// Which of the two ports of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Media.
+    Rtp,
+    /// Reports; the same port as media where they are multiplexed (RFC 5761).
+    Rtcp,
+}
+
+/// How a pair of sockets is made.
+#[derive(Clone, Debug, Default)]
+pub struct PairOptions {
+    /// Packets leave and groups are joined by this one; without it the routing table decides.
+    pub interface: Option<Interface>,
+    /// Time to live, or hop limit; the system's own without it, 1 for multicast.
+    pub ttl: Option<u8>,
+    /// Whose packets are wanted from a group: a source-specific join (RFC 4607). Groups in 232/8 and ff3x::/32 need it.
+    pub source: Option<IpAddr>,
+    /// RTP and RTCP on one port (RFC 5761).
+    pub mux: bool,
+    /// Media is marked ECT(0).
+    pub ecn: bool,
+    /// A sender's own port for RTP; RTCP is the next. Any free pair without it.
+    pub local: Option<u16>,
+}
+
+/// One UDP socket, which never blocks.
+pub struct Port {
+    socket: Socket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    connected: bool,
+    /// Datagrams that the other end's machine refused: nobody listens at that port.
+    refused: u64,
+    /// Datagrams that this machine could not send.
+    unsent: u64,
+}
+
+/// What is known of a datagram beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// From where it came.
+    pub from: SocketAddr,
+    /// Where it was sent to, if the system says so.
+    pub to: Option<IpAddr>,
+    /// Marked "congestion experienced".
+    pub ce: bool,
+    /// When the kernel got it.
+    pub at: Time,
+}
+
+/// Who sent a datagram, for the session's table of members: its address without the port, which NAT may change between two
+/// packets, and which differs between RTP and RTCP.
+pub fn origin(address: IpAddr) -> Origin {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            // The upper half names the network; a multiplication spreads it over all bits, so that no two neighbours meet.
+            Origin(((bits >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ bits as u64)
+        }
+    }
+}
+
+/// Whether a group must be joined with a source (RFC 4607, sections 1 and 3).
+pub fn source_specific(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(v4) => v4.octets()[0] == 232,
+        IpAddr::V6(v6) => v6.segments()[0] & 0xfff0 == 0xff30 && v6.segments()[1] == 0,
+    }
+}
+
+fn any(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Buffers into which datagrams are received: one set serves all sockets of a loop.
+pub(crate) struct Buffers {
+    bytes: Vec<u8>,
+    metas: [RecvMeta; BATCH],
+}
+
+const BATCH: usize = 8;
+/// The kernel may hand out up to 64 datagrams of one sender as one (UDP GRO).
+const LARGEST: usize = 65_536;
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; BATCH * LARGEST], metas: [RecvMeta::default(); BATCH] }
+    }
+}
+
+impl Port {
+    fn open(bind: SocketAddr, options: &PairOptions, shared: bool) -> Result<Self, NetError> {
+        let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
+            let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
+            if bind.is_ipv6() {
+                socket.set_only_v6(true)?;
+            }
+            socket.set_reuse_address(shared)?;
+            if let Some(Interface::Name(name)) = &options.interface {
+                socket.bind_device(Some(name.as_bytes()))?;
+            }
+            socket.bind(&bind.into())?;
+            let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+            // Datagrams larger than the path's MTU are to be cut on the way rather than refused here: a controller's notice
+            // may make one larger than planned.
+            discover_no_mtu(&socket, bind.is_ipv6())?;
+            // As much as the system allows: what comes while this thread sleeps has to lie somewhere.
+            socket.set_recv_buffer_size(1 << 21)?;
+            let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("no address"))?;
+            Ok((socket, state, local))
+        };
+        let (socket, state, local) = make().map_err(|e| {
+            let remedy = match e.kind() {
+                io::ErrorKind::AddrInUse => "another program uses this port: stop it, or take another port",
+                io::ErrorKind::AddrNotAvailable => "this machine does not have this address: see `ip address`",
+                io::ErrorKind::PermissionDenied => "ports below 1024 and binding to an interface may need more rights",
+                _ if e.raw_os_error() == Some(libc::ENODEV) => "there is no such interface: see `ip link`",
+                _ => "choose another address, port or interface",
+            };
+            NetError::new(bind, &e, remedy)
+        })?;
+        let port = Self { socket, state, local, connected: false, refused: 0, unsent: 0 };
+        port.configure(options).map_err(|e| NetError::new(bind, &e, "leave --ttl and --interface away"))?;
+        Ok(port)
+    }
+
+    fn configure(&self, options: &PairOptions) -> io::Result<()> {
+        let six = self.local.is_ipv6();
+        if let Some(ttl) = options.ttl.map(u32::from) {
+            if six {
+                self.socket.set_unicast_hops_v6(ttl)?;
+                self.socket.set_multicast_hops_v6(ttl)?;
+            } else {
+                self.socket.set_ttl_v4(ttl)?;
+                self.socket.set_multicast_ttl_v4(ttl)?;
+            }
+        }
+        match &options.interface {
+            Some(Interface::Address(IpAddr::V4(v4))) if !six => self.socket.set_multicast_if_v4(v4)?,
+            Some(Interface::Name(name)) if six => self.socket.set_multicast_if_v6(index(&self.socket, name)?)?,
+            _ => {}
+        }
+        // Only groups that this socket has joined, whatever others on this machine have.
+        if six {
+            self.socket.set_multicast_all_v6(false)?;
+        } else {
+            self.socket.set_multicast_all_v4(false)?;
+        }
+        if options.ecn {
+            let ect0 = EcnCodepoint::Ect0 as u32;
+            if six { self.socket.set_tclass_v6(ect0)? } else { self.socket.set_tos_v4(ect0)? }
+        }
+        Ok(())
+    }
+
+    fn join(&self, group: IpAddr, options: &PairOptions) -> Result<(), NetError> {
+        let joined = match options.source {
+            Some(source) => self.join_source(group, source, options),
+            None if source_specific(group) => {
+                return Err(NetError {
+                    place: group.to_string(),
+                    problem: "this is a source-specific group".into(),
+                    remedy: "name the sender's address with --source",
+                });
+            }
+            None => self.join_any(group, options),
+        };
+        joined.map_err(|e| {
+            let remedy = match e.raw_os_error() {
+                Some(libc::ENODEV) => "no route leads to this group: name an interface with --interface",
+                Some(libc::EINVAL) => "group and source must be of one kind, IPv4 or IPv6",
+                _ => "name another --interface",
+            };
+            NetError::new(group, &e, remedy)
+        })
+    }
+
+    fn join_any(&self, group: IpAddr, options: &PairOptions) -> io::Result<()> {
+        match (group, &options.interface) {
+            (IpAddr::V4(group), Some(Interface::Address(IpAddr::V4(own)))) => {
+                self.socket.join_multicast_v4(&group, own)
+            }
+            (IpAddr::V4(group), Some(Interface::Name(name))) => {
+                let by = socket2::InterfaceIndexOrAddress::Index(index(&self.socket, name)?);
+                self.socket.join_multicast_v4_n(&group, &by)
+            }
+            (IpAddr::V4(group), _) => self.socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED),
+            (IpAddr::V6(group), Some(Interface::Name(name))) => {
+                self.socket.join_multicast_v6(&group, index(&self.socket, name)?)
+            }
+            (IpAddr::V6(group), _) => self.socket.join_multicast_v6(&group, 0),
+        }
+    }
+
+    fn join_source(&self, group: IpAddr, source: IpAddr, options: &PairOptions) -> io::Result<()> {
+        match (group, source, &options.interface) {
+            (IpAddr::V4(group), IpAddr::V4(source), Some(Interface::Address(IpAddr::V4(own)))) => {
+                self.socket.join_ssm_v4(&source, &group, own)
+            }
+            (_, _, Some(Interface::Name(name))) => {
+                join_source_group(&self.socket, group, source, index(&self.socket, name)?)
+            }
+            _ => join_source_group(&self.socket, group, source, 0),
+        }
+    }
+
+    /// Its own address.
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Datagrams that the other end's machine refused, since nobody listens there, and those that this machine could not send.
+    pub const fn failures(&self) -> (u64, u64) {
+        (self.refused, self.unsent)
+    }
+
+    /// Sends one datagram; false when it did not leave. A full queue here is a loss like any other, and a refusal by the other
+    /// end's machine is of an earlier datagram.
+    pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
+        for _ in 0..2 {
+            let sent =
+                if self.connected { self.socket.send(bytes) } else { self.socket.send_to(bytes, &SockAddr::from(to)) };
+            match sent {
+                Ok(_) => return true,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => self.refused += 1,
+                Err(_) => break,
+            }
+        }
+        self.unsent += 1;
+        false
+    }
+
+    /// Datagrams that wait, up to a batch; whether there may be more.
+    pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, mut each: impl FnMut(&[u8], &Meta)) -> bool {
+        let Buffers { bytes, metas } = buffers;
+        let mut slices = {
+            let mut chunks = bytes.chunks_exact_mut(LARGEST);
+            std::array::from_fn::<_, BATCH, _>(|_| IoSliceMut::new(chunks.next().unwrap_or_default()))
+        };
+        let count = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas) {
+            Ok(count) => count,
+            Err(error) => {
+                // It is of an earlier send; the datagrams behind it come with the next call.
+                self.refused += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
+                return false;
+            }
+        };
+        for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
+            let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
+            let about = Meta { from: meta.addr, to: meta.dst_ip, ce: meta.ecn == Some(EcnCodepoint::Ce), at };
+            for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
+                each(datagram, &about);
+            }
+        }
+        count == BATCH
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn index(socket: &Socket, name: &str) -> io::Result<u32> {
+    Ok(name_to_index(socket, name)?)
+}
+
+/// The sockets of one end of a session.
+pub struct Pair {
+    rtp: Port,
+    /// `None` where RTCP shares the port of RTP.
+    rtcp: Option<Port>,
+    /// Where media goes, or came to.
+    pub(crate) address: SocketAddr,
+}
+
+impl Pair {
+    /// A sender's sockets towards `to`, which is a receiver's RTP address or a group's. RTCP goes to the port after it.
+    ///
+    /// # Errors
+    /// The addresses can't be had; the error says what to do.
+    pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
+        rtcp_port(to, options.mux)?;
+        let own = match &options.interface {
+            Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,
+            Some(Interface::Address(ip)) => {
+                let problem = format!("it does not go with {}", to.ip());
+                let remedy = "name an address of the same kind, IPv4 or IPv6, or an interface";
+                return Err(NetError { place: ip.to_string(), problem, remedy });
+            }
+            _ => any(to.ip()),
+        };
+        let multicast = to.ip().is_multicast();
+        let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
+        let (mut rtp, rtcp) = if options.mux {
+            let port = if group_port {
+                Port::group(to, options)?
+            } else {
+                Port::open(local(own, options, 0), options, false)?
+            };
+            (port, None)
+        } else if group_port {
+            let reports = SocketAddr::new(to.ip(), to.port() + 1);
+            (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, options)?))
+        } else {
+            let (rtp, rtcp) = neighbours(own, options)?;
+            (rtp, Some(rtcp))
+        };
+        if !options.mux {
+            let connected = rtp.socket.connect(&to.into());
+            connected.map_err(|e| NetError::new(to, &e, "no route leads there: name an --interface"))?;
+            rtp.connected = true;
+            rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
+        }
+        Ok(Self { rtp, rtcp, address: to })
+    }
+
+    /// A receiver's sockets at `at`: an address of this machine (or the unspecified one) or a group that is joined.
+    ///
+    /// # Errors
+    /// As [`Pair::sender`].
+    pub fn receiver(at: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
+        let reports = rtcp_port(at, options.mux)?;
+        let open = |at: SocketAddr| {
+            if at.ip().is_multicast() { Port::group(at, options) } else { Port::open(at, options, false) }
+        };
+        let rtp = open(at)?;
+        let rtcp = if options.mux { None } else { Some(open(reports)?) };
+        Ok(Self { rtp, rtcp, address: at })
+    }
+
+    /// The socket for media.
+    pub const fn rtp(&self) -> &Port {
+        &self.rtp
+    }
+
+    /// The socket for reports, which may be the one for media.
+    pub fn rtcp(&self) -> &Port {
+        self.rtcp.as_ref().unwrap_or(&self.rtp)
+    }
+
+    /// Whether both share one port.
+    pub const fn muxed(&self) -> bool {
+        self.rtcp.is_none()
+    }
+
+    /// Where a sender's datagrams go, and a group's reports.
+    pub(crate) fn peer(&self, which: Which) -> SocketAddr {
+        let mut to = self.address;
+        if which == Which::Rtcp && !self.muxed() {
+            to.set_port(to.port() + 1);
+        }
+        to
+    }
+
+    pub(crate) fn port_mut(&mut self, which: Which) -> &mut Port {
+        match (which, &mut self.rtcp) {
+            (Which::Rtcp, Some(port)) => port,
+            _ => &mut self.rtp,
+        }
+    }
+
+    /// Its sockets, each once, with what they carry.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &Port)> {
+        std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)))
+    }
+}
+
+impl Port {
+    /// Bound to the group itself, so that datagrams to this port's other addresses stay away, and shared with others here.
+    fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, NetError> {
+        let port = Self::open(at, options, true)?;
+        port.join(at.ip(), options)?;
+        Ok(port)
+    }
+}
+
+fn local(own: IpAddr, options: &PairOptions, plus: u16) -> SocketAddr {
+    SocketAddr::new(own, options.local.map_or(0, |p| p.saturating_add(plus)))
+}
+
+fn rtcp_port(rtp: SocketAddr, mux: bool) -> Result<SocketAddr, NetError> {
+    let port = if mux { Some(rtp.port()) } else { rtp.port().checked_add(1) };
+    match port.filter(|_| rtp.port() > 0) {
+        Some(port) => Ok(SocketAddr::new(rtp.ip(), port)),
+        None => Err(NetError {
+            place: rtp.to_string(),
+            problem: "RTCP needs the port after this one".into(),
+            remedy: "take a port from 1 to 65534",
+        }),
+    }
+}
+
+/// Two sockets with an even port and the next (RFC 3550, section 11).
+fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), NetError> {
+    if options.local.is_some() {
+        return Ok((
+            Port::open(local(own, options, 0), options, false)?,
+            Port::open(local(own, options, 1), options, false)?,
+        ));
+    }
+    let mut tried = Vec::new();
+    loop {
+        let first = Port::open(SocketAddr::new(own, 0), options, false)?;
+        let port = first.local.port();
+        if port.is_multiple_of(2) {
+            match Port::open(SocketAddr::new(own, port + 1), options, false) {
+                Ok(second) => return Ok((first, second)),
+                Err(error) if tried.len() > 64 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        // It is kept open, so that the next try is given another one.
+        tried.push(first);
+    }
+}
+
+#[allow(unsafe_code, reason = "no library sets this option: it lets the network cut what is larger than a path's MTU")]
+fn discover_no_mtu(socket: &Socket, six: bool) -> io::Result<()> {
+    let (level, option, value) = if six {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
+    };
+    let size = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the option's value is an int, which lives until the call returns, and its size is given.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[allow(unsafe_code, reason = "no library joins IPv6 groups by source: RFC 3678's option is set by hand")]
+fn join_source_group(socket: &Socket, group: IpAddr, source: IpAddr, interface: u32) -> io::Result<()> {
+    if group.is_ipv4() != source.is_ipv4() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let level = if group.is_ipv4() { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 };
+    let storage = |ip: IpAddr| SockAddr::from(SocketAddr::new(ip, 0)).as_storage();
+    // SAFETY: all bits zero are a valid value of this plain structure.
+    let mut request: libc::group_source_req = unsafe { std::mem::zeroed() };
+    request.gsr_interface = interface;
+    let (group, source) = (storage(group), storage(source));
+    // SAFETY: socket2's storage is the system's `sockaddr_storage`.
+    (request.gsr_group, request.gsr_source) =
+        unsafe { (*(&raw const group).cast::<libc::sockaddr_storage>(), *(&raw const source).cast()) };
+    let size = size_of::<libc::group_source_req>() as libc::socklen_t;
+    // SAFETY: the option's value is a `group_source_req`, which lives until the call returns, and its size is given.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, MCAST_JOIN_SOURCE_GROUP, (&raw const request).cast(), size)
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// RFC 3678, section 5.1, as Linux numbers it.
+const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
