@@ -5,7 +5,7 @@
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory, Given, Setup};
+use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::VideoSource;
 use steadycast_live::{Clock, Loop, Outbox, Pair, PairOptions, Payloads, Wired, WiredSource};
@@ -60,7 +60,13 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
     let clock = Clock::start();
     let given: Vec<(String, Given)> = vec![("rate".into(), Given::Text(format!("{}bps", rate.as_bps())))];
     let factory = Chosen::shared("fixed", Mode::Repaired, &given).unwrap();
-    let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth: Rate::mbps(2), t_min: None, group: false };
+    let rtcp = RtcpSettings {
+        profile: Profile::Rfc3550,
+        session_bandwidth: Rate::mbps(2),
+        t_min: None,
+        group: false,
+        summary: false,
+    };
     let settings = SenderSettings {
         identity: Identity { ssrc: 7, cname: "sender".into() },
         rtcp,
@@ -85,6 +91,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         group: false,
         id: ReceiverId(7),
         chance: Seed(1).part("half"),
+        pictures: None,
     };
     let source = VideoSource::new(settings, factory, setup, None, false, Seed(1).part("rtcp"), Time::ZERO);
     let times = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -35,7 +35,7 @@ struct Session {
 impl Session {
     fn rtcp(&self) -> RtcpSettings {
         let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
-        RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: self.group }
+        RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: self.group, summary: false }
     }
 
     fn setup(&self, ssrc: u32) -> Setup {
@@ -48,6 +48,7 @@ impl Session {
             group: self.group,
             id: ReceiverId(ssrc),
             chance: Seed(u64::from(ssrc)).part("half"),
+            pictures: None,
         }
     }
 
