@@ -84,6 +84,10 @@ impl Taps {
             Body::Tcp(..) => (own_port(packet.from.0), IPERF),
             Body::TcpAck(..) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
             Body::Rtp(_) => (RTP, RTP),
+            Body::Raw(bytes) => {
+                self.datagram.clone_from(bytes);
+                return;
+            }
             Body::Rtcp { .. } => (RTCP, RTCP),
         };
         let ecn = match ecn {
@@ -103,6 +107,7 @@ impl Taps {
                 self.bytes.resize(size.saturating_sub(28), 0);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
+            Body::Raw(_) => {}
             Body::Rtp(media) => {
                 // The model has no picture's bytes: the right number of zeros stands for them.
                 let payload = vec![0; usize::from(media.header.payload_len)];
