@@ -22,14 +22,15 @@ impl<'a> Datagram<'a> {
         (first >> 4 == 4 && header >= 20 && total >= header && total == bytes.len()).then_some(Self { bytes, header })
     }
 
+    /// Its size, header included.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn address(&self, at: usize) -> Ipv4Addr {
         let mut octets = [0; 4];
         octets.copy_from_slice(&self.bytes[at..at + 4]);
         Ipv4Addr::from(octets)
-    }
-
-    pub(crate) fn from(&self) -> Ipv4Addr {
-        self.address(12)
     }
 
     pub(crate) fn to(&self) -> Ipv4Addr {
@@ -132,7 +133,7 @@ mod tests {
         tcp.resize(24 + 7, 0);
         let bytes = datagram(2, 6, &tcp);
         let read = Datagram::read(&bytes).unwrap();
-        assert_eq!((read.from(), read.to()), (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)));
+        assert_eq!(read.to(), Ipv4Addr::new(10, 0, 0, 2));
         assert_eq!(read.ecn(), Ecn::Ect0);
         assert_eq!(
             read.tcp(),

@@ -83,6 +83,41 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Gives the calling thread a network of its own, with nothing in it.
+pub(crate) fn new_network() -> io::Result<()> {
+    // SAFETY: the call takes a number only; descriptors, which are shared, are not touched.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+}
+
+/// Gives the calling thread mounts of its own; what it mounts from then on nobody else sees.
+pub(crate) fn new_mounts() -> io::Result<()> {
+    // SAFETY: as above; the working directory is copied.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })
+}
+
+/// Reads a connection's figures into `info`; returns how much of it the kernel filled.
+pub(crate) fn tcp_info(socket: RawFd, info: &mut [u8]) -> io::Result<usize> {
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into the buffer, which has as many, and the length into `len`.
+    check(unsafe {
+        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut len)
+    })?;
+    Ok(len as usize)
+}
+
+/// Sets a TCP option that is a number.
+pub(crate) fn tcp_option(socket: RawFd, option: libc::c_int, value: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads four bytes, which live until the call returns.
+    check(unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, option, (&raw const value).cast(), 4) })
+}
+
+/// Throws up to `most` received bytes away; returns how many there were, zero at the stream's end.
+pub(crate) fn discard(socket: RawFd, most: usize) -> io::Result<usize> {
+    // SAFETY: with MSG_TRUNC TCP writes nothing into the buffer, so that there need be none (tcp(7)).
+    let got = unsafe { libc::recv(socket, std::ptr::null_mut(), most, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
 /// Waits of the calling thread end as precisely as the kernel can, instead of within 50 µs.
 pub(crate) fn precise_waits() {
     // SAFETY: the call takes numbers only, and can't fail for this thread.

@@ -4,13 +4,13 @@
 //! thread, the relay, with the simulator's own network ([`steadycast_sim::Network`]): what a host's kernel sends is offered to the
 //! links, and written to the device of the host at which it arrives, at the time at which it arrives.
 
-mod clock;
 mod datagram;
 mod kernel;
 mod membership;
 mod namespace;
 mod relay;
+mod tcp;
+mod watch;
 
-pub use clock::Clock;
 pub use namespace::Namespace;
 pub use relay::{LATE, Punctuality, group_address, host_address};

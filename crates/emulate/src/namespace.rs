@@ -1,11 +1,11 @@
 //! Network namespaces without a name: they are gone with the last descriptor that holds them, however we end.
 
 use crate::kernel;
-use nix::sched::{CloneFlags, setns, unshare};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A host's network namespace.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Namespace {
     /// # Errors
     /// The kernel's: a right is missing.
     pub fn enter(&self) -> io::Result<()> {
-        Ok(setns(&self.fd, CloneFlags::CLONE_NEWNET)?)
+        Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 
 /// A new host: its namespace, and its device's other end. The calling thread is in the namespace afterwards.
 pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> io::Result<(Namespace, OwnedFd)> {
-    unshare(CloneFlags::CLONE_NEWNET)?;
+    kernel::new_network()?;
     // Where these can't be written the host still works: it says a little more than it is asked, and remembers.
     set("ipv6/conf/all/disable_ipv6", "1");
     set("ipv4/tcp_no_metrics_save", "1");

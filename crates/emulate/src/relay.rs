@@ -1,21 +1,19 @@
 //! Between the hosts: reads what their kernels send, has the network carry it, and writes it where it arrives.
 
-use crate::clock::Clock;
+
 use crate::datagram::{Datagram, mark};
 use crate::kernel;
 use crate::membership;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::EventFd;
-use nix::sys::time::TimeSpec;
-use nix::unistd::{read, write};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use steadycast_link::Ecn;
+use steadycast_live::Clock;
 use steadycast_scenario::NodeIx;
 use steadycast_sim::{Arrival, Network, Target};
 use steadycast_units::{Span, Spread, Time};
@@ -42,7 +40,7 @@ pub(crate) struct Gate {
 /// Sees what goes in and comes out, and keeps what is its own of it.
 pub(crate) trait Watch: Send {
     /// A datagram was read from a host.
-    fn sent(&mut self, now: Time, from: NodeIx, datagram: &Datagram<'_>);
+    fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>);
     /// A datagram was written to a host.
     fn arrived(&mut self, arrival: &Arrival<'_>);
     /// One step of the series is over.
@@ -70,18 +68,18 @@ pub struct Punctuality {
 #[derive(Clone)]
 pub(crate) struct Bell {
     stop: Arc<AtomicBool>,
-    event: Arc<EventFd>,
+    event: Arc<OwnedFd>,
 }
 
 impl Bell {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { stop: Arc::default(), event: Arc::new(EventFd::new()?) })
+        Ok(Self { stop: Arc::default(), event: Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?) })
     }
 
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // Only a counter at its limit refuses, and that rings as well.
-        let _ = self.event.write(1);
+        let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
@@ -166,17 +164,18 @@ impl<W: Watch> Relay<W> {
     /// Waits until something is due or there to be read.
     fn wait(&mut self, sample: Time, ready: &mut Vec<usize>) -> io::Result<()> {
         let until = self.network.next().min(sample);
-        let left = self.clock.until(until).as_nanos();
-        let timeout = (until < Time::NEVER).then(|| TimeSpec::new((left / 1_000_000_000) as i64, (left % 1_000_000_000) as i64));
+        let left = until.since(self.clock.now()).as_nanos();
+        let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+        let timeout = (until < Time::NEVER).then_some(&timeout);
         let mut polled: Vec<PollFd<'_>> =
-            self.gates.iter().map(|g| PollFd::new(g.tun.as_fd(), PollFlags::POLLIN)).collect();
-        polled.push(PollFd::new(self.bell.event.as_fd(), PollFlags::POLLIN));
-        match ppoll(&mut polled, timeout, None) {
+            self.gates.iter().map(|g| PollFd::new(&g.tun, PollFlags::IN)).collect();
+        polled.push(PollFd::new(&self.bell.event, PollFlags::IN));
+        match poll(&mut polled, timeout) {
             Ok(_) => {}
-            Err(Errno::EINTR) => return Ok(()),
+            Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        let readable = |p: &PollFd<'_>| p.revents().is_some_and(|r| r.contains(PollFlags::POLLIN));
+        let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         Ok(())
     }
@@ -184,10 +183,10 @@ impl<W: Watch> Relay<W> {
     /// Takes what a host has sent.
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..TURN {
-            match read(&self.gates[n].tun, buffer) {
+            match read(&self.gates[n].tun, &mut *buffer) {
                 Ok(len) => self.offer(n, &buffer[..len]),
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(Errno::EINTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -212,7 +211,8 @@ impl<W: Watch> Relay<W> {
             self.hosts.get(&to).map(|node| Target::Host(*node))
         };
         self.told.read += 1;
-        self.watch.sent(now, from, &datagram);
+        let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
+        self.watch.sent(now, &datagram, host);
         let ecn = datagram.ecn();
         let taken = target.is_some_and(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
         self.told.astray += u64::from(!taken);

@@ -26,7 +26,8 @@ pub enum Beat {
     },
 }
 
-pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
+/// Draws the length of a period.
+pub fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     let mean = periods.mean.as_secs_f64();
     match periods.dist {
         PeriodDist::Constant => periods.mean,
