@@ -135,10 +135,7 @@ mod tests {
         let read = Datagram::read(&bytes).unwrap();
         assert_eq!(read.to(), Ipv4Addr::new(10, 0, 0, 2));
         assert_eq!(read.ecn(), Ecn::Ect0);
-        assert_eq!(
-            read.tcp(),
-            Some(Segment { ports: (5001, 10_000), seq: 0x0102_0304, syn: true, payload: 7 })
-        );
+        assert_eq!(read.tcp(), Some(Segment { ports: (5001, 10_000), seq: 0x0102_0304, syn: true, payload: 7 }));
     }
 
     #[test]

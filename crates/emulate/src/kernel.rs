@@ -124,6 +124,12 @@ pub(crate) fn precise_waits() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
+/// Lets the calling thread rest.
+pub(crate) fn pause_ms(ms: i32) {
+    // SAFETY: with no descriptors there is nothing to point to.
+    unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
+}
+
 /// Puts the calling thread before all ordinary ones; returns whether that was allowed.
 pub(crate) fn first_in_line() -> bool {
     let param = libc::sched_param { sched_priority: 1 };

@@ -8,9 +8,17 @@ mod datagram;
 mod kernel;
 mod membership;
 mod namespace;
+mod program;
+mod refuse;
 mod relay;
 mod tcp;
+mod udp;
 mod watch;
+mod world;
 
 pub use namespace::Namespace;
+pub use program::{Program, sweep};
+pub use refuse::refusals;
 pub use relay::{LATE, Punctuality, group_address, host_address};
+pub use tcp::TcpError;
+pub use world::{EmulateError, Emulation, Host, Options, RTP_PORT, TCP_PORT};

@@ -1,17 +1,17 @@
 //! Between the hosts: reads what their kernels send, has the network carry it, and writes it where it arrives.
 
-
 use crate::datagram::{Datagram, mark};
 use crate::kernel;
 use crate::membership;
+use crate::udp::Graft;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
 use steadycast_scenario::NodeIx;
@@ -64,7 +64,7 @@ pub struct Punctuality {
     pub lateness: Spread,
 }
 
-/// Ends a relay from another thread.
+/// Wakes or ends a relay from another thread.
 #[derive(Clone)]
 pub(crate) struct Bell {
     stop: Arc<AtomicBool>,
@@ -78,6 +78,11 @@ impl Bell {
 
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Has the relay look for what it is told.
+    pub(crate) fn ring(&self) {
         // Only a counter at its limit refuses, and that rings as well.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
@@ -92,6 +97,7 @@ pub(crate) struct Relay<W> {
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
     bell: Bell,
+    grafts: mpsc::Receiver<Graft>,
     step: Span,
     pub(crate) watch: W,
     told: Punctuality,
@@ -104,16 +110,18 @@ struct Groups {
     /// Those of programs, each with its source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeSet<(Ipv4Addr, NodeIx)>,
+    /// Whose membership is the scenario's business: their kernels are not asked.
+    planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
 impl<W: Watch> Relay<W> {
-    /// `members`: who is in the scenario's groups from the start.
+    /// `members`: sources and receivers of the scenario's groups, and whether they are in from the start.
     pub(crate) fn new(
         network: Network,
         clock: Clock,
         gates: Vec<Gate>,
-        members: &[(u32, NodeIx)],
-        bell: Bell,
+        members: &[(u32, NodeIx, bool)],
+        (bell, grafts): (Bell, mpsc::Receiver<Graft>),
         step: Span,
         watch: W,
     ) -> Self {
@@ -124,12 +132,14 @@ impl<W: Watch> Relay<W> {
             groups: Groups {
                 own,
                 others: BTreeMap::new(),
-                joined: members.iter().map(|(g, node)| (group_address(*g), *node)).collect(),
+                joined: members.iter().filter(|m| m.2).map(|(g, node, _)| (group_address(*g), *node)).collect(),
+                planned: members.iter().map(|(g, node, _)| (group_address(*g), *node)).collect(),
             },
             network,
             clock,
             gates,
             bell,
+            grafts,
             step,
             watch,
             told: Punctuality::default(),
@@ -154,6 +164,9 @@ impl<W: Watch> Relay<W> {
             if self.bell.stop.load(Ordering::Acquire) {
                 return Ok((self.network, self.watch, self.told));
             }
+            while let Ok(Graft { group, host, join }) = self.grafts.try_recv() {
+                self.groups.change(&mut self.network, now, group_address(group), host, join);
+            }
             self.wait(if next <= end { next } else { Time::NEVER }, &mut ready)?;
             for n in ready.drain(..) {
                 self.take(n, &mut buffer)?;
@@ -167,16 +180,20 @@ impl<W: Watch> Relay<W> {
         let left = until.since(self.clock.now()).as_nanos();
         let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let timeout = (until < Time::NEVER).then_some(&timeout);
-        let mut polled: Vec<PollFd<'_>> =
-            self.gates.iter().map(|g| PollFd::new(&g.tun, PollFlags::IN)).collect();
+        let mut polled: Vec<PollFd<'_>> = self.gates.iter().map(|g| PollFd::new(&g.tun, PollFlags::IN)).collect();
         polled.push(PollFd::new(&self.bell.event, PollFlags::IN));
         match poll(&mut polled, timeout) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+        let rung = polled.last().is_some_and(|p| p.revents().contains(PollFlags::IN));
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
+        if rung {
+            // The count does not matter.
+            let _ = read(&self.bell.event, &mut [0; 8]);
+        }
         Ok(())
     }
 
@@ -201,6 +218,9 @@ impl<W: Watch> Relay<W> {
         let (from, to) = (self.gates[n].node, datagram.to());
         if let Some(igmp) = datagram.igmp() {
             membership::changes(igmp, |group, join| {
+                if self.groups.planned.contains(&(group, from)) {
+                    return;
+                }
                 self.groups.change(&mut self.network, now, group, from, join);
             });
             return;
@@ -267,14 +287,7 @@ impl Groups {
     }
 
     /// The group that a datagram of this sender goes to. One that nobody has sent to before gets a tree.
-    fn find(
-        &mut self,
-        network: &mut Network,
-        now: Time,
-        group: Ipv4Addr,
-        from: NodeIx,
-        gates: &[Gate],
-    ) -> Option<u32> {
+    fn find(&mut self, network: &mut Network, now: Time, group: Ipv4Addr, from: NodeIx, gates: &[Gate]) -> Option<u32> {
         if let Some(own) = self.own.get(&group).or_else(|| self.others.get(&(group, from))) {
             return Some(*own);
         }

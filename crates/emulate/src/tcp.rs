@@ -100,8 +100,6 @@ enum Work {
 /// All TCP of an emulation.
 pub(crate) struct Runner {
     running: Vec<Running>,
-    clock: Clock,
-    stop: Arc<AtomicBool>,
 }
 
 /// The name under which a kernel has it.
@@ -115,19 +113,24 @@ pub(crate) fn name(congestion: &sc::Congestion) -> &str {
 
 impl Runner {
     /// Opens the listening sockets, and tries the congestion controls. The calling thread goes from namespace to namespace.
-    pub(crate) fn new(sessions: Vec<Session>, clock: Clock, stop: Arc<AtomicBool>) -> Result<Self, TcpError> {
-        let running = sessions.into_iter().map(Running::new).collect::<Result<_, _>>()?;
-        Ok(Self { running, clock, stop })
+    pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, TcpError> {
+        Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
     /// Drives the connections up to `end`, with a sample of each at every `step`, and then until it is told to stop. The
     /// calling thread goes from namespace to namespace.
-    pub(crate) fn run(mut self, end: Time, step: Span) -> io::Result<Vec<KernelSource>> {
+    pub(crate) fn run(
+        mut self,
+        clock: Clock,
+        stop: &AtomicBool,
+        end: Time,
+        step: Span,
+    ) -> io::Result<Vec<KernelSource>> {
         kernel::precise_waits();
         let (mut ask, mut sample) = (Time::ZERO, Time::ZERO + step);
         let mut chunk = vec![0u8; CHUNK];
-        while !self.stop.load(Ordering::Acquire) {
-            let now = self.clock.now();
+        while !stop.load(Ordering::Acquire) {
+            let now = clock.now();
             if now >= ask {
                 self.running.iter_mut().for_each(|r| r.observe(now));
                 ask = now + ASK;
@@ -141,13 +144,13 @@ impl Runner {
                 running.serve(now, &mut chunk)?;
             }
             let next = self.running.iter().map(Running::wake).min().unwrap_or(Time::NEVER).min(ask);
-            self.wait(next)?;
+            self.wait(next.since(clock.now()))?;
         }
         Ok(self.running.into_iter().map(|r| r.session.figures).collect())
     }
 
-    fn wait(&self, next: Time) -> io::Result<()> {
-        let left = next.since(self.clock.now()).as_nanos();
+    fn wait(&self, most: Span) -> io::Result<()> {
+        let left = most.as_nanos();
         let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let mut fds: Vec<PollFd<'_>> = Vec::new();
         for running in &self.running {

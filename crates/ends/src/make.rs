@@ -22,6 +22,8 @@ pub struct Inputs {
     pub ladders: BTreeMap<String, Arc<Ladder>>,
     /// For video flows whose controller is not in the registry: what makes its halves.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
+    /// How late a pacer may be called and still catch up: zero where time is virtual.
+    pub credit: Span,
 }
 
 /// Why a flow can't be.
@@ -266,7 +268,7 @@ impl<'a> Cast<'a> {
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
         let many = flow.to.len() > 1_000;
-        let make_half = Arc::clone(&factory);
+        let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
             source: Box::new(move |session| {
                 let name = format!("{session}.src");
@@ -281,7 +283,7 @@ impl<'a> Cast<'a> {
                         sc::Emit::Burst => Emit::Burst,
                     },
                     backlog: Span::secs(1),
-                    credit: Span::ZERO,
+                    credit,
                     greedy,
                     app: factory.app(),
                     first_seq,

@@ -372,11 +372,8 @@ fn totals(points: &[Point]) -> (u64, u64) {
 
 fn tcp_source(source: &TcpSource) -> Map<String, Value> {
     let (past, sender) = (&source.past, &source.sender);
-    let totals = (
-        past.sent + sender.sent(),
-        past.retransmitted + sender.retransmitted(),
-        past.timeouts + sender.timeouts(),
-    );
+    let totals =
+        (past.sent + sender.sent(), past.retransmitted + sender.retransmitted(), past.timeouts + sender.timeouts());
     tcp_figures(totals, &source.srtt, source.cwnd_area, &source.completed)
 }
 

@@ -1,6 +1,7 @@
 //! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
 
 mod controller;
+mod emulation;
 mod picture;
 mod registry;
 mod scenario;
@@ -19,6 +20,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
     module.add_class::<scenario::PyScenario>()?;
     module.add_class::<simulation::PySimulation>()?;
+    module.add_class::<emulation::PyEmulation>()?;
+    module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
     module.add_class::<controller::PySetup>()?;
     module.add_class::<controller::PyReport>()?;
     module.add_class::<controller::PySent>()?;

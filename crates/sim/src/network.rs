@@ -6,11 +6,13 @@
 
 use crate::agenda::{Agenda, Due};
 use crate::build::{BuildError, link_config};
-use crate::net::{Delivery, Fans, Group, Hop, Lanes, Net, Node};
+use crate::capture::Taps;
+use crate::net::{Capture, Delivery, Fans, Group, Hop, Lanes, Net, Node};
 use crate::packet::{Packet, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use crate::world::delay_of;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use steadycast_ends::{AgentIx, Body, LinkPoint, LinkRecord};
 use steadycast_link::{Ecn, Link};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
@@ -251,6 +253,34 @@ impl Network {
         for (n, series) in self.series.iter_mut().enumerate() {
             series.push(point(&mut self.net.links[n].link, now, &mut self.last[n]));
         }
+    }
+
+    /// Has what is offered to the links that the scenario captures written as pcapng, as a simulation does: one stream per link.
+    /// `open` is told a link's name.
+    ///
+    /// # Errors
+    /// The streams', with the link's name.
+    pub fn capture(
+        &mut self,
+        mut open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
+    ) -> Result<(), (String, io::Error)> {
+        let mut taps = Taps::new(Vec::new());
+        for link in &self.scenario.record.pcap {
+            taps.open(&self.scenario, *link, &mut open)?;
+            for l in [link.0 * 2, link.0 * 2 + 1] {
+                self.net.links[l as usize].captured = true;
+            }
+        }
+        self.net.capture = Some(Box::new(taps));
+        Ok(())
+    }
+
+    /// Ends the captures; without any it does nothing.
+    ///
+    /// # Errors
+    /// The first that a stream had during the run, with the link's name.
+    pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
+        self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
     /// Packets that have left a link so far.
