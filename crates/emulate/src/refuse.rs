@@ -126,7 +126,7 @@ mod tests {
     fn a_tick_is_refused_with_its_line_and_one_from_a_preset_with_the_presets() {
         let own = refused("tick = \"10ms\"");
         assert_eq!(own.len(), 1, "{own:?}");
-        assert!(own[0].starts_with("test.toml:8: flow.tcp.tick: the kernel's TCP has no clock of 10 ms"), "{own:?}");
+        assert!(own[0].starts_with("test.toml:8: flow.tcp.tick: the kernel's TCP has no clock of 10ms"), "{own:?}");
         let preset = refused("congestion = \"reno\"\npreset = \"ns2\"");
         assert!(
             preset.iter().any(|p| p.starts_with("test.toml:9: flow.tcp.preset: the kernel's TCP has no clock")),
