@@ -167,6 +167,8 @@ class Rtcp(Part):
 
     profile: str | None = None
     session_bw: str | None = None
+    t_min: str | None = None
+    reports: str | None = None
 
 
 @dataclass(kw_only=True)

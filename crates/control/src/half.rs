@@ -133,6 +133,15 @@ pub struct Decision {
     pub why: Why,
 }
 
+/// What a sender can afford until a time. A frame that does not fit is not sent, nor any after it until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// IP bytes of media, from when an allowance with this end was first given.
+    pub bytes: Bytes,
+    /// Its end; another end is another allowance.
+    pub until: Time,
+}
+
 /// The sending half of a controller.
 pub trait SenderHalf: Send {
     /// A packet has left.
@@ -158,6 +167,17 @@ pub trait SenderHalf: Send {
 
     /// What it wants: a pure getter.
     fn decision(&self) -> Decision;
+
+    /// What it can afford, where the rate alone does not say it: a pure getter. Frames beyond it are skipped.
+    fn allowance(&self) -> Option<Allowance> {
+        None
+    }
+
+    /// When it wants a sender report to leave. A half that says [`Due::At`] moves on in [`SenderHalf::announce`], which each
+    /// sender report calls.
+    fn due(&self) -> Due {
+        Due::Rtcp
+    }
 
     /// What goes forward with this packet.
     fn notice(&mut self, packet: &Departing) -> Notice {
@@ -224,7 +244,7 @@ pub struct Announcement<'a> {
     pub body: &'a Body,
 }
 
-/// When a receiver half wants to report.
+/// When a half wants to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Whenever RTCP's own timer says so (RFC 3550, 6.3): the session keeps the 5 %.
@@ -289,6 +309,16 @@ pub trait ReceiverHalf: Send {
     /// The sender half has announced something to the group.
     fn on_announce(&mut self, announced: &Announcement<'_>) {
         let _ = announced;
+    }
+
+    /// A sender report about the stream has arrived.
+    fn on_sender_report(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// How full the play-out buffer is now, where the session has one: told before each opportunity to report.
+    fn on_buffer(&mut self, now: Time, buffer: BufferLevel) {
+        let _ = (now, buffer);
     }
 
     /// The time of [`ReceiverHalf::wake`] has come.

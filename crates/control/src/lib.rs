@@ -23,18 +23,25 @@ mod echo;
 pub mod equation;
 mod fixed;
 mod half;
+mod lda_plus;
 pub mod loss;
 mod message;
+mod multfrc;
+mod pgmcc;
+mod pictures;
+mod rbuf;
 pub mod registry;
 mod tfmcc;
 mod tfrc;
+mod tfrcp;
 
 pub use echo::{Echo, EchoReceiver};
 pub use half::{
-    Announcement, Arrival, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Overheard, ReceiverHalf, Reception,
-    Reply, Report, SenderHalf, Sent, Slot, View, Wake, Why, Window,
+    Allowance, Announcement, Arrival, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Overheard, ReceiverHalf,
+    Reception, Reply, Report, SenderHalf, Sent, Slot, View, Wake, Why, Window,
 };
 pub use message::{Body, Notice};
+pub use pictures::{Pictures, Rung};
 pub use registry::{Controller, Mode, ParamError, Setup, Values};
 
 /// Who sent a report: the SSRC of an RTP receiver.

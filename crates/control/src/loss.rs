@@ -296,6 +296,31 @@ impl LossHistory {
         self.take_in(heard, late, first_interval)
     }
 
+    /// A packet outside the count has arrived that left after packet `heard.seq` of the count and before the next one. It shows
+    /// that what is missing up to there is missing, and overtakes it like any packet, but is none of the intervals. For a flow
+    /// in which only some packets count.
+    pub fn on_other(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+        let Some((highest, since)) = self.highest else {
+            self.highest = Some((heard.seq, heard.at));
+            return Change::default();
+        };
+        if heard.seq > highest {
+            let run = Run {
+                first: highest + 1,
+                last: heard.seq,
+                before: (highest, since),
+                after: (heard.seq.saturating_add(1), heard.at),
+                rtt: heard.rtt,
+            };
+            self.gaps.push(Gap { run, overtaken: 0 });
+            self.highest = Some((heard.seq, heard.at));
+        }
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last <= heard.seq) {
+            gap.overtaken += 1;
+        }
+        self.take_in(&Heard { ce: false, ..*heard }, None, first_interval)
+    }
+
     /// Declares what is overtaken or marked lost, and brings the events up to date.
     fn take_in(&mut self, heard: &Heard, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
         let before = self.events;
@@ -524,6 +549,22 @@ mod tests {
 
         let mut hasty = LossHistory::new(LossSettings { ndupack: 1, ..LossSettings::default() });
         assert!(hear(&mut hasty, [0, 2])[1].new_loss_event);
+    }
+
+    #[test]
+    fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
+        let mut history = LossHistory::new(LossSettings::default());
+        hear(&mut history, [0, 1, 2]);
+        // Packet 3 of the count is missing; three others that left after it show it.
+        let lost: Vec<u64> = (0..3).map(|_| history.on_other(&heard(3), || 50.0).lost).collect();
+        assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
+        // It came late after all.
+        assert!(hear(&mut history, [3])[0].removed_loss_event);
+        // Others that left before the newest one say nothing.
+        for _ in 0..9 {
+            assert_eq!(history.on_other(&heard(2), || 50.0), Change::default());
+        }
+        assert_eq!((history.rate(), history.lost()), (None, 0));
     }
 
     #[test]

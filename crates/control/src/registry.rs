@@ -1,6 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
-use crate::{ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, tfmcc, tfrc};
+use crate::{
+    Pictures, ReceiverHalf, ReceiverId, SenderHalf, asmp, fixed, lda_plus, multfrc, pgmcc, rbuf, tfmcc, tfrc, tfrcp,
+};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Rate, Span};
@@ -318,6 +320,8 @@ pub struct Setup {
     pub floor: Rate,
     /// Nor above this: the ladder's highest rung, or the session's cap.
     pub cap: Rate,
+    /// The pictures that are sent; a source without any, which always has data, has `None`.
+    pub pictures: Option<Arc<Pictures>>,
     /// Configured session bandwidth, which RTCP's 5 % are counted from.
     pub session_bandwidth: Rate,
     /// Whether there can be more than one receiver.
@@ -368,7 +372,26 @@ pub struct Controller {
 }
 
 /// All controllers. A new one is one line here.
-pub const ALL: &[&Controller] = &[&fixed::CONTROLLER, &tfrc::CONTROLLER, &asmp::CONTROLLER, &tfmcc::CONTROLLER];
+pub const ALL: &[&Controller] = &[
+    &fixed::CONTROLLER,
+    &tfrc::CONTROLLER,
+    &tfrcp::TFRCP,
+    &tfrcp::EAI,
+    &tfrcp::QAI,
+    &tfrcp::EAI_CL,
+    &tfrcp::QAI_CL,
+    &rbuf::TYPE1,
+    &rbuf::TYPE2,
+    &rbuf::NO_CONTROL,
+    &multfrc::MULTFRC,
+    &multfrc::E_MULTFRC,
+    &multfrc::AIO_TFRC,
+    &multfrc::EAIO_TFRC,
+    &asmp::CONTROLLER,
+    &tfmcc::CONTROLLER,
+    &pgmcc::CONTROLLER,
+    &lda_plus::CONTROLLER,
+];
 
 /// Finds a controller by its name.
 ///

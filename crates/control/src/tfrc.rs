@@ -5,7 +5,7 @@
 //! twice what arrived.
 
 use crate::equation::{self, LossRate};
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{Change, Heard, LossHistory, LossSettings};
 use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
 use crate::{
     Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
@@ -29,10 +29,11 @@ pub(crate) const CONTROLLER: Controller = Controller {
     dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::read(values))),
-    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::read(values))),
+    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::read(values), Among::All)),
 };
 
-const PARAMS: &[Param] = &[
+/// Its parameters, which controllers that are made of it have as well.
+pub(crate) const PARAMS: &[Param; 9] = &[
     Param {
         name: "profile",
         about: "ns2: every parameter below that stands at RFC 5348's value takes ns-2's instead, and the rate rises by \
@@ -109,8 +110,9 @@ struct Profile {
 const RFC: Profile = Profile { discount: 0.25, ndupack: 3.0, q: 0.9, nofeedback: 4.0, report: 1.0 };
 const NS2: Profile = Profile { discount: 0.5, ndupack: 1.0, q: 0.95, nofeedback: 2.0, report: 1.5 };
 
+/// What the parameters say, looked up once.
 #[derive(Clone, Copy, Debug)]
-struct Settings {
+pub(crate) struct Settings {
     loss: LossSettings,
     q: f64,
     damping: bool,
@@ -123,7 +125,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn read(values: &Values) -> Self {
+    pub(crate) fn read(values: &Values) -> Self {
         let ns2 = values.choice("profile") == "ns2";
         let number = |name: &str, rfc: f64, other: f64| {
             let given = values.number(name);
@@ -150,7 +152,8 @@ const EXTENSION: u8 = 2;
 const RTT_UNIT: Span = Span::micros(10);
 /// APP subtype of the report.
 const REPORT: u8 = 1;
-const REPORT_BYTES: usize = 20;
+/// Length of a report.
+pub(crate) const REPORT_BYTES: usize = 20;
 /// More than any network carries (10 Tb/s): such an X_recv is not a measurement.
 const ABSURD_BYTES_PER_S: f32 = 1.25e12;
 /// A round trip longer than this is not a measurement.
@@ -162,7 +165,8 @@ const RUNS: usize = 64;
 /// Entries of X_recv_set (RFC 5348, 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
 
-fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
+/// R as it goes forward with each packet.
+pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     let units = rtt.map_or(0, |r| {
         let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
         rounded.clamp(1, 0xff_ffff)
@@ -170,14 +174,14 @@ fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     [(units >> 16) as u8, (units >> 8) as u8, units as u8]
 }
 
-fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
+pub(crate) fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
     let [a, b, c] = *bytes else { return None };
     let units = u64::from(a) << 16 | u64::from(b) << 8 | u64::from(c);
     (units > 0).then(|| RTT_UNIT * units)
 }
 
 /// The stamp that a packet carried, from its time on the sender's clock, which is a stamp rounded to nanoseconds.
-fn echo(sent: PeerTime) -> Stamp {
+pub(crate) fn echo(sent: PeerTime) -> Stamp {
     Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
 }
 
@@ -190,7 +194,7 @@ fn echo(sent: PeerTime) -> Stamp {
 ///   │ stamp  │ u32 µs   │ f32 B/s │ f32   │ f32    │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Finding {
+pub(crate) struct Finding {
     /// Send time of the packet with the highest sequence number.
     echo: Stamp,
     /// From its arrival to this report.
@@ -216,11 +220,16 @@ impl Finding {
     }
 
     /// `None` for what is not such a report, or can't be true.
-    fn read(body: &Body) -> Option<Self> {
-        if body.subtype != REPORT || body.bytes.len() != REPORT_BYTES {
+    pub(crate) fn read(body: &Body) -> Option<Self> {
+        (body.subtype == REPORT).then(|| Self::parse(&body.bytes)).flatten()
+    }
+
+    /// The same from its bytes.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != REPORT_BYTES {
             return None;
         }
-        let word = |i: usize| body.bytes.get(4 * i..4 * i + 4)?.try_into().ok();
+        let word = |i: usize| bytes.get(4 * i..4 * i + 4)?.try_into().ok();
         let real = |i: usize, most: f32| word(i).map(f32::from_be_bytes).filter(|v| (0.0..=most).contains(v));
         Some(Self {
             echo: Stamp(u32::from_be_bytes(word(0)?)),
@@ -270,11 +279,14 @@ struct RoundTrip {
     root_mean: f64,
 }
 
-struct Sender {
+/// The sending half: one TFRC connection.
+pub(crate) struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
     settings: Settings,
+    /// So many connections' worth: what the equation gives is multiplied by it.
+    worth: f64,
     /// X: the rate that the network allows, before floor and cap.
     allowed: Rate,
     rtt: Option<RoundTrip>,
@@ -300,12 +312,13 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(setup: &Setup, settings: &Settings) -> Self {
+    pub(crate) fn new(setup: &Setup, settings: &Settings) -> Self {
         Self {
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
             cap: setup.cap,
             settings: *settings,
+            worth: 1.0,
             allowed: setup.packet.per(Span::secs(1)),
             rtt: None,
             rto: TcpRto::default(),
@@ -339,12 +352,23 @@ impl Sender {
         rate.max(self.floor).min(self.cap)
     }
 
+    /// From the next report on, the rate is `n` times what the equation gives for the reported loss.
+    pub(crate) fn set_worth(&mut self, n: f64) {
+        self.worth = n;
+    }
+
+    /// R.
+    pub(crate) fn round_trip(&self) -> Option<Span> {
+        self.rtt.map(|r| r.smoothed)
+    }
+
     fn equation(&self, rtt: Span, loss: LossRate) -> Rate {
-        if self.settings.tcp_rto {
+        let one = if self.settings.tcp_rto {
             equation::throughput_full(self.packet, rtt, loss, self.rto.value(), 1.0)
         } else {
             equation::throughput(self.packet, rtt, loss)
-        }
+        };
+        one.scale(self.worth)
     }
 
     fn measured(&mut self, sample: Span) -> RoundTrip {
@@ -408,7 +432,7 @@ impl Sender {
             self.rule = if fair <= limit { "throughput equation" } else { name };
             if self.settings.gentle && self.lossy && rate > self.allowed {
                 let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
-                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips));
+                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.worth));
             }
             if rate < self.least() {
                 rate = self.least();
@@ -482,6 +506,49 @@ impl Sender {
             }
         }
     }
+
+    /// A report has arrived. Returns the round-trip time that it shows; `None` when it can't be true, or comes too late, and
+    /// changes nothing.
+    pub(crate) fn hear(&mut self, feedback: &Finding, now: Time, from: ReceiverId) -> Option<Span> {
+        let sent = feedback.echo.own(now);
+        // The stamp is rounded down to its unit: the packet left until then at the latest.
+        let left = sent + Stamp::UNIT;
+        // Overtaken by a later report, or older than anything we sent.
+        let first = self.first_sent?;
+        if left < first || self.covered_to.is_some_and(|to| left < to) {
+            return None;
+        }
+        let age = now.since(sent);
+        if feedback.delay > age + Stamp::UNIT || age.saturating_sub(feedback.delay) > ABSURD_RTT {
+            return None;
+        }
+        let sample = age.saturating_sub(feedback.delay).max(RTT_UNIT);
+        let is_first = self.rtt.is_none();
+        let rtt = self.measured(sample).smoothed;
+        let worse = feedback.loss > self.loss;
+        self.loss = feedback.loss;
+        self.by = Some(from);
+        let received = feedback.received;
+        let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
+        if is_first {
+            self.first_report(now, rtt);
+        } else if data_limited && worse {
+            for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
+                *rate = rate.scale(0.5);
+            }
+            self.maximize_received(received.scale(0.85), now);
+            self.allow(now, rtt, self.most_received(), "loss while data-limited: the received rate");
+        } else {
+            if data_limited {
+                self.maximize_received(received, now);
+            } else {
+                self.update_received(received, now, rtt);
+            }
+            self.allow(now, rtt, self.most_received().scale(2.0), "twice the received rate");
+        }
+        self.set_timer(now);
+        Some(sample)
+    }
 }
 
 impl SenderHalf for Sender {
@@ -507,45 +574,9 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(feedback) = report.body.and_then(Finding::read) else { return };
-        let now = report.at;
-        let sent = feedback.echo.own(now);
-        // The stamp is rounded down to its unit: the packet left until then at the latest.
-        let left = sent + Stamp::UNIT;
-        // Overtaken by a later report, or older than anything we sent.
-        let Some(first) = self.first_sent else { return };
-        if left < first || self.covered_to.is_some_and(|to| left < to) {
-            return;
+        if let Some(feedback) = report.body.and_then(Finding::read) {
+            self.hear(&feedback, report.at, report.from);
         }
-        let age = now.since(sent);
-        if feedback.delay > age + Stamp::UNIT || age.saturating_sub(feedback.delay) > ABSURD_RTT {
-            return;
-        }
-        let sample = age.saturating_sub(feedback.delay).max(RTT_UNIT);
-        let is_first = self.rtt.is_none();
-        let rtt = self.measured(sample).smoothed;
-        let worse = feedback.loss > self.loss;
-        self.loss = feedback.loss;
-        self.by = Some(report.from);
-        let received = feedback.received;
-        let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
-        if is_first {
-            self.first_report(now, rtt);
-        } else if data_limited && worse {
-            for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
-                *rate = rate.scale(0.5);
-            }
-            self.maximize_received(received.scale(0.85), now);
-            self.allow(now, rtt, self.most_received(), "loss while data-limited: the received rate");
-        } else {
-            if data_limited {
-                self.maximize_received(received, now);
-            } else {
-                self.update_received(received, now, rtt);
-            }
-            self.allow(now, rtt, self.most_received().scale(2.0), "twice the received rate");
-        }
-        self.set_timer(now);
     }
 
     fn on_timer(&mut self, now: Time) {
@@ -606,9 +637,56 @@ const MARKS: usize = 16;
 /// Until a data packet carries a round-trip time, losses are told apart with this one.
 const UNKNOWN_RTT: Span = Span::millis(500);
 
-struct Receiver {
+/// Which packets a receiver counts losses among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// All.
+    All,
+    /// The marked ones, numbered by themselves ([`Mark`]).
+    Marked,
+}
+
+/// What goes forward beside R where only some packets count: 5 bytes, big-endian.
+///
+/// ```text
+///   0       1        3        5
+///   ├───────┼────────┼────────┤
+///   │ flags │ vseq   │ n      │     flags: bit 0, marked
+///   │ u8    │ u16    │ u8.u8  │
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mark {
+    /// This packet counts.
+    pub(crate) marked: bool,
+    /// Its number among the marked ones; without a mark the number of the last marked one before it.
+    pub(crate) vseq: u16,
+    /// How many connections' worth the stream is.
+    pub(crate) worth: f64,
+}
+
+impl Mark {
+    /// Its bytes.
+    pub(crate) fn write(&self) -> [u8; 5] {
+        let [v, w] = self.vseq.to_be_bytes();
+        let [n, m] = ((self.worth * 256.0).clamp(256.0, 65_535.0) as u16).to_be_bytes();
+        [u8::from(self.marked), v, w, n, m]
+    }
+
+    /// `None` unless it has the right length and is worth at least one connection.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let [flags, v, w, n, m] = *bytes else { return None };
+        let worth = f64::from(u16::from_be_bytes([n, m])) / 256.0;
+        (worth >= 1.0).then_some(Self { marked: flags & 1 != 0, vseq: u16::from_be_bytes([v, w]), worth })
+    }
+}
+
+/// The receiving half: one TFRC connection.
+pub(crate) struct Receiver {
     packet: Bytes,
     settings: Settings,
+    among: Among,
+    /// The newest number among the marked packets, extended.
+    vseq: Option<u64>,
     history: LossHistory,
     /// R as the packet with the highest sequence number carried it.
     rtt: Option<Span>,
@@ -629,10 +707,12 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn new(setup: &Setup, settings: &Settings) -> Self {
+    pub(crate) fn new(setup: &Setup, settings: &Settings, among: Among) -> Self {
         Self {
             packet: setup.packet,
             settings: *settings,
+            among,
+            vseq: None,
             history: LossHistory::new(settings.loss),
             rtt: None,
             latest: None,
@@ -669,6 +749,15 @@ impl Receiver {
         rtt.scale(self.settings.report)
     }
 
+    /// The number nearest to the newest one whose low 16 bits are `low`.
+    fn extended(&mut self, low: u16) -> u64 {
+        // From the middle of the range, so that what comes before the first one that is heard has a number as well.
+        let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
+        let seq = near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16));
+        self.vseq = Some(near.max(seq));
+        seq
+    }
+
     /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when it
     /// expired at least once.
     fn expired_in_silence(&mut self, now: Time) -> bool {
@@ -690,12 +779,13 @@ impl Receiver {
 impl ReceiverHalf for Receiver {
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         let now = arrival.at;
+        let (round_trip, rest) = arrival.notice.split_at(arrival.notice.len().min(3));
         let silence = self.expired_in_silence(now);
         let before = self.total;
         self.total += arrival.size;
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
-            self.rtt = read_rtt_notice(arrival.notice).or(self.rtt);
+            self.rtt = read_rtt_notice(round_trip).or(self.rtt);
         }
         if let (Some(rtt), None) = (self.rtt, self.timer) {
             self.mark(now, before);
@@ -707,8 +797,23 @@ impl ReceiverHalf for Receiver {
         let half = self.packet.per(rtt * 2);
         let packet = self.packet;
         let previous = self.history.rate();
-        let heard = Heard { seq: arrival.seq, at: now, ce: arrival.ce, rtt };
-        let change = self.history.on_packet(&heard, || 1.0 / equation::loss_for(best.max(half), packet, rtt).get());
+        let mark = Mark::read(rest);
+        let worth = mark.map_or(1.0, |m| m.worth);
+        // What one of the connections that this one stands for would have got.
+        let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, rtt).get();
+        let heard = |seq| Heard { seq, at: now, ce: arrival.ce, rtt };
+        let change = match (self.among, mark) {
+            (Among::All, _) => self.history.on_packet(&heard(arrival.seq), first),
+            (Among::Marked, Some(mark)) => {
+                let vseq = self.extended(mark.vseq);
+                if mark.marked {
+                    self.history.on_packet(&heard(vseq), first)
+                } else {
+                    self.history.on_other(&heard(vseq), first)
+                }
+            }
+            (Among::Marked, None) => Change::default(),
+        };
 
         self.fresh = true;
         let why = if change.new_loss_event && self.history.rate() > previous {

@@ -31,6 +31,7 @@ fn setup(packet: u64) -> Setup {
         mode: Mode::Repaired,
         floor: Rate::kbps(10),
         cap: Rate::mbps(20),
+        pictures: None,
         session_bandwidth: Rate::mbps(2),
         group: true,
         id: ReceiverId(7),

@@ -31,6 +31,7 @@ fn setup() -> Setup {
         mode: Mode::Repaired,
         floor: Rate::bps(1),
         cap: Rate::mbps(20),
+        pictures: None,
         session_bandwidth: Rate::mbps(2),
         group: true,
         id: ReceiverId(7),

@@ -137,7 +137,7 @@ impl Agent {
             // Whoever sees what reaches its host ends its steps.
             Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
-            Self::VideoSink(sink) => sink.sample(),
+            Self::VideoSink(sink) => sink.sample(now),
         }
     }
 }

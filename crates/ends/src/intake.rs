@@ -42,6 +42,8 @@ pub struct Point {
     pub expected: u32,
     /// Mean one-way delay in the step.
     pub delay: Option<Span>,
+    /// What is in the play-out buffer at its end, where there is one.
+    pub buffer: Option<Bytes>,
 }
 
 impl Intake {
@@ -95,6 +97,7 @@ impl Intake {
             packets: packets as u32,
             expected: expected.saturating_sub(self.last.expected) as u32,
             delay: (self.now.delay_ns - self.last.delay_ns).checked_div(packets).map(Span::nanos),
+            buffer: None,
         });
         self.last = self.now;
     }

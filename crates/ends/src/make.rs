@@ -7,8 +7,8 @@ use crate::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory};
-use steadycast_control::{ParamError, ReceiverId, Setup};
-use steadycast_media::{Encoder, Ladder, LadderError, Vbr, Waiting};
+use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
+use steadycast_media::{Consume, Encoder, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
 use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
 use steadycast_tcp as tcp;
@@ -241,6 +241,12 @@ impl<'a> Cast<'a> {
         let payload = video.packet.get().saturating_sub(HEADERS).max(1);
         let range = ladder.as_ref().map(|l| l.range(payload, HEADERS));
         let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
+        let pictures = ladder.as_ref().map(|l| Arc::new(pictures(l, payload)));
+        let period = ladder.as_ref().map_or(Span::ZERO, |l| l.time(1));
+        let buffer = video
+            .buffer
+            .as_ref()
+            .map(|b| PlayBuffer::new(b.size, b.consume.map_or(Consume::Frames(period), Consume::Rate)));
         let floor = video.floor.unwrap_or(range.map_or(Rate::ZERO, |r| r.0)).min(cap);
         let rtcp = RtcpSettings {
             profile: match video.rtcp.profile {
@@ -251,18 +257,21 @@ impl<'a> Cast<'a> {
             session_bandwidth: video.rtcp.session_bw,
             t_min: video.rtcp.t_min,
             group: flow.cast == sc::Cast::Multicast,
+            summary: flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source,
         };
         let seed = self.seed;
-        let setup = move |name: &str, ssrc: u32| Setup {
+        let setup = Arc::new(move |name: &str, ssrc: u32| Setup {
             packet: video.packet,
             mode: video.mode,
             floor,
             cap,
+            pictures: pictures.clone(),
             session_bandwidth: video.rtcp.session_bw,
             group: flow.cast == sc::Cast::Multicast,
             id: ReceiverId(ssrc),
             chance: seed.part(&format!("{name}.half")),
-        };
+        });
+        let sink_setup = Arc::clone(&setup);
         // The name alone decides: adding a receiver changes no other's SSRC.
         let who =
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
@@ -312,7 +321,7 @@ impl<'a> Cast<'a> {
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
-                let base = setup(&name, 0);
+                let base = sink_setup(&name, 0);
                 let factory = Arc::clone(&make_half);
                 let make: MakeReceiver = Box::new(move |now, times| {
                     // Who joins again is somebody else to the others: its old SSRC has said BYE.
@@ -324,10 +333,23 @@ impl<'a> Cast<'a> {
                     let chance = seed.part(&format!("{name}.rtcp"));
                     Receiver::new(identity, rtcp, factory.app(), half, chance, now)
                 });
-                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, !many);
+                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, !many).buffered(buffer.clone());
                 Agent::VideoSink(Box::new(sink))
             }),
         })
+    }
+}
+
+/// What a controller is told of a ladder.
+fn pictures(ladder: &Ladder, payload: u64) -> Pictures {
+    let rung = |(row, quantizer): (usize, &u8)| {
+        let (rate, peak) = ladder.rates(row, payload, HEADERS);
+        Rung { quantizer: *quantizer, rate, peak }
+    };
+    Pictures {
+        frame: ladder.time(1),
+        group: ladder.span(u64::from(ladder.gop)),
+        rungs: ladder.quantizers.iter().enumerate().map(rung).collect(),
     }
 }
 

@@ -414,6 +414,9 @@ fn video_sink(
     map.insert("jitter_ms".into(), ms(sink.session().map(|s| s.jitter())));
     map.insert("cumulative_jitter_max_ms".into(), json!(sink.jitter.max.later().as_millis_f64()));
     map.insert("feedback_packets".into(), json!(sink.rtcp_packets));
+    let buffer = sink.buffer.as_ref();
+    map.insert("buffer_underflows".into(), buffer.map_or(Value::Null, |b| json!(b.underflows())));
+    map.insert("buffer_overflows".into(), buffer.map_or(Value::Null, |b| json!(b.overflows())));
     let assembled = sink.assembly.as_ref().zip(sent);
     map.insert("playout_needed_ms".into(), ms(sent.and_then(|s| sink.playout_needed(s))));
     let Some((assembly, sent)) = assembled else {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use steadycast_media::Fate;
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_session::FrameKind;
-use steadycast_units::{Span, Time};
+use steadycast_units::{Bytes, Span, Time};
 
 /// One column.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +100,7 @@ impl Record<'_> {
     fn rates(&self) -> Table {
         let (mut at, mut flow, mut node) = (Vec::new(), Texts::default(), Texts::default());
         let (mut rate, mut loss, mut delay) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut target, mut pacing) = (Vec::new(), Vec::new());
+        let (mut target, mut pacing, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
         let (steps, interval) = (self.steps(), self.interval());
         for (spec, ends) in self.flows() {
             for source in &ends.sources {
@@ -125,6 +125,7 @@ impl Record<'_> {
                     let last = chunk.last().map_or((0, f64::NAN, f64::NAN), |c| *c);
                     target.push(last.1);
                     pacing.push(last.2);
+                    buffer.push(f64::NAN);
                 }
             }
             for (to, sink) in spec.to.iter().zip(&ends.sinks) {
@@ -150,6 +151,7 @@ impl Record<'_> {
                     delay.push(real((packets > 0).then(|| delays / packets as f64)));
                     target.push(f64::NAN);
                     pacing.push(f64::NAN);
+                    buffer.push(real(chunk.last().and_then(|p| p.buffer).map(Bytes::as_f64)));
                 }
             }
         }
@@ -162,6 +164,7 @@ impl Record<'_> {
             ("delay_ms", Column::Real(delay)),
             ("target_bps", Column::Real(target)),
             ("pacing_bps", Column::Real(pacing)),
+            ("buffer_bytes", Column::Real(buffer)),
         ]
     }
 

@@ -147,24 +147,30 @@ pub struct Link {
 /// such links.
 #[derive(Debug)]
 struct Idle {
-    /// Constant rate and delay, drop-tail, nothing lost or varied: an idle link's answer needs no more than what is here.
-    plain: bool,
-    /// The last packet came this way, and the queue has not been told.
-    untold: bool,
-    /// The largest packet it takes.
-    mtu: u32,
-    /// When the transmitter has sent all it has taken.
+    /// When the transmitter has sent all it has taken. Of plain links only.
     free: Time,
-    /// The last size, and how long the transmitter takes for it.
-    last: (Bytes, Span),
-    delay: Span,
-    /// Packets and bytes that came this way.
-    packets: u64,
-    bytes: Bytes,
+    /// The last size, which the link takes; nothing on links that are not plain.
+    size: Bytes,
+    /// How long the transmitter takes for it …
+    span: Span,
+    /// … and how long until it arrives.
+    latency: Span,
+    /// Packets of this size that found the link idle, and of which nobody has been told.
+    passed: u64,
+    plain: Plain,
+}
+
+/// Whether a link has constant rate and delay, a drop-tail queue, and nothing lost or varied: then all there is to know is when it
+/// becomes free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    Yes { delay: Span },
+    No,
 }
 
 #[derive(Debug)]
 struct Rest {
+    mtu: Bytes,
     arq: Option<Arq>,
     queue: QueueState,
     transmitter: Transmitter,
@@ -173,6 +179,9 @@ struct Rest {
     counts: Counts,
     waited: Span,
 }
+
+/// The size of no packet.
+const NO_SIZE: Bytes = Bytes::new(u64::MAX);
 
 impl Link {
     /// A link that draws from parts `<name>.queue`, `<name>.loss` and `<name>.jitter` of the seed.
@@ -188,20 +197,15 @@ impl Link {
             Service::Rate(steps) => steps.as_constant().is_some(),
             Service::Trace(_) => false,
         };
-        let delay = config.delay.as_constant().copied();
         let harmless =
             config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none() && config.jitter.is_none();
-        let idle = Idle {
-            plain: roomy && steady && harmless && delay.is_some(),
-            untold: false,
-            mtu: u32::try_from(config.mtu.get()).unwrap_or(u32::MAX),
-            free: Time::ZERO,
-            last: (Bytes::ZERO, Span::ZERO),
-            delay: delay.unwrap_or(Span::ZERO),
-            packets: 0,
-            bytes: Bytes::ZERO,
+        let plain = match config.delay.as_constant() {
+            Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
+            _ => Plain::No,
         };
+        let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
         let rest = Rest {
+            mtu: config.mtu,
             arq: config.arq,
             queue: QueueState::new(&config.queue, part("queue")),
             transmitter: Transmitter::new(&config.service),
@@ -217,49 +221,70 @@ impl Link {
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         let idle = &mut self.idle;
-        if !idle.plain || now < idle.free || size.get() > u64::from(idle.mtu) {
-            return self.offer_to_rest(now, size, ecn);
+        if size == idle.size && now >= idle.free {
+            idle.free = now + idle.span;
+            idle.passed += 1;
+            return Fate::Arrives { at: now + idle.latency, ecn };
         }
-        if idle.last.0 != size {
-            idle.last = (size, self.rest.transmitter.span(now, size));
+        self.offer_to_rest(now, size, ecn)
+    }
+
+    fn offer_to_rest(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
+        match self.idle.plain {
+            Plain::Yes { delay } if size <= self.rest.mtu => self.offer_to_plain(now, size, ecn, delay),
+            _ => {
+                self.tell();
+                self.rest.offer(now, size, ecn)
+            }
         }
-        let done = now + idle.last.1;
-        idle.free = done;
-        idle.untold = true;
-        idle.packets += 1;
-        idle.bytes += size;
-        Fate::Arrives { at: done + idle.delay, ecn }
+    }
+
+    /// As [`Rest::offer`], without what a plain link has not got.
+    fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
+        let (idle, rest) = (&mut self.idle, &mut *self.rest);
+        if now >= idle.free {
+            // Another size than before, and from now on this one. Of what passed nothing is there any more.
+            rest.count_passed(idle);
+            let span = rest.transmitter.span(now, size);
+            (idle.size, idle.span, idle.latency) = (size, span, span + delay);
+            (idle.free, idle.passed) = (now + span, 1);
+            return Fate::Arrives { at: idle.free + delay, ecn };
+        }
+        rest.tell(idle);
+        rest.counts.offered += 1;
+        if let Err(drop) = rest.queue.admit(now, size, ecn, &rest.transmitter) {
+            rest.counts.full += 1;
+            return Fate::Dropped(drop);
+        }
+        rest.waited = idle.free.since(now);
+        rest.counts.wait.add(rest.waited);
+        rest.counts.sent += size;
+        let span = if size == idle.size { idle.span } else { rest.transmitter.span(now, size) };
+        idle.free += span;
+        rest.queue.admitted(size, idle.free);
+        Fate::Arrives { at: idle.free + delay, ecn }
     }
 
     /// Brings the parts up to date that an idle link's packets pass by.
     fn tell(&mut self) {
-        if std::mem::take(&mut self.idle.untold) {
-            // Of all those packets only the last can still be there.
-            self.rest.queue.admitted(self.idle.last.0, self.idle.free);
-            self.rest.transmitter.passed_by(self.idle.free);
-            self.rest.waited = Span::ZERO;
-        }
-    }
-
-    fn offer_to_rest(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
-        self.tell();
-        let fate = self.rest.offer(now, size, ecn, self.idle.mtu);
-        self.idle.free = self.rest.transmitter.free_at();
-        fate
+        self.rest.tell(&mut self.idle);
     }
 
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
         let mut counts = self.rest.counts.clone();
-        counts.offered += self.idle.packets;
-        counts.sent += self.idle.bytes;
-        counts.wait.add_zeros(self.idle.packets);
+        counts.add_passed(&self.idle);
         counts
     }
 
     /// [`Counts::sent`] so far.
     pub fn sent(&self) -> Bytes {
-        self.rest.counts.sent + self.idle.bytes
+        self.rest.counts.sent + self.idle.bytes()
+    }
+
+    /// Packets that it took and did not drop: those that are still under way included.
+    pub const fn arrived(&self) -> u64 {
+        self.rest.counts.offered + self.idle.passed - self.rest.counts.dropped()
     }
 
     /// [`Counts::dropped`] so far.
@@ -269,14 +294,14 @@ impl Link {
 
     /// How long the packet of the last [`Link::offer`] waits for the transmitter.
     pub const fn waited(&self) -> Span {
-        if self.idle.untold { Span::ZERO } else { self.rest.waited }
+        if self.idle.passed > 0 { Span::ZERO } else { self.rest.waited }
     }
 
     /// Whether the last packet that was taken found this link idle, and everything about the link constant: then how long it is under
     /// way depends on its size alone.
     #[inline]
     pub const fn was_idle(&self) -> bool {
-        self.idle.untold
+        self.idle.passed > 0
     }
 
     /// Packets in the queue at `now`, the one on the transmitter included.
@@ -296,10 +321,41 @@ impl Link {
     }
 }
 
+impl Idle {
+    /// Of what passed.
+    const fn bytes(&self) -> Bytes {
+        Bytes::new(self.size.get().wrapping_mul(self.passed))
+    }
+}
+
+impl Counts {
+    fn add_passed(&mut self, idle: &Idle) {
+        if idle.passed > 0 {
+            self.offered += idle.passed;
+            self.sent += idle.bytes();
+            self.wait.add_zeros(idle.passed);
+        }
+    }
+}
+
 impl Rest {
-    fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn, mtu: u32) -> Fate {
+    fn count_passed(&mut self, idle: &mut Idle) {
+        self.counts.add_passed(idle);
+        idle.passed = 0;
+    }
+
+    fn tell(&mut self, idle: &mut Idle) {
+        if idle.passed > 0 {
+            self.count_passed(idle);
+            // Of all those packets only the last can still be there.
+            self.queue.admitted(idle.size, idle.free);
+            self.waited = Span::ZERO;
+        }
+    }
+
+    fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         self.counts.offered += 1;
-        if size.get() > u64::from(mtu) {
+        if size > self.mtu {
             self.counts.too_large += 1;
             return Fate::Dropped(Drop::TooLarge);
         }

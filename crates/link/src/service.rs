@@ -123,11 +123,6 @@ impl Transmitter {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
     }
 
-    /// Has sent until `free` without having been asked.
-    pub(crate) fn passed_by(&mut self, free: Time) {
-        self.free = free;
-    }
-
     pub(crate) fn rate(&self, now: Time) -> Option<Rate> {
         match &self.service {
             Service::Rate(steps) => Some(*steps.at(now)),

@@ -2,9 +2,11 @@
 //! [`Encoder`] chooses a quantizer per group of pictures, and an [`Assembly`] tells what became of each frame at a receiver.
 
 mod assembly;
+mod buffer;
 mod encoder;
 mod ladder;
 
 pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
+pub use buffer::{Consume, PlayBuffer};
 pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use ladder::{Ladder, LadderError, Scale};

@@ -143,6 +143,11 @@ impl PyScenario {
                     entry.set_item("weights", weights.to_vec())?;
                     entry.set_item("vary", *vary)?;
                 }
+                Media::Map001 { exponent, intra } => {
+                    entry.set_item("media", "map001")?;
+                    entry.set_item("exponent", *exponent)?;
+                    entry.set_item("intra", *intra)?;
+                }
                 Media::Trace { path: file } => {
                     entry.set_item("media", "trace")?;
                     entry.set_item("paths", vec![path(file)])?;

@@ -371,6 +371,11 @@ impl Timer {
         }
     }
 
+    /// The source has told the mean size of the group's RTCP packets, in bytes with IP and UDP (RFC 5760, section 9.2).
+    pub fn on_told_size(&mut self, size: f64) {
+        self.avg_size = size;
+    }
+
     /// Mean size of the RTCP packets sent and received, in bytes with IP and UDP.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size

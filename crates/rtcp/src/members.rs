@@ -92,6 +92,14 @@ pub struct Members {
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
+    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and whoever isn't counted. In a
+    /// large group nearly every report is of one that is not in the table, and is to cost no look into it.
+    strays: Strays,
+    /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no look into the
+    /// table. What is told here is entered there before anyone asks.
+    playing: Option<(u32, Origin, Time)>,
+    /// How many receivers there are, where the source tells it.
+    told: Option<u32>,
 }
 
 /// Which members are kept of a group that is too large for the table (RFC 2762).
@@ -110,6 +118,27 @@ impl Sample {
 
     fn keeps(&self, ssrc: u32) -> bool {
         (ssrc ^ self.key) & ((1 << self.bits) - 1) == 0
+    }
+}
+
+/// A few SSRCs, or too many to be told apart here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strays {
+    few: [u32; 4],
+    n: u32,
+}
+
+impl Strays {
+    fn push(&mut self, ssrc: u32) {
+        if let Some(place) = self.few.get_mut(self.n as usize) {
+            *place = ssrc;
+        }
+        self.n += 1;
+    }
+
+    /// False only when it is none of them.
+    fn may_contain(&self, ssrc: u32) -> bool {
+        self.few.get(..self.n as usize).is_none_or(|few| few.contains(&ssrc))
     }
 }
 
@@ -145,6 +174,9 @@ impl Members {
             conflicts: BTreeMap::new(),
             refused: 0,
             sample: None,
+            strays: Strays::default(),
+            playing: None,
+            told: None,
         }
     }
 
@@ -155,6 +187,14 @@ impl Members {
     pub fn sampled(own: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key: own, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
+    }
+
+    /// The source has told how many receivers there are (RFC 5760, section 7.1.12): they are not heard oneself. Returns by how many
+    /// the group is smaller than it was thought to be.
+    pub fn on_told(&mut self, receivers: u32) -> u32 {
+        let before = self.census().members;
+        self.told = Some(receivers);
+        before.saturating_sub(self.census().members)
     }
 
     /// One's own SSRC.
@@ -175,7 +215,28 @@ impl Members {
 
     /// A packet of media came. A source that the sequence numbers have proven already (`valid`) is a member at once.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> Heard {
-        self.hear(now, ssrc, from, By::Rtp, valid)
+        if let Some((playing, place, at)) = &mut self.playing
+            && (*playing, *place) == (ssrc, from)
+        {
+            *at = now;
+            return Heard::Member;
+        }
+        self.note_playing();
+        let heard = self.hear(now, ssrc, from, By::Rtp, valid);
+        if heard == Heard::Member {
+            self.playing = Some((ssrc, from, now));
+        }
+        heard
+    }
+
+    /// Enters into the table when media was last heard.
+    fn note_playing(&mut self) {
+        if let Some((ssrc, _, at)) = self.playing.take()
+            && let Some(member) = self.table.get_mut(&ssrc)
+        {
+            member.heard = member.heard.max(at);
+            member.sent = member.sent.max(Some(at));
+        }
     }
 
     /// A report, APP or feedback of a source came.
@@ -201,6 +262,7 @@ impl Members {
     /// A source said BYE. True when it was counted until now: [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
     /// Stragglers of it are ignored until it would have timed out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
+        self.note_playing();
         let Some(member) = self.table.get_mut(&ssrc) else {
             return false;
         };
@@ -228,6 +290,7 @@ impl Members {
     /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
     /// that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
+        self.note_playing();
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
@@ -266,7 +329,8 @@ impl Members {
         let bits = self.sample.map_or(0, |sample| sample.bits);
         let others = self.senders + ((self.proven - self.senders) << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
-        Census { members: (others + 1).max(held), senders: self.senders + u32::from(we_sent), we_sent }
+        let told = self.told.map_or(0, |receivers| receivers.saturating_add(self.senders));
+        Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
     }
 
     /// The members other than oneself, in the order of their SSRCs.
@@ -302,6 +366,12 @@ impl Members {
     fn hear(&mut self, now: Time, ssrc: u32, from: Origin, by: By, proves: bool) -> Heard {
         if ssrc == self.own {
             return Heard::Conflict(self.on_own_ssrc(now, from));
+        }
+        if matches!(by, By::Rtcp)
+            && self.sample.is_some_and(|sample| !sample.keeps(ssrc))
+            && !self.strays.may_contain(ssrc)
+        {
+            return Heard::Unsampled;
         }
         let Some(member) = self.table.get_mut(&ssrc) else {
             return self.admit(now, ssrc, from, by, proves);
@@ -354,6 +424,9 @@ impl Members {
         let state = if proven { State::Proven } else { State::Unproven };
         let sent = rtp_from.filter(|_| proven).map(|_| now);
         self.senders += u32::from(sent.is_some());
+        if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
+            self.strays.push(ssrc);
+        }
         self.table.insert(ssrc, Member { heard: now, sent, rtp_from, rtcp_from, cname: None, state });
         if proven {
             self.proven += 1;
@@ -377,7 +450,15 @@ impl Members {
         });
         self.uncounted.retain(|(_, ssrc)| self.table.contains_key(ssrc));
         self.proven -= left_out;
+        self.find_strays(sample);
         true
+    }
+
+    fn find_strays(&mut self, sample: Sample) {
+        self.strays = Strays::default();
+        for ssrc in self.table.keys().filter(|ssrc| !sample.keeps(**ssrc)) {
+            self.strays.push(*ssrc);
+        }
     }
 
     /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
@@ -404,6 +485,7 @@ impl Members {
             keep
         });
         self.proven -= left_out;
+        self.find_strays(sample);
     }
 
     fn on_own_ssrc(&mut self, now: Time, from: Origin) -> Conflict {
@@ -420,6 +502,7 @@ impl Members {
     }
 
     fn forget(&mut self, ssrc: u32) {
+        self.note_playing();
         let Some(member) = self.table.remove(&ssrc) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
-use crate::model::{Codec, Emit, JitterDist, RtcpProfile, TcpPreset};
+use crate::model::{Codec, Emit, JitterDist, Reports, RtcpProfile, TcpPreset};
 use crate::problem::Out;
 use crate::table::{At, Many, OrNone, Packets, Raw, Said, tables, words};
 use crate::tree::{Item, Place};
@@ -192,7 +192,7 @@ tables! {
         mode: Mode,
         /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: clip, synthetic, greedy, table2 or trace; by default what "clip" or "trace" say, else synthetic.
+        /// video: clip, synthetic, greedy, table2, map001 or trace; by default what "clip" or "trace" say, else synthetic.
         media: MediaWord,
         /// video: files, played one after the other and looped; relative to this file.
         clip: Many<String>,
@@ -200,6 +200,8 @@ tables! {
         trace: String,
         /// video: how paper 000's Table 2 becomes frames.
         table2: Table2Table,
+        /// video: how paper 001's rates become frames.
+        map001: Map001Table,
         /// video: how pictures are encoded.
         encode: EncodeTable,
         /// video: how a rate becomes a quantizer; bucket (default) or ladder.
@@ -260,6 +262,13 @@ tables! {
         /// Sizes vary by up to this share; default 0.1.
         vary: f64,
     }
+    /// Paper 001's rates as frames of quantizers 2, 4 … 62; encode says their number per second and group.
+    Map001Table {
+        /// Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B; default 0.9.
+        exponent: f64,
+        /// Size of an I frame, in P frames; default 3.
+        intra: f64,
+    }
     /// How pictures are encoded.
     EncodeTable {
         /// mpeg2, mpeg4 (default), h263 or h264.
@@ -279,7 +288,7 @@ tables! {
     BufferTable {
         /// How much fits.
         size: Bytes,
-        /// Consumption at a constant rate; default: as the clip plays.
+        /// Consumption at a constant rate; default: frame by frame, as the clip plays.
         consume: Rate,
     }
     /// RTCP's timing.
@@ -290,6 +299,8 @@ tables! {
         session_bw: Rate,
         /// Overrides the profile's least interval.
         t_min: Span,
+        /// Where a group's receivers report to: group (default), or source, which tells them how many they are (RFC 5760).
+        reports: Reports,
     }
     /// Lengths of periods.
     PeriodsTable {
@@ -444,6 +455,7 @@ pub(crate) enum MediaWord {
     Synthetic,
     Greedy,
     Table2,
+    Map001,
     Trace,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -465,7 +477,7 @@ words! {
     RedPreset { "ns2" => Self::Ns2, "classic" => Self::Classic, }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
-    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "trace" => Self::Trace, }
+    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, }
     VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
     TcpPreset { "linux" => Self::Linux, "ns2" => Self::Ns2, "ns2old" => Self::Ns2Old, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
@@ -474,6 +486,7 @@ words! {
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
+    Reports { "group" => Self::Group, "source" => Self::Source, }
     Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
 }
 

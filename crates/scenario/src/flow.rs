@@ -31,6 +31,7 @@ const VIDEO: &[&str] = &[
     "clip",
     "trace",
     "table2",
+    "map001",
     "encode",
     "vbr",
     "bucket",
@@ -487,6 +488,9 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
         if size.value == Bytes::ZERO {
             out.problem(&size.at, "nothing fits into it", "write for example \"16KiB\"");
         }
+        if buffer.consume.is_none() && table.media.as_ref().is_some_and(|m| m.value == MediaWord::Greedy) {
+            out.problem(&buffer.at, "greedy media has no frames to play", "write for example consume = \"64kbps\"");
+        }
         Some(Buffer { size: size.value, consume: buffer.consume.as_ref().and_then(|c| positive(c, out)) })
     });
     let said = table.rtcp.as_ref();
@@ -494,6 +498,7 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
         profile: said.and_then(|r| r.profile.as_ref()).map_or(RtcpProfile::Avpf, |p| p.value),
         session_bw: said.and_then(|r| r.session_bw.as_ref()).and_then(|r| positive(r, out)).unwrap_or(Rate::mbps(2)),
         t_min: said.and_then(|r| r.t_min.as_ref()).map(|t| t.value),
+        reports: said.and_then(|r| r.reports.as_ref()).map(|r| r.value).unwrap_or_default(),
     };
     let floor = table.floor.as_ref().and_then(|r| positive(r, out));
     let cap = table.cap.as_ref().and_then(|r| positive(r, out));
@@ -566,6 +571,17 @@ fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
                 out.problem(&said.at, format!("{} is out of range", said.value), "a share from 0 to below 1");
             }
             Media::Table2 { weights, vary: vary.map_or(0.1, |v| v.value) }
+        }
+        MediaWord::Map001 => {
+            let said = table.map001.as_ref();
+            let mut number = |said: Option<&At<f64>>, default: f64, (low, high): (f64, f64)| {
+                if let Some(said) = said.filter(|x| !(low..=high).contains(&x.value)) {
+                    out.problem(&said.at, format!("{} is out of range", said.value), format!("from {low} to {high}"));
+                }
+                said.map_or(default, |x| x.value)
+            };
+            let exponent = number(said.and_then(|m| m.exponent.as_ref()), 0.9, (0.1, 3.0));
+            Media::Map001 { exponent, intra: number(said.and_then(|m| m.intra.as_ref()), 3.0, (1.0, 100.0)) }
         }
         MediaWord::Trace => {
             let Some(name) = &table.trace else {

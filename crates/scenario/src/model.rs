@@ -287,7 +287,7 @@ pub struct Video {
     pub params: Vec<(String, Vec<(String, Given)>)>,
     /// Where its data comes from.
     pub media: Media,
-    /// How pictures are encoded; frame rate and GoP hold for `table2` as well.
+    /// How pictures are encoded; frame rate and GoP hold for `table2` and `map001` as well.
     pub encode: Encode,
     /// How a rate becomes a quantizer.
     pub vbr: Vbr,
@@ -335,6 +335,13 @@ pub enum Media {
         weights: [f64; 3],
         /// Sizes vary by up to this share.
         vary: f64,
+    },
+    /// Paper 001's source: quantizers 2, 4 … 62 around its one published rate, 5.25 Mb/s at 12, without pixels.
+    Map001 {
+        /// Rates fall with the quantizer to this power.
+        exponent: f64,
+        /// Size of an I frame, in P frames.
+        intra: f64,
     },
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
@@ -428,6 +435,18 @@ pub struct Rtcp {
     pub session_bw: Rate,
     /// Overrides the profile's minimum interval.
     pub t_min: Option<Span>,
+    /// Where a group's receivers report to.
+    pub reports: Reports,
+}
+
+/// Where a group's receivers report to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reports {
+    /// To the whole group, as in any-source multicast (RFC 3550).
+    #[default]
+    Group,
+    /// To the sender alone, which tells the group how large it is, as in source-specific multicast (RFC 5760).
+    Source,
 }
 
 /// A profile of RTCP's timing.

@@ -363,6 +363,10 @@ fn video_text(video: &Video, text: &mut Text) {
             let weights = list(weights.iter().map(|w| number(*w)));
             text.key("table2", format!("{{ weights = {weights}, vary = {} }}", number(*vary)));
         }
+        Media::Map001 { exponent, intra } => {
+            text.key("media", "\"map001\"");
+            text.key("map001", format!("{{ exponent = {}, intra = {} }}", number(*exponent), number(*intra)));
+        }
         Media::Trace { path } => {
             text.key("media", "\"trace\"");
             text.key("trace", quote(path.display()));

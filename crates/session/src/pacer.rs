@@ -20,7 +20,7 @@ pub enum Emit {
 pub struct Backlog {
     /// Bytes of frames not yet sent.
     pub bytes: Bytes,
-    /// Frames that were not sent because the backlog was at its bound.
+    /// Frames that were not sent because the backlog was at its bound, or the controller could not afford them.
     pub skipped: u64,
 }
 
@@ -90,6 +90,12 @@ impl Pacer {
         self.backlog.bytes += frame.size;
         self.waiting.push_back(Pending { frame: *frame, offset: Bytes::ZERO, parts });
         true
+    }
+
+    /// A frame is not sent, whatever waits: unless it is a B frame, nothing can be decoded until the next I frame.
+    pub(crate) fn skip(&mut self, kind: FrameKind) {
+        self.broken |= kind != FrameKind::B;
+        self.backlog.skipped += 1;
     }
 
     pub(crate) fn head(&self) -> Option<&Pending> {

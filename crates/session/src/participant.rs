@@ -1,11 +1,10 @@
 //! What a sender and a receiver of a session have in common: an identity, and RTCP's timing and members.
 
-use std::collections::VecDeque;
 use steadycast_control::Wake;
 use steadycast_rtcp::{Census, Conflict, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{Compound, GroupSize, Packet};
 
 /// Who one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,13 +26,18 @@ pub struct RtcpSettings {
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
+    /// Whether a group's receivers report to the sender alone, which tells them how many they are (RFC 5760, section 7):
+    /// what source-specific multicast needs, and very large groups.
+    pub summary: bool,
 }
 
 /// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
 const MEMBERS: usize = 256;
+/// Where receivers report to the sender alone, it is the one who has to know them.
+const ALL_MEMBERS: usize = 1 << 17;
 
-/// RTCP bytes over the last half minute.
-const SHARE_WINDOW: Span = Span::secs(30);
+/// Over how many seconds RTCP's share is taken.
+const SHARE_WINDOW: u64 = 30;
 
 /// What a compound is good for, as far as who sent it is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,13 +93,16 @@ pub(crate) struct Participant {
     given_up: Option<u32>,
     /// Whether any compound was sent: who was never heard has nothing to take back.
     spoke: bool,
-    heard: VecDeque<(Time, u64)>,
-    heard_bytes: u64,
+    /// RTCP bytes heard and sent, second by second.
+    heard: [u32; SHARE_WINDOW as usize],
+    /// The second that `heard` was last brought up to.
+    second: u64,
     started: Time,
 }
 
 impl Participant {
-    pub(crate) fn new(identity: Identity, settings: RtcpSettings, chance: Chance, now: Time) -> Self {
+    /// `source`: it is the one that sends media.
+    pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
@@ -105,7 +112,7 @@ impl Participant {
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
         Self {
-            members: Members::sampled(identity.ssrc, MEMBERS),
+            members: Members::sampled(identity.ssrc, if source && settings.summary { ALL_MEMBERS } else { MEMBERS }),
             identity,
             chance: chance.clone(),
             timer: Timer::with_config(config, chance, now),
@@ -113,10 +120,31 @@ impl Participant {
             given_up: None,
             spoke: false,
             settings,
-            heard: VecDeque::new(),
-            heard_bytes: 0,
+            heard: [0; SHARE_WINDOW as usize],
+            second: whole_seconds(now),
             started: now,
         }
+    }
+
+    /// Whether the group's size is told by the source.
+    pub(crate) const fn summary(&self) -> bool {
+        self.settings.summary
+    }
+
+    /// The source tells how large the group is.
+    pub(crate) fn told(&mut self, now: Time, group: GroupSize) {
+        if self.members.on_told(group.receivers) > 0 {
+            let census = self.census();
+            self.timer.on_departures(now, &census);
+        }
+        // As the timer counts it: with IP and UDP.
+        self.timer.on_told_size(f64::from(group.average.max(1)) + IP_UDP_OVERHEAD as f64);
+    }
+
+    /// What the group's members are told of it.
+    pub(crate) fn group_size(&self) -> GroupSize {
+        let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
+        GroupSize { average: average as u16, receivers: self.members.census().members.saturating_sub(1) }
     }
 
     pub(crate) fn census(&self) -> Census {
@@ -164,35 +192,45 @@ impl Participant {
     pub(crate) fn count(&mut self, now: Time, len: usize) {
         let size = (len + IP_UDP_OVERHEAD) as u64;
         self.timer.on_rtcp(Bytes::new(size));
-        self.heard.push_back((now, size));
-        self.heard_bytes += size;
-        while let Some(&(at, size)) = self.heard.front() {
-            if now.since(at) <= SHARE_WINDOW {
-                break;
-            }
-            self.heard.pop_front();
-            self.heard_bytes -= size;
+        let second = whole_seconds(now);
+        for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
+            self.heard[(past % SHARE_WINDOW) as usize] = 0;
         }
+        self.second = self.second.max(second);
+        let bin = &mut self.heard[(self.second % SHARE_WINDOW) as usize];
+        *bin = bin.saturating_add(size as u32);
     }
 
     /// RTCP's share of the session bandwidth over the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
-        let window = now.since(self.started).min(SHARE_WINDOW).max(Span::secs(5));
-        Bytes::new(self.heard_bytes).per(window).ratio(self.settings.session_bandwidth)
+        let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
+        // What is older than the window has not been overwritten when nothing was heard since.
+        let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
+        let recent = (0..SHARE_WINDOW - silent).filter_map(|back| self.second.checked_sub(back));
+        let bytes = recent.map(|second| u64::from(self.heard[(second % SHARE_WINDOW) as usize])).sum();
+        Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
     /// Members learn of each other from what they send. Returns whether the compound is to be used.
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound) -> Standing {
         let mut standing = Standing::Good;
-        let mut hear = |heard| standing = standing.and(Standing::of(heard));
+        let mut last = None;
+        let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> Heard| {
+            // A compound's packets are mostly of one source; what is left out of a sample stays so.
+            if last != Some((ssrc, Heard::Unsampled)) {
+                let heard = heard(&mut self.members);
+                standing = standing.and(Standing::of(heard));
+                last = Some((ssrc, heard));
+            }
+        };
         for packet in &compound.packets {
             match packet {
                 Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } | Packet::App { ssrc, .. } => {
-                    hear(self.members.on_rtcp(now, *ssrc, from));
+                    hear(*ssrc, &mut |members| members.on_rtcp(now, *ssrc, from));
                 }
                 Packet::Sdes { chunks } => {
                     for (ssrc, cname) in chunks {
-                        hear(self.members.on_cname(now, *ssrc, from, cname));
+                        hear(*ssrc, &mut |members| members.on_cname(now, *ssrc, from, cname));
                     }
                 }
                 _ => {}
@@ -291,4 +329,8 @@ impl Participant {
         self.count(now, bytes.len());
         bytes
     }
+}
+
+const fn whole_seconds(at: Time) -> u64 {
+    at.as_nanos() / 1_000_000_000
 }

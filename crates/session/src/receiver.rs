@@ -58,7 +58,7 @@ impl Receiver {
         chance: Chance,
         now: Time,
     ) -> Self {
-        let participant = Participant::new(identity, rtcp, chance, now);
+        let participant = Participant::new(identity, rtcp, false, chance, now);
         Self { half, participant, app, stream: None, past: (0, 0, 0), prior: (0, 0), unreadable: 0 }
     }
 
@@ -225,7 +225,13 @@ impl Receiver {
                 Packet::SenderReport { ssrc, ntp, .. } => {
                     if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == *ssrc) {
                         stream.reception.on_sr(now, *ntp);
+                        self.half.on_sender_report(now);
                     }
+                }
+                Packet::Summary { ssrc, group: Some(group), .. }
+                    if self.participant.summary() && self.stream.as_ref().is_none_or(|s| s.ssrc == *ssrc) =>
+                {
+                    self.participant.told(now, *group);
                 }
                 Packet::App { ssrc, subtype, name, data } if *name == self.app => {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
@@ -246,6 +252,11 @@ impl Receiver {
                 _ => {}
             }
         }
+    }
+
+    /// How full the play-out buffer is now. To be told before each poll, by who has one.
+    pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
+        self.half.on_buffer(now, level);
     }
 
     /// Leaves the session: one of the next polls gives the last words, in a large group not the first. Poll afterwards.

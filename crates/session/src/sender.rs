@@ -4,7 +4,7 @@ use crate::participant::{Farewell, Participant, Standing};
 use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings};
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_control::{
-    Body, Decision, Departing, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
+    Allowance, Body, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Span, Stamp, Time};
@@ -61,11 +61,42 @@ pub struct Sender {
     greedy_frame: u32,
     /// What a notice cost in the packet before: most notices are of one size.
     notice_cost: Bytes,
+    purse: Purse,
     feedback: Feedback,
+    /// The group's size as it was told last, and when.
+    told: (u32, Time),
+}
+
+/// What is left of an allowance.
+#[derive(Clone, Copy, Debug, Default)]
+struct Purse {
+    /// The allowance that it belongs to, by its end.
+    until: Time,
+    spent: Bytes,
+    /// A frame did not fit: nothing follows it.
+    closed: bool,
+}
+
+impl Purse {
+    /// Takes `cost` out, or nothing: false.
+    fn take(&mut self, allowance: Option<Allowance>, cost: Bytes) -> bool {
+        let Some(allowance) = allowance else { return true };
+        if allowance.until != self.until {
+            *self = Self { until: allowance.until, ..Self::default() };
+        }
+        self.closed |= self.spent + cost > allowance.bytes;
+        if !self.closed {
+            self.spent += cost;
+        }
+        !self.closed
+    }
 }
 
 /// Least time between a unicast sender's reports under AVPF.
 const BETWEEN_REPORTS: Span = Span::secs(1);
+
+/// Least time between two summaries of a group that grows.
+const BETWEEN_SUMMARIES: Span = Span::millis(50);
 
 /// Feedback that has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +127,7 @@ impl Sender {
             // that, a sender's report is not.
             *t_rr_interval = (*t_rr_interval).max(BETWEEN_REPORTS);
         }
-        let participant = Participant::new(settings.identity.clone(), rtcp, chance, now);
+        let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
         // A burst of what never ends would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
@@ -110,7 +141,9 @@ impl Sender {
             octets: 0,
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
+            purse: Purse::default(),
             feedback: Feedback::default(),
+            told: (0, now),
             half,
             settings,
         }
@@ -166,7 +199,8 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// A frame is ready. False when it was skipped because the backlog is at its bound. Poll afterwards.
+    /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford it.
+    /// Poll afterwards.
     pub fn push_frame(&mut self, frame: &Frame) -> bool {
         self.push_cut(frame, VecDeque::new())
     }
@@ -174,7 +208,34 @@ impl Sender {
     /// As [`Sender::push_frame`], with the parts into which a payload format has cut it; together they stand for all of it. Their
     /// payloads are as long as they are: `fragment_header` is not added.
     pub fn push_cut(&mut self, frame: &Frame, parts: VecDeque<Part>) -> bool {
-        !self.stopped() && self.pacer.push(frame, parts, self.decision.pacing)
+        if self.stopped() {
+            return false;
+        }
+        if !self.purse.take(self.half.allowance(), self.cost(frame.size)) {
+            self.pacer.skip(frame.kind);
+            return false;
+        }
+        self.pacer.push(frame, parts, self.decision.pacing)
+    }
+
+    /// What a frame of this size takes on the wire.
+    fn cost(&self, size: Bytes) -> Bytes {
+        let head = Bytes::new(u64::from(self.settings.fragment_header));
+        let each = overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost) + head;
+        let fits = self.settings.packet.saturating_sub(each).max(Bytes::new(1));
+        Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
+    }
+
+    fn bare_header(&self) -> RtpHeader {
+        RtpHeader {
+            payload_type: self.settings.payload_type,
+            marker: false,
+            seq: self.seq as u16,
+            timestamp: 0,
+            ssrc: self.participant.identity.ssrc,
+            send_time: Some(Stamp(0)),
+            payload_len: 0,
+        }
     }
 
     /// Sends nothing more but a BYE, which in a large group waits its turn. Poll afterwards.
@@ -281,7 +342,13 @@ impl Sender {
             self.half.on_timer(now);
             self.read_decision();
         }
-        if self.participant.rtcp_due(now) {
+        // As a receiver half's reports, those that a sender half asks for have a bandwidth of their own.
+        let reports = match self.half.due() {
+            Due::Rtcp => self.participant.rtcp_due(now),
+            Due::At(wake) => wake.at <= now,
+            Due::Hold => false,
+        };
+        if reports || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
         if let Some(due) = self.media_due()
@@ -294,8 +361,13 @@ impl Sender {
 
     fn wait(&self, now: Time) -> Output {
         let media = self.media_due().map(|at| Wake { at, why: "pacer" });
-        let soonest =
-            [self.half.wake(), Some(self.participant.wake()), media].into_iter().flatten().min_by_key(|w| w.at);
+        let report = match self.half.due() {
+            Due::Rtcp => Some(self.participant.wake()),
+            Due::At(wake) => Some(wake),
+            Due::Hold => None,
+        };
+        let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
+        let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
         // A half that is late all the same must not keep its driver from ever waiting.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
@@ -308,15 +380,7 @@ impl Sender {
     }
 
     fn media(&mut self, now: Time) -> Media {
-        let mut header = RtpHeader {
-            payload_type: self.settings.payload_type,
-            marker: false,
-            seq: self.seq as u16,
-            timestamp: 0,
-            ssrc: self.participant.identity.ssrc,
-            send_time: Some(Stamp::of(now)),
-            payload_len: 0,
-        };
+        let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
         let room = |cost: Bytes| self.settings.packet.saturating_sub(cost).max(Bytes::new(1));
         let (frame, offset, rest, part) = match self.pacer.head() {
             Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
@@ -369,10 +433,23 @@ impl Sender {
         self.settings.first_timestamp.wrapping_add(ticks as u32)
     }
 
+    /// When members are to be told out of turn that they have become many more than they know: they report to us alone, and would
+    /// go on at the pace of a small group.
+    fn grown_at(&self) -> Option<Time> {
+        let (known, at) = self.told;
+        let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
+        grown.then(|| at + BETWEEN_SUMMARIES)
+    }
+
     fn sender_report(&mut self, now: Time) -> Vec<u8> {
         self.forget_silent(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.first_report(now), self.participant.sdes()];
+        if self.participant.summary() {
+            self.told = (self.participant.census().members, now);
+            let (group, ntp) = (Some(self.participant.group_size()), self.settings.epoch.ntp(now));
+            packets.push(Packet::Summary { ssrc, media: ssrc, ntp, group });
+        }
         if let Some(body) = self.half.announce(now) {
             packets.push(app(ssrc, self.settings.app, body));
             self.read_decision();

@@ -97,12 +97,19 @@ fn drive(world: &mut impl World) -> Seen {
         mode: Mode::Repaired,
         floor: Rate::ZERO,
         cap: Rate::MAX,
+        pictures: None,
         session_bandwidth: Rate::mbps(1),
         group: false,
         id: ReceiverId(id),
         chance: seed.part("half"),
     };
-    let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth: Rate::mbps(1), t_min: None, group: false };
+    let rtcp = RtcpSettings {
+        profile: Profile::Rfc3550,
+        session_bandwidth: Rate::mbps(1),
+        t_min: None,
+        group: false,
+        summary: false,
+    };
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
     let settings = SenderSettings {
         identity: who(1),

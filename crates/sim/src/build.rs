@@ -1,7 +1,7 @@
 //! From a scenario to a world that is ready to run.
 
 use crate::agenda::{Agenda, Due};
-use crate::net::{Fans, Group, Hop, Lanes, Net, Node};
+use crate::net::{Fans, Group, Hop, Lanes, Net, Node, Place, Ways};
 use crate::packet::{Pool, To};
 use crate::port::Port;
 use crate::tree::{Graph, Tree};
@@ -86,6 +86,7 @@ impl<'a> Builder<'a> {
             links,
             nodes: (0..scenario.nodes.len()).map(|_| Node::default()).collect(),
             routes: Vec::new(),
+            ways: Ways::default(),
             groups: Vec::new(),
             pool: Pool::default(),
             agenda: Agenda::default(),
@@ -109,7 +110,8 @@ impl<'a> Builder<'a> {
         builder.events(&flows);
         let Builder { mut net, agents, ports, plan, .. } = builder;
         for (n, entry) in plan.iter().enumerate() {
-            net.agenda.put(entry.at(), Due::Plan(n as u32));
+            let key = net.agenda.key(entry.at(), Due::Plan(n as u32));
+            net.agenda.put(key);
         }
         let flows = flows.into_iter().map(|laid| (laid.ends, laid.source_route)).unzip();
         Ok(Simulation::new(scenario.clone(), net, agents, ports, plan, flows))
@@ -128,6 +130,15 @@ impl<'a> Builder<'a> {
         self.net.routes.push(self.graph.ways_to(node, |l| l ^ 1));
         self.routes.insert(node, route);
         route
+    }
+
+    /// The way between two nodes, to an agent on the second.
+    fn way(&mut self, from: u32, to: u32, agent: AgentIx) -> Place {
+        let route = self.route(to) as usize;
+        let Net { routes, links, ways, .. } = &mut self.net;
+        let step = |node: u32| routes[route][node as usize].map(|link| (link, links[link as usize].to));
+        let steps = std::iter::successors(step(from), |(_, node)| step(*node));
+        ways.add(steps.map(|(link, _)| link), agent)
     }
 
     fn add(&mut self, agent: Agent, node: u32, to: To, jitter: Span, name: &str) -> AgentIx {
@@ -149,7 +160,7 @@ impl<'a> Builder<'a> {
         }
         let group = (flow.cast == sc::Cast::Multicast).then(|| {
             let up = self.net.routes[source_route as usize].clone();
-            self.net.groups.push(Group { tree: Tree::new(up) });
+            self.net.groups.push(Group::new(Tree::new(up), self.net.links.len()));
             self.net.groups.len() as u32 - 1
         });
         let makers = cast.makers(n, &ends)?;
@@ -181,8 +192,8 @@ impl<'a> Builder<'a> {
 
     /// Adds a source and its sinks, or a source for each sink.
     fn sessions(&mut self, flow: &sc::Flow, laid: &mut Laid, mut make: Makers<'_>) {
-        let back = self.route(flow.from.0);
         let each = flow.cast == sc::Cast::UnicastEach;
+        let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let Laid { ends, group, .. } = laid;
         for (n, to) in flow.to.iter().enumerate() {
             let session = if each { format!("{}.{n}", flow.name) } else { flow.name.clone() };
@@ -196,16 +207,16 @@ impl<'a> Builder<'a> {
             let source_ix = ends.sources[ends.sources.len() - 1];
             let agent = (make.sink)(n, &session);
             let up = match *group {
-                Some(group) => To::Group(group),
-                None => To::One { agent: source_ix, route: back },
+                Some(group) if !to_source => To::Group(group),
+                _ => To::One { agent: source_ix, way: self.way(to.0, flow.from.0, source_ix) },
             };
             let ix = self.add(agent, to.0, up, Span::ZERO, &format!("flow.{session}.dst{n}"));
             ends.sinks.push(ix);
             match *group {
                 Some(group) => self.net.nodes[to.0 as usize].members.push((group, ix)),
                 None => {
-                    let route = self.route(to.0);
-                    self.ports[source_ix.0 as usize].to = To::One { agent: ix, route };
+                    let way = self.way(flow.from.0, to.0, ix);
+                    self.ports[source_ix.0 as usize].to = To::One { agent: ix, way };
                 }
             }
         }
@@ -253,9 +264,7 @@ impl<'a> Builder<'a> {
     fn graft_now(&mut self, group: u32, node: u32) {
         let mut step = Some(crate::tree::Step { node, join: true });
         while let Some(now) = step {
-            let links = &self.net.links;
-            let tree = &mut self.net.groups[group as usize].tree;
-            step = tree.step(now, |l| (links[l as usize].to, links[l as usize].reverse));
+            step = self.net.graft(group, now);
         }
     }
 }

@@ -5,14 +5,17 @@
 //! on whatever link arrives in the order in which it was offered, so idle links share a lane per latency: the agenda then holds a
 //! few keys instead of one per link. Copies that a branching node sends on at once mostly arrive at once, too: they are one event
 //! together, a [`Fan`].
+//!
+//! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at only at its
+//! destination.
 
-use crate::agenda::{Agenda, Due, Turn};
+use crate::agenda::{Agenda, Due, Key};
 use crate::packet::{Packet, PacketIx, Pool, To};
-use crate::tree::Tree;
+use crate::tree::{Step, Tree};
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_ends::AgentIx;
 use steadycast_link::{Ecn, Fate, Link};
-use steadycast_units::{Span, Time};
+use steadycast_units::{Bytes, Span, Time};
 
 pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
@@ -20,6 +23,7 @@ pub(crate) struct Net {
     pub(crate) nodes: Vec<Node>,
     /// Ways to the hosts that unicast packets go to: for each, the link to take from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
+    pub(crate) ways: Ways,
     pub(crate) groups: Vec<Group>,
     pub(crate) pool: Pool,
     pub(crate) agenda: Agenda,
@@ -40,20 +44,63 @@ pub(crate) trait Capture: Send {
 /// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
+    pub(crate) captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    pub(crate) captured: bool,
-    pub(crate) carried: u64,
     /// The latency of the lane that it shared last, and that lane.
     shared: (Span, u32),
 }
 
+impl Hop {
+    pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
+        Self { link, to, reverse, captured: false, shared: (Span::MAX, 0) }
+    }
+}
+
+/// Unicast ways, link by link.
+#[derive(Default)]
+pub(crate) struct Ways {
+    /// Links; each way ends with the agent, marked as one.
+    steps: Vec<u32>,
+}
+
+/// A place on a way: what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+enum Next {
+    Link(u32),
+    Agent(AgentIx),
+}
+
+/// Marks what is not a link, or not on a way. Links and agents are fewer than 2³⁰.
+const MARK: u32 = 1 << 31;
+
+impl Ways {
+    /// A way to an agent over these links; returns its beginning.
+    pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> Place {
+        let begin = Place(self.steps.len() as u32);
+        self.steps.extend(links);
+        self.steps.push(MARK | agent.0);
+        begin
+    }
+
+    #[inline]
+    fn next(&self, place: Place) -> Next {
+        match self.steps[place.0 as usize] {
+            step if step & MARK == 0 => Next::Link(step),
+            step => Next::Agent(AgentIx(step & !MARK)),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct InFlight {
-    at: Time,
-    turn: Turn,
+    key: Key,
     packet: PacketIx,
-    link: u32,
+    size: u32,
+    /// The place on its way behind the link that it is on; of a group's packet that link, marked.
+    place: u32,
     ecn: Ecn,
 }
 
@@ -94,6 +141,14 @@ pub(crate) struct Node {
 
 pub(crate) struct Group {
     pub(crate) tree: Tree,
+    /// For each link the one agent that a packet of the group is for which arrives by it, where that is all it is for.
+    leaf: Vec<Option<AgentIx>>,
+}
+
+impl Group {
+    pub(crate) fn new(tree: Tree, links: usize) -> Self {
+        Self { tree, leaf: vec![None; links] }
+    }
 }
 
 /// A packet at its destination.
@@ -102,12 +157,6 @@ pub(crate) struct Delivery {
     pub(crate) agent: AgentIx,
     pub(crate) packet: PacketIx,
     pub(crate) ecn: Ecn,
-}
-
-impl Hop {
-    pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        Self { link, to, reverse, captured: false, carried: 0, shared: (Span::MAX, 0) }
-    }
 }
 
 /// Copies of one packet that arrive at the same time, and in turns that follow each other, on several links.
@@ -159,66 +208,74 @@ impl Fans {
 }
 
 impl Net {
-    /// A packet leaves the agent on `node`.
+    /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one copy,
+    /// which the caller releases.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, node: u32, packet: Packet, out: &mut Vec<Delivery>) {
-        let (to, ecn) = (packet.to, packet.ecn);
-        let ix = self.pool.put(packet);
-        self.forward(now, node, None, to, ix, ecn, out);
-    }
-
-    /// The first packet of a lane has arrived. Deliveries to agents on the node are put into `out`; each holds one copy, which
-    /// the caller releases.
-    #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) {
-        let in_flight = &mut self.lanes.lanes[lane as usize];
-        // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
-        let Some(flying) = in_flight.pop_front_if(|f| f.at <= now) else { return };
-        if let Some(next) = in_flight.front() {
-            self.agenda.put_in_turn(next.at, next.turn, Due::Lane(lane));
+        let (to, size, ecn) = (packet.to, u32::try_from(packet.size.get()).unwrap_or(u32::MAX), packet.ecn);
+        let packet = self.pool.put(packet);
+        match to {
+            To::One { way, .. } => out.extend(self.forward(now, way, packet, size, ecn)),
+            To::Group(group) => self.spread(now, node, None, group, packet, ecn, out),
         }
-        self.arrive_as(now, flying.link, flying.packet, flying.ecn, out);
     }
 
-    /// A copy of a packet has arrived by link `l`.
+    /// The first packet of a lane has arrived, and is delivered or goes on.
     #[inline]
-    pub(crate) fn arrive_as(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, out: &mut Vec<Delivery>) {
-        let hop = &mut self.links[l as usize];
-        hop.carried += 1;
+    pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
+        let in_flight = &mut self.lanes.lanes[lane as usize];
+        let flying = *in_flight.front()?;
+        // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
+        if flying.key.at() > now {
+            return None;
+        }
+        in_flight.pop_front();
+        if let Some(next) = in_flight.front() {
+            self.agenda.put(next.key);
+        }
         self.hops += 1;
-        let (node, to) = (hop.to, self.pool.get(packet).to);
-        self.forward(now, node, Some(l), to, packet, ecn, out);
+        if flying.place & MARK != 0 {
+            return self.arrive_in_group(now, flying.place & !MARK, flying.packet, flying.ecn, out);
+        }
+        self.forward(now, Place(flying.place), flying.packet, flying.size, flying.ecn)
     }
 
-    /// Sends one copy of a packet on from `node`, or as many as there are branches.
-    #[allow(clippy::too_many_arguments, reason = "the innermost call: a struct would be built and taken apart per hop")]
+    /// A copy of a group's packet has arrived by link `l`.
     #[inline]
-    fn forward(
+    pub(crate) fn arrive_in_group(
         &mut self,
         now: Time,
-        node: u32,
-        via: Option<u32>,
-        to: To,
+        l: u32,
         packet: PacketIx,
         ecn: Ecn,
         out: &mut Vec<Delivery>,
-    ) {
-        match to {
-            To::One { agent, route } => match self.routes[route as usize][node as usize] {
-                Some(link) => match self.offer(now, link, packet, ecn) {
-                    Some((at, ecn)) => {
-                        let turn = self.agenda.turn();
-                        self.fly(now, InFlight { at, turn, packet, link, ecn });
-                    }
+    ) -> Option<Delivery> {
+        let To::Group(group) = self.pool.get(packet).to else { return None };
+        if let Some(agent) = self.groups[group as usize].leaf[l as usize] {
+            return Some(Delivery { agent, packet, ecn });
+        }
+        let node = self.links[l as usize].to;
+        self.spread(now, node, Some(l), group, packet, ecn, out);
+        None
+    }
+
+    /// Sends a unicast packet on, or delivers it.
+    #[inline]
+    fn forward(&mut self, now: Time, way: Place, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
+        match self.ways.next(way) {
+            Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
+            Next::Link(link) => {
+                match self.offer(now, link, packet, size, ecn) {
+                    Some((at, ecn)) => self.fly(now, at, link, way.0 + 1, packet, size, ecn),
                     None => self.pool.release(packet),
-                },
-                None => out.push(Delivery { agent, packet, ecn }),
-            },
-            To::Group(group) => self.spread(now, node, via, group, packet, ecn, out),
+                }
+                None
+            }
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "as above")]
+    /// Sends as many copies of a group's packet on from `node` as there are branches, and delivers it to the members there.
+    #[allow(clippy::too_many_arguments, reason = "an inner call: a struct would be built and taken apart per hop")]
     fn spread(
         &mut self,
         now: Time,
@@ -229,7 +286,8 @@ impl Net {
         ecn: Ecn,
         out: &mut Vec<Delivery>,
     ) {
-        let from = self.pool.get(packet).from;
+        let Packet { from, size, .. } = *self.pool.get(packet);
+        let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         for &(g, agent) in &self.nodes[node as usize].members {
             if g == group && agent != from {
                 self.pool.copy(packet, 1);
@@ -240,48 +298,48 @@ impl Net {
         // Taken out, since offering needs the whole net; the tree does not change meanwhile.
         let branches = self.groups[group as usize].tree.take_branches(node);
         // Those that arrive together, so far.
-        let (mut at, mut turn, mut legs) = (Time::NEVER, Turn::default(), Vec::new());
+        let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
-            let Some((arrival, ecn)) = self.offer(now, link, packet, ecn) else { continue };
-            let own = self.agenda.turn();
-            if arrival != at || legs.is_empty() {
+            let Some((at, ecn)) = self.offer(now, link, packet, size, ecn) else { continue };
+            if at != together {
                 if !legs.is_empty() {
-                    self.send_off(now, std::mem::take(&mut legs), at, turn, packet);
+                    let spare = self.fans.spare();
+                    let legs = std::mem::replace(&mut legs, spare);
+                    self.send_off(now, legs, together, packet, size);
                 }
-                legs = self.fans.spare();
-                (at, turn) = (arrival, own);
+                together = at;
             }
             legs.push(Leg { link, ecn });
         }
-        if !legs.is_empty() {
-            self.send_off(now, legs, at, turn, packet);
+        if legs.is_empty() {
+            self.fans.keep(legs);
+        } else {
+            self.send_off(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
         self.pool.release(packet);
     }
 
     /// These copies are on their way.
-    fn send_off(&mut self, now: Time, legs: Vec<Leg>, at: Time, turn: Turn, packet: PacketIx) {
+    fn send_off(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
-            self.fly(now, InFlight { at, turn, packet, link, ecn });
+            self.fly(now, at, link, MARK | link, packet, size, ecn);
         } else {
             let n = self.fans.put(Fan { packet, legs });
-            self.agenda.put_in_turn(at, turn, Due::Fan(n));
+            let key = self.agenda.key(at, Due::Fan(n));
+            self.agenda.put(key);
         }
     }
 
     /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not.
     #[inline]
-    fn offer(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn) -> Option<(Time, Ecn)> {
-        let body = self.pool.get(packet);
+    fn offer(&mut self, now: Time, l: u32, packet: PacketIx, size: u32, ecn: Ecn) -> Option<(Time, Ecn)> {
         let hop = &mut self.links[l as usize];
-        let fate = hop.link.offer(now, body.size, ecn);
-        if hop.captured
-            && let Some(capture) = &mut self.capture
-        {
-            capture.seen(l, now, body, ecn, fate);
+        let fate = hop.link.offer(now, Bytes::new(u64::from(size)), ecn);
+        if hop.captured {
+            self.show(now, l, packet, ecn, fate);
         }
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
@@ -289,37 +347,47 @@ impl Net {
         }
     }
 
+    #[cold]
+    fn show(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
+        if let Some(capture) = &mut self.capture {
+            capture.seen(l, now, self.pool.get(packet), ecn, fate);
+        }
+    }
+
+    /// A packet was just offered to `link` and arrives at `at`.
+    #[allow(clippy::too_many_arguments, reason = "as above")]
     #[inline]
-    fn fly(&mut self, now: Time, flying: InFlight) {
-        let lane = self.lane(now, &flying);
+    fn fly(&mut self, now: Time, at: Time, link: u32, place: u32, packet: PacketIx, size: u32, ecn: Ecn) {
+        let lane = self.lane(link, at.since(now));
+        let key = self.agenda.key(at, Due::Lane(lane));
+        let flying = InFlight { key, packet, size, place, ecn };
         let in_flight = &mut self.lanes.lanes[lane as usize];
         match in_flight.back() {
             None => {
                 in_flight.push_back(flying);
-                self.agenda.put_in_turn(flying.at, flying.turn, Due::Lane(lane));
+                self.agenda.put(key);
             }
-            Some(last) if last.at <= flying.at => in_flight.push_back(flying),
+            Some(last) if last.key < key => in_flight.push_back(flying),
             Some(_) => self.overtake(lane, flying),
         }
     }
 
     /// The lane for a packet that was just offered.
     #[inline]
-    fn lane(&mut self, now: Time, flying: &InFlight) -> u32 {
-        let hop = &mut self.links[flying.link as usize];
-        let latency = flying.at.since(now);
+    fn lane(&mut self, link: u32, latency: Span) -> u32 {
+        let hop = &mut self.links[link as usize];
         if hop.shared.0 == latency {
             return hop.shared.1;
         }
         if !hop.link.was_idle() {
-            return flying.link;
+            return link;
         }
         match self.lanes.shared(latency) {
             Some(lane) => {
                 hop.shared = (latency, lane);
                 lane
             }
-            None => flying.link,
+            None => link,
         }
     }
 
@@ -327,11 +395,53 @@ impl Net {
     #[cold]
     fn overtake(&mut self, lane: u32, flying: InFlight) {
         let in_flight = &mut self.lanes.lanes[lane as usize];
-        let place = in_flight.partition_point(|f| f.at <= flying.at);
+        let place = in_flight.partition_point(|f| f.key < flying.key);
         in_flight.insert(place, flying);
         if place == 0 {
             // The agenda still has the key of the packet that was first.
-            self.agenda.put_in_turn(flying.at, flying.turn, Due::Lane(lane));
+            self.agenda.put(flying.key);
         }
+    }
+
+    /// Takes one step of a join or leave of a group; returns the next one, if the tree changes further up.
+    pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
+        let links = &self.links;
+        let Group { tree, leaf } = &mut self.groups[group as usize];
+        let next = tree.step(step, |l| (links[l as usize].to, links[l as usize].reverse));
+        let up = tree.up(step.node)?;
+        let (parent, down) = (links[up as usize].to, links[up as usize].reverse);
+        for (node, out, back) in [(step.node, up, down), (parent, down, up)] {
+            debug_assert_eq!(links[out as usize].reverse, back);
+            leaf[back as usize] = None;
+            let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
+            let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
+            // Where there are more than two branches none was a leaf's before, and none is now.
+            match *tree.branches(node) {
+                [one] => leaf[links[one as usize].reverse as usize] = only,
+                [one, other] => {
+                    for branch in [one, other] {
+                        leaf[links[branch as usize].reverse as usize] = None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        next
+    }
+
+    /// For each link how many packets are on it.
+    pub(crate) fn under_way(&self) -> Vec<u64> {
+        let mut on = vec![0; self.links.len()];
+        for flying in self.lanes.lanes.iter().flatten() {
+            let link = match flying.place {
+                place if place & MARK == 0 => self.ways.steps[place as usize - 1],
+                place => place & !MARK,
+            };
+            on[link as usize] += 1;
+        }
+        for leg in self.fans.fans.iter().flat_map(|fan| &fan.legs) {
+            on[leg.link as usize] += 1;
+        }
+        on
     }
 }

@@ -1,5 +1,6 @@
 //! What travels: one body in a pool, however many copies of it are on their way.
 
+use crate::net::Place;
 use steadycast_ends::{AgentIx, Arriving, Body};
 use steadycast_link::Ecn;
 use steadycast_units::{Bytes, Time};
@@ -7,8 +8,8 @@ use steadycast_units::{Bytes, Time};
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
-    /// To this agent, on the way number so-and-so.
-    One { agent: AgentIx, route: u32 },
+    /// To this agent, on this way.
+    One { agent: AgentIx, way: Place },
     /// To all members of this group but the one that sent it.
     Group(u32),
 }

@@ -68,6 +68,11 @@ impl Tree {
         self.up[node as usize]
     }
 
+    /// The branches at a node.
+    pub(crate) fn branches(&self, node: u32) -> &[u32] {
+        &self.branches[node as usize]
+    }
+
     /// The branches at a node, until they are given back.
     pub(crate) fn take_branches(&mut self, node: u32) -> Vec<u32> {
         std::mem::take(&mut self.branches[node as usize])

@@ -172,9 +172,10 @@ impl Simulation {
 
     /// What it has left behind so far.
     pub fn record(&self) -> Record<'_> {
-        let links = self.net.links.iter().enumerate().map(|(n, hop)| LinkRecord {
+        let under_way = self.net.under_way();
+        let links = self.net.links.iter().zip(under_way).enumerate().map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
-            carried: hop.carried,
+            carried: hop.link.arrived() - on_it,
             series: self.links.get(n).map_or(&[][..], Vec::as_slice),
         });
         Record {
@@ -271,13 +272,19 @@ impl Simulation {
             self.now = at;
             match due {
                 Due::Lane(lane) => {
-                    self.net.arrive(at, lane, &mut self.deliveries);
+                    if let Some(delivery) = self.net.arrive(at, lane, &mut self.deliveries) {
+                        self.hand_over(delivery);
+                    }
                     self.deliver();
                 }
                 Due::Fan(n) => {
                     let fan = self.net.fans.take(n);
+                    self.net.hops += fan.legs.len() as u64;
                     for leg in &fan.legs {
-                        self.net.arrive_as(at, leg.link, fan.packet, leg.ecn, &mut self.deliveries);
+                        let out = &mut self.deliveries;
+                        if let Some(delivery) = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out) {
+                            self.hand_over(delivery);
+                        }
                         self.deliver();
                     }
                     self.net.fans.keep(fan.legs);
@@ -292,24 +299,30 @@ impl Simulation {
     #[inline]
     fn deliver(&mut self) {
         while let Some(delivery) = self.deliveries.pop() {
-            let ix = delivery.agent.0 as usize;
-            let packet = self.net.pool.get(delivery.packet);
-            if let Some(Some(log)) = self.logs.get_mut(ix) {
-                let delay = Some(self.now.since(packet.sent));
-                log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
-            }
-            let arriving = packet.arriving(delivery.ecn);
-            let agent = &mut self.agents[ix];
-            if let (Agent::PlainSink(sink), Body::Plain(number)) = (&mut *agent, &packet.body) {
-                // It sends nothing and never wakes: there is no after.
-                sink.on_packet(self.now, &arriving, *number);
-                self.net.pool.release(delivery.packet);
-                continue;
-            }
-            agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing });
-            self.net.pool.release(delivery.packet);
-            self.after(delivery.agent.0);
+            self.hand_over(delivery);
         }
+    }
+
+    /// A packet has reached an agent.
+    #[inline]
+    fn hand_over(&mut self, delivery: Delivery) {
+        let ix = delivery.agent.0 as usize;
+        let packet = self.net.pool.get(delivery.packet);
+        if let Some(Some(log)) = self.logs.get_mut(ix) {
+            let delay = Some(self.now.since(packet.sent));
+            log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
+        }
+        let arriving = packet.arriving(delivery.ecn);
+        let agent = &mut self.agents[ix];
+        if let (Agent::PlainSink(sink), Body::Plain(number)) = (&mut *agent, &packet.body) {
+            // It sends nothing and never wakes: there is no after.
+            sink.on_packet(self.now, &arriving, *number);
+            self.net.pool.release(delivery.packet);
+            return;
+        }
+        agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing });
+        self.net.pool.release(delivery.packet);
+        self.after(delivery.agent.0);
     }
 
     fn wake(&mut self, ix: u32) {
@@ -330,6 +343,12 @@ impl Simulation {
         self.deliver();
     }
 
+    #[inline]
+    fn remind(&mut self, at: Time, due: Due) {
+        let key = self.net.agenda.key(at, due);
+        self.net.agenda.put(key);
+    }
+
     fn follow(&mut self, entry: u32) {
         match self.plan[entry as usize] {
             Plan::Start { agent, .. } => {
@@ -342,16 +361,13 @@ impl Simulation {
             }
             Plan::Tree { sink: Some(sink), .. } if self.agents[sink.0 as usize].leaving() => {
                 let at = self.agents[sink.0 as usize].wake().max(self.now);
-                self.net.agenda.put(at, Due::Plan(entry));
+                self.remind(at, Due::Plan(entry));
             }
             Plan::Tree { group, node, join, .. } => {
-                let links = &self.net.links;
-                let tree = &mut self.net.groups[group as usize].tree;
-                let next = tree.step(Step { node, join }, |l| (links[l as usize].to, links[l as usize].reverse));
-                if let Some(step) = next {
+                if let Some(step) = self.net.graft(group, Step { node, join }) {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
                     let at = self.now + latency + self.upwards(group, step.node);
-                    self.net.agenda.put(at, Due::Plan(self.plan.len() as u32));
+                    self.remind(at, Due::Plan(self.plan.len() as u32));
                     self.plan.push(Plan::Tree { at, group, node: step.node, join, sink: None });
                 }
             }
@@ -390,7 +406,7 @@ impl Simulation {
         if wake < *armed {
             let at = wake.max(self.now);
             *armed = at;
-            self.net.agenda.put(at, Due::Agent(ix));
+            self.remind(at, Due::Agent(ix));
         }
     }
 

@@ -17,6 +17,9 @@ const BYE: u8 = 203;
 const APP: u8 = 204;
 const RTPFB: u8 = 205;
 const PSFB: u8 = 206;
+const RSI: u8 = 209;
+/// Sub-report "group and average packet size" (RFC 5760, section 7.1.12).
+const GROUP_SIZE: u8 = 12;
 
 const CNAME: u8 = 1;
 const BLOCK: usize = 24;
@@ -76,6 +79,15 @@ pub enum FeedbackKind {
     Transport,
     /// The encoder (packet type 206).
     Payload,
+}
+
+/// What a source knows of its group (RFC 5760, section 7.1.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSize {
+    /// Mean size of the group's RTCP datagrams in bytes.
+    pub average: u16,
+    /// Receivers.
+    pub receivers: u32,
 }
 
 /// One packet of a compound.
@@ -139,6 +151,18 @@ pub enum Packet {
         /// What follows: whole words, filled up with zeros when written.
         fci: Vec<u8>,
     },
+    /// Receiver summary information of a source to which receivers report alone (RFC 5760, section 7.1.1). Of its sub-reports only
+    /// the group's size is kept.
+    Summary {
+        /// Who says it.
+        ssrc: u32,
+        /// Of which source.
+        media: u32,
+        /// NTP time of the summary: seconds in 32.32 fixed point.
+        ntp: u64,
+        /// How large the group is.
+        group: Option<GroupSize>,
+    },
     /// Of a type that isn't known here.
     Unknown {
         /// Its packet type.
@@ -177,6 +201,7 @@ impl Compound {
             Packet::SenderReport { ssrc, .. }
             | Packet::ReceiverReport { ssrc, .. }
             | Packet::App { ssrc, .. }
+            | Packet::Summary { ssrc, .. }
             | Packet::Feedback { sender: ssrc, .. } => Some(*ssrc),
             Packet::Sdes { chunks } => chunks.first().map(|chunk| chunk.0),
             Packet::Bye { ssrcs, .. } => ssrcs.first().copied(),
@@ -265,6 +290,11 @@ impl Packet {
                 media: reader.u32("feedback")?,
                 fci: reader.rest().to_vec(),
             },
+            RSI => {
+                let what = "receiver summary";
+                let (ssrc, media, ntp) = (reader.u32(what)?, reader.u32(what)?, reader.u64(what)?);
+                Self::Summary { ssrc, media, ntp, group: parse_group_size(reader)? }
+            }
             _ => Self::Unknown { packet_type, count, body: body.to_vec() },
         })
     }
@@ -286,6 +316,7 @@ impl Packet {
             }
             Self::App { data, .. } => 12 + to_words(data.len()),
             Self::Feedback { fci, .. } => 12 + to_words(fci.len()),
+            Self::Summary { group, .. } => 20 + if group.is_some() { 8 } else { 0 },
             Self::Unknown { body, .. } => 4 + to_words(body.len()),
         }
     }
@@ -357,6 +388,18 @@ impl Packet {
                 out.extend_from_slice(fci);
                 close(at, out);
             }
+            Self::Summary { ssrc, media, ntp, group } => {
+                let at = open(RSI, 0, out);
+                put(*ssrc, out);
+                put(*media, out);
+                out.extend_from_slice(&ntp.to_be_bytes());
+                if let Some(GroupSize { average, receivers }) = group {
+                    out.extend_from_slice(&[GROUP_SIZE, 2]);
+                    out.extend_from_slice(&average.to_be_bytes());
+                    put(*receivers, out);
+                }
+                close(at, out);
+            }
             Self::Unknown { packet_type, count, body } => {
                 let at = open(*packet_type, usize::from(*count), out);
                 out.extend_from_slice(body);
@@ -393,6 +436,21 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
         chunks.extend(cname.map(|cname| (ssrc, cname)));
     }
     Ok(chunks)
+}
+
+/// Goes through the sub-reports; each tells its length in words.
+fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseError> {
+    let (what, mut group) = ("receiver summary's sub-report", None);
+    while !reader.rest().is_empty() {
+        let [kind, words] = reader.array(what)?;
+        let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
+        if kind == GROUP_SIZE {
+            group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });
+        } else if words == 0 {
+            break;
+        }
+    }
+    Ok(group)
 }
 
 fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {

@@ -4,7 +4,8 @@ use rtcp_types::{Packet as Theirs, prelude::*};
 use steadycast_units::Span;
 use steadycast_wire::ParseError;
 use steadycast_wire::rtcp::{
-    Compound, CongestionFeedback, FeedbackKind, KeyFrameRequest, Packet, PacketArrival, ReportBlock, StreamArrivals,
+    Compound, CongestionFeedback, FeedbackKind, GroupSize, KeyFrameRequest, Packet, PacketArrival, ReportBlock,
+    StreamArrivals,
 };
 
 fn encoded(compound: &Compound) -> Vec<u8> {
@@ -248,11 +249,15 @@ fn packet() -> impl Strategy<Value = Packet> {
                 Packet::Feedback { kind, fmt, sender, media, fci }
             }
         ),
-        (207u8..=223, 0u8..32, words(20)).prop_map(|(packet_type, count, body)| Packet::Unknown {
-            packet_type,
-            count,
-            body
-        }),
+        (any::<u32>(), any::<u32>(), any::<u64>(), proptest::option::of((any::<u16>(), any::<u32>()))).prop_map(
+            |(ssrc, media, ntp, group)| {
+                let group = group.map(|(average, receivers)| GroupSize { average, receivers });
+                Packet::Summary { ssrc, media, ntp, group }
+            }
+        ),
+        (207u8..=223, 0u8..32, words(20))
+            .prop_filter("known", |(kind, ..)| *kind != 209)
+            .prop_map(|(packet_type, count, body)| Packet::Unknown { packet_type, count, body }),
     ]
 }
 
@@ -335,4 +340,29 @@ proptest! {
         let back = Compound::parse(&bytes).unwrap();
         prop_assert_eq!(CongestionFeedback::from_packet(&back.packets[0]), Ok(Some(feedback)));
     }
+}
+
+#[test]
+fn a_receiver_summary_is_laid_out_as_in_rfc_5760_and_other_sub_reports_are_skipped() {
+    let group = Some(GroupSize { average: 0x70, receivers: 0x0102_0304 });
+    let summary = Packet::Summary { ssrc: 0xa1, media: 0xa2, ntp: 0x1122_3344_5566_7788, group };
+    let mut bytes = Vec::new();
+    summary.encode(&mut bytes);
+    let head = [0x80, 209, 0, 6, 0, 0, 0, 0xa1, 0, 0, 0, 0xa2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+    assert_eq!(bytes, [&head[..], &[12, 2, 0, 0x70, 1, 2, 3, 4]].concat());
+    // A loss sub-report of three words stands before it.
+    let mut longer = head.to_vec();
+    longer[3] = 9;
+    longer.extend([4, 3, 0, 0, 9, 9, 9, 9, 8, 8, 8, 8]);
+    longer.extend(&bytes[20..]);
+    let compound = |bytes: &[u8]| Compound::parse(bytes).map(|c| c.packets);
+    assert_eq!(compound(&longer), Ok(vec![summary.clone()]));
+    assert!(
+        compound(&{
+            longer[21] = 60;
+            longer
+        })
+        .is_err(),
+        "a sub-report longer than its packet"
+    );
 }

@@ -42,6 +42,11 @@ def media_of(
             variation_permille=round(video["vary"] * 1000),
             seed=seed,
         )
+    if kind == "map001":
+        from steadycast.media.map001 import map001
+
+        rate = Fraction(fps or 25).limit_denominator(100_000)
+        return map001(rate, gop, float(video["exponent"]), float(video["intra"]))
     if kind == "trace":
         from steadycast.media.trace import read_trace
 

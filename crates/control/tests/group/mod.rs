@@ -160,6 +160,7 @@ impl World {
             mode,
             floor: Rate::kbps(10),
             cap: Rate::mbps(50),
+            pictures: None,
             session_bandwidth: Rate::mbps(2),
             group: true,
             id: ReceiverId(1),

@@ -10,11 +10,14 @@
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
+pub mod proof;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Mode, Notice, Overheard,
-    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot,
+    Pictures, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot,
 };
 use steadycast_units::{Bytes, Chance, PeerTime, Rate, Seed, Span, Stamp, Time};
 
@@ -109,9 +112,16 @@ pub enum Source {
 
 enum Event {
     Data(usize, Packet),
-    Report(usize, Option<Body>, Reception, Time),
+    Report(usize, Option<Body>, Reception, Option<Probe>),
     Overheard(usize, usize, Body),
-    Announce(usize, Body),
+    Announce(usize, Option<Body>),
+}
+
+/// What LSR and DLSR tell: when the last packet before a report left, and for how long it was held.
+#[derive(Clone, Copy)]
+struct Probe {
+    sent: Time,
+    held: Span,
 }
 
 #[derive(Clone)]
@@ -201,6 +211,7 @@ pub struct Plan {
     pub packet: Bytes,
     pub floor: Rate,
     pub cap: Rate,
+    pub pictures: Option<Arc<Pictures>>,
     pub seed: Seed,
     pub sender_ahead: Span,
     pub receivers_ahead: Span,
@@ -219,6 +230,7 @@ impl Plan {
             packet: Bytes::new(1000),
             floor: Rate::kbps(1),
             cap: Rate::mbps(100),
+            pictures: None,
             seed: Seed(1),
             sender_ahead: Span::ZERO,
             receivers_ahead: Span::ZERO,
@@ -234,6 +246,7 @@ impl Plan {
             mode: self.mode,
             floor: self.floor,
             cap: self.cap,
+            pictures: self.pictures.clone(),
             session_bandwidth: self.cap,
             group: self.receivers > 1,
             id,
@@ -327,7 +340,11 @@ impl World {
     }
 
     fn next(&self) -> (Time, Next) {
-        let mut all = vec![(self.next_sr, Next::SenderReport)];
+        let mut all = match self.sender.due() {
+            Due::Rtcp => vec![(self.next_sr, Next::SenderReport)],
+            Due::At(wake) => vec![(wake.at.before(self.ahead), Next::SenderReport)],
+            Due::Hold => Vec::new(),
+        };
         all.extend(self.events.keys().next().map(|(at, _)| (*at, Next::Event)));
         all.extend(self.sender.wake().map(|w| (w.at.before(self.ahead), Next::SenderTimer)));
         for (i, member) in self.members.iter().enumerate().filter(|(_, m)| !m.gone) {
@@ -377,11 +394,10 @@ impl World {
             Next::Send => self.send(),
             Next::SenderReport => {
                 self.next_sr = self.now + self.rtcp;
-                if let Some(body) = self.sender.announce(self.now + self.ahead) {
-                    for i in 0..self.members.len() {
-                        let at = self.now + self.path.delay + self.more(i);
-                        self.later(at, Event::Announce(i, body.clone()));
-                    }
+                let body = self.sender.announce(self.now + self.ahead);
+                for i in 0..self.members.len() {
+                    let at = self.now + self.path.delay + self.more(i);
+                    self.later(at, Event::Announce(i, body.clone()));
                 }
             }
         }
@@ -465,12 +481,10 @@ impl World {
                 });
                 self.delivered.push(Delivery { at: self.now, receiver: i, seq: packet.seq, queue });
             }
-            Event::Report(i, body, reception, left) => {
+            Event::Report(i, body, reception, probe) => {
                 let member = &self.members[i];
                 // As LSR and DLSR would have it, had a sender report gone with the last packet.
-                let rtt = member.last_data.map(|(sent, got)| {
-                    Span::nanos(self.now.since(sent).as_nanos().saturating_sub(left.since(got).as_nanos()))
-                });
+                let rtt = probe.map(|p| self.now.since(p.sent).saturating_sub(p.held));
                 let members = u32::try_from(self.members.iter().filter(|m| !m.gone).count()).unwrap();
                 let at = self.now + self.ahead;
                 self.sender.on_report(&Report {
@@ -488,7 +502,11 @@ impl World {
             }
             Event::Announce(i, body) => {
                 let member = &mut self.members[i];
-                member.half.on_announce(&Announcement { at: self.now + member.ahead, body: &body });
+                let at = self.now + member.ahead;
+                member.half.on_sender_report(at);
+                if let Some(body) = &body {
+                    member.half.on_announce(&Announcement { at, body });
+                }
             }
         }
     }
@@ -500,6 +518,9 @@ impl World {
         let up_to = member.highest.map_or(0, |h| h + 1);
         let (expected, received) = (up_to - member.counted.0, member.received - member.counted.1);
         let lost = i64::try_from(expected).unwrap() - i64::try_from(received).unwrap();
+        if let Some(buffer) = member.buffer {
+            member.half.on_buffer(now + member.ahead, buffer);
+        }
         let reply = member.half.report(&Slot {
             now: now + member.ahead,
             expected,
@@ -525,7 +546,8 @@ impl World {
         }
         let count = self.reports.len() as u64;
         if !self.path.back_loss.takes(count, &mut self.chance) {
-            self.later(now + self.path.back + self.more(i), Event::Report(i, body, reception, now));
+            let probe = self.members[i].last_data.map(|(sent, got)| Probe { sent, held: now.since(got) });
+            self.later(now + self.path.back + self.more(i), Event::Report(i, body, reception, probe));
         }
     }
 

@@ -5,9 +5,9 @@ use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
-use steadycast_control::{Decision, Limit, Setup, View};
+use steadycast_control::{BufferLevel, Decision, Limit, Setup, View};
 use steadycast_link::Ecn;
-use steadycast_media::{Assembly, Encoder, SentFrames};
+use steadycast_media::{Assembly, Encoder, PlayBuffer, SentFrames};
 use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings};
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -348,6 +348,10 @@ fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     out.send(size, Ecn::NotCapable, Body::Rtcp { bytes: bytes.into(), parsed: Arc::new(parsed) });
 }
 
+fn level_of(buffer: Option<&mut PlayBuffer>, now: Time) -> Option<BufferLevel> {
+    buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
+}
+
 /// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
@@ -372,6 +376,8 @@ pub struct VideoSink {
     pub intake: Intake,
     /// What became of each frame, where there are frames.
     pub assembly: Option<Assembly>,
+    /// The play-out buffer, where the scenario names one.
+    pub buffer: Option<PlayBuffer>,
     first_seq: u64,
     until: Time,
     /// IP bytes of RTCP sent.
@@ -396,6 +402,7 @@ impl VideoSink {
             joined: Time::NEVER,
             intake,
             assembly: frames.then(Assembly::default),
+            buffer: None,
             first_seq: u64::from(first_seq),
             until: Time::NEVER,
             rtcp_bytes: Bytes::ZERO,
@@ -404,6 +411,11 @@ impl VideoSink {
             views: Vec::new(),
             keep_views,
         }
+    }
+
+    /// With a play-out buffer behind it.
+    pub fn buffered(self, buffer: Option<PlayBuffer>) -> Self {
+        Self { buffer, ..self }
     }
 
     /// Joins, or joins again: a new session under another SSRC.
@@ -451,10 +463,12 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         let from = Origin(u64::from(packet.from.0));
         let (ce, notice) = (packet.ecn == Ecn::Ce, media.notice.bytes());
-        let received = receiver.on_media(now, from, &media.header, notice, media.size, ce, None);
+        let level = level_of(self.buffer.as_mut(), now);
+        let received = receiver.on_media(now, from, &media.header, notice, media.size, ce, level);
         if matches!(received, Received::New(_)) {
             self.intake.add(now, packet.size, packet.sent);
-            if let Some(assembly) = &mut self.assembly {
+            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
+            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
                 assembly.on_packet(now, media.seq - self.first_seq, media.fragment);
             }
             if media.header.marker
@@ -478,6 +492,9 @@ impl VideoSink {
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
+        if let Some(level) = level_of(self.buffer.as_mut(), now) {
+            receiver.on_buffer(now, level);
+        }
         loop {
             match receiver.poll(now) {
                 Output::Rtcp(bytes) => {
@@ -503,9 +520,13 @@ impl VideoSink {
     }
 
     /// Ends a step of the series.
-    pub fn sample(&mut self) {
+    pub fn sample(&mut self, now: Time) {
         let expected = self.expected();
         self.intake.sample(expected);
+        let level = self.buffer.as_mut().map(|b| b.level(now));
+        if let Some(point) = self.intake.samples.last_mut() {
+            point.buffer = level;
+        }
     }
 
     /// How long it took from being ready to being whole, for the longest of frames that became whole.

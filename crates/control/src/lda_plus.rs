@@ -1,0 +1,354 @@
+//! `lda-plus`: additive increase in proportion to what is left of the bottleneck, at each RTCP report (LDA+).
+//!
+//! Receivers send standard reports, and with them an estimate of the bottleneck's rate, which they get from pairs of packets
+//! that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
+//! `docs/controllers/lda-plus.md` has the equations and the deviations.
+
+use crate::equation::{LossRate, throughput_full};
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::{
+    Arrival, Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
+    View, Wake, Why, Window,
+};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "lda-plus",
+    about: "at each RTCP report, up in proportion to what is left of the bottleneck, down by the root of the loss",
+    source: "Sisalem, Wolisz: LDA+ (2000)",
+    cast: Cast::Any,
+    feedback: Feedback::Periodic,
+    standard_reports: true,
+    extension: EXTENSION,
+    app: *b"LDAP",
+    colour: "#e377c2",
+    dashes: &[],
+    params: PARAMS,
+    sender: |setup, values| Box::new(Sender::new(setup, values)),
+    receiver: |_, _| Box::new(Receiver::default()),
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "start",
+        about: "the rate until the first report",
+        source: "own; ASMP's paper starts at 150 kb/s",
+        kind: rate(Rate::kbps(150)),
+    },
+    Param {
+        name: "a_start",
+        about: "the additive increase at first and after a loss",
+        source: "LDA+: 10 kb/s",
+        kind: rate(Rate::kbps(10)),
+    },
+    Param {
+        name: "pairs",
+        about: "every so many packets two leave back to back",
+        source: "own",
+        kind: Kind::Number { default: 16.0, paper: 16.0, min: 2.0, max: 1_000.0 },
+    },
+    Param {
+        name: "bottleneck",
+        about: "the bottleneck's rate; not set: measured by packet pairs",
+        source: "own",
+        kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::kbps(1), max: Rate::mbps(1_000_000) },
+    },
+    Param {
+        name: "rise_on_loss",
+        about: "a loss may raise the rate, where TCP's equation gives more",
+        source: "LDA+ as printed; off: own",
+        kind: Kind::Switch { default: false, paper: true },
+    },
+];
+
+const fn rate(default: Rate) -> Kind {
+    Kind::Rate { default, paper: default, min: Rate::bps(1), max: Rate::mbps(1_000) }
+}
+
+/// RTP header extension element: one byte, 1 on the second packet of a pair.
+const EXTENSION: u8 = 8;
+const SECOND: u8 = 1;
+/// APP subtype: the bottleneck's rate in bytes per second, f32, beside a standard report.
+const ESTIMATE: u8 = 1;
+/// Pairs of which the median is taken.
+const PAIRS: usize = 21;
+/// Receivers that are kept; more than this are not listened to.
+const RECEIVERS: usize = 16_384;
+/// Silence, in the receiver's own report intervals, after which its rate counts no more.
+const SILENT: u64 = 5;
+/// A round-trip time before there is one.
+const FIRST_RTT: Span = Span::millis(500);
+/// No reports at all for this long: the rate is halved, again and again.
+const PATIENCE: Span = Span::secs(20);
+/// More than any network carries.
+const ABSURD_BYTES_PER_S: f32 = 1.25e12;
+
+/// What the sender knows of one receiver.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    rate: Rate,
+    /// A_add, as of its last loss-free report.
+    step: Rate,
+    bottleneck: Option<Rate>,
+    rtt: Option<Span>,
+    heard: Time,
+    interval: Span,
+}
+
+struct Sender {
+    packet: Bytes,
+    floor: Rate,
+    cap: Rate,
+    first_step: Rate,
+    every: u64,
+    bottleneck: Option<Rate>,
+    rise_on_loss: bool,
+    members: BTreeMap<ReceiverId, Member>,
+    rate: Rate,
+    sent: u64,
+    halve_at: Option<Time>,
+    rule: &'static str,
+    loss: Option<f64>,
+    by: Option<ReceiverId>,
+}
+
+impl Sender {
+    fn new(setup: &Setup, values: &Values) -> Self {
+        let floor = setup.floor.min(setup.cap);
+        Self {
+            packet: setup.packet,
+            floor,
+            cap: setup.cap,
+            first_step: values.rate("a_start").unwrap_or(Rate::kbps(10)),
+            every: values.number("pairs") as u64,
+            bottleneck: values.rate("bottleneck"),
+            rise_on_loss: values.switch("rise_on_loss"),
+            members: BTreeMap::new(),
+            rate: values.rate("start").unwrap_or(floor).max(floor).min(setup.cap),
+            sent: 0,
+            halve_at: None,
+            rule: "start",
+            loss: None,
+            by: None,
+        }
+    }
+
+    /// The rate of a receiver without a loss in its last `interval`.
+    ///
+    /// ```text
+    ///  A_add := (2 − r/b) A_add      A_exp = (1 − e^−(1 − r/b)) r
+    ///
+    ///           M   T/τ + 1
+    ///  A_tcp =  ─ · ───────          r := r + min(A_add, A_exp, A_tcp)
+    ///           2      τ
+    /// ```
+    ///
+    /// `r` rate, `b` bottleneck, `τ` round trip, `T` report interval, `M` packet. Source: LDA+.
+    fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
+        let r = member.rate;
+        let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
+        let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
+        let Some(b) = self.bottleneck.or(member.bottleneck) else {
+            // Without an estimate there is nothing left to be in proportion to.
+            member.rate = (r + tcp.min(member.step)).min(self.cap);
+            return "no loss, bottleneck unknown: one step";
+        };
+        let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
+        member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b);
+        let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
+        let least = member.step.min(exponential).min(tcp);
+        member.rate = (r + least).min(self.cap);
+        if least == tcp {
+            "no loss: as TCP would rise"
+        } else if least == exponential {
+            "no loss: near the bottleneck"
+        } else {
+            "no loss: additive increase"
+        }
+    }
+
+    /// The same after loss `l`.
+    ///
+    /// ```text
+    ///                    ___
+    ///  r := max( r (1 − ╲╱ l ),  X_full(τ, l) ),  and A_add as at first
+    /// ```
+    fn fallen(&self, member: &mut Member, loss: LossRate) -> &'static str {
+        let tau = member.rtt.unwrap_or(FIRST_RTT);
+        let equation = throughput_full(self.packet, tau, loss, tau * 4, 1.0);
+        let equation = if self.rise_on_loss { equation } else { equation.min(member.rate) };
+        let root = member.rate.scale(1.0 - loss.get().sqrt());
+        member.step = self.first_step;
+        member.rate = root.max(equation).max(self.floor).min(self.cap);
+        if root >= equation { "loss: less by its root" } else { "loss: throughput equation" }
+    }
+
+    /// The least rate of all that are heard of.
+    fn settle(&mut self) {
+        let least = self.members.iter().min_by_key(|(id, m)| (m.rate, **id)).map(|(id, m)| (*id, m.rate));
+        if let Some((id, rate)) = least {
+            (self.rate, self.by) = (rate, Some(id));
+        }
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent += 1;
+        self.halve_at.get_or_insert(sent.at + PATIENCE);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let now = report.at;
+        let Some(reception) = report.reception else { return };
+        if !self.members.contains_key(&report.from) && self.members.len() >= RECEIVERS {
+            return;
+        }
+        let fresh = Member {
+            rate: self.rate,
+            step: self.first_step,
+            bottleneck: None,
+            rtt: None,
+            heard: now,
+            interval: Span::secs(5),
+        };
+        let known = self.members.get(&report.from).copied();
+        let mut member = known.unwrap_or(fresh);
+        member.bottleneck = report.body.and_then(read).or(member.bottleneck);
+        member.rtt = report.rtt.or(member.rtt);
+        let interval = now.since(member.heard);
+        member.heard = now;
+        // The first report only begins an interval, and one without packets says nothing.
+        if known.is_some() && reception.expected > 0 {
+            member.interval = interval.max(Span::millis(1));
+            let loss = LossRate::new(reception.lost.max(0) as f64 / reception.expected as f64);
+            let (before, rule) = (
+                member.rate,
+                match loss {
+                    Some(loss) => self.fallen(&mut member, loss),
+                    None => self.risen(&mut member, interval),
+                },
+            );
+            // A receiver that does not limit must not run away from what is sent.
+            if member.rate > before {
+                member.rate = member.rate.min(self.rate.scale(2.0)).max(before);
+            }
+            (self.rule, self.loss) = (rule, loss.map(LossRate::get));
+        }
+        self.members.insert(report.from, member);
+        self.members.retain(|_, m| now.since(m.heard) <= m.interval.max(Span::secs(1)) * SILENT);
+        self.settle();
+        self.halve_at = Some(now + PATIENCE);
+    }
+
+    fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
+        self.members.remove(&receiver);
+        self.settle();
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.halve_at.is_some_and(|at| at <= now) {
+            self.rate = self.rate.scale(0.5).max(self.floor);
+            self.members.clear();
+            self.rule = "no reports: halved";
+            self.halve_at = Some(now + PATIENCE);
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.halve_at.map(|at| Wake { at, why: "no reports" })
+    }
+
+    fn decision(&self) -> Decision {
+        let limit = if self.rate >= self.cap {
+            Limit::Cap
+        } else if self.rate <= self.floor {
+            Limit::Floor
+        } else if self.members.is_empty() {
+            Limit::Start
+        } else {
+            Limit::Network
+        };
+        // The second of a pair leaves at once; the others wait a little longer for it.
+        let pair = self.sent > 0 && self.sent.is_multiple_of(self.every);
+        let others = (self.every - 1) as f64 / self.every as f64;
+        Decision {
+            target: self.rate,
+            pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
+            // It limits nothing, but has the decision read again after each packet.
+            window: Some(Window { free: u32::MAX }),
+            limit,
+            why: Why {
+                rule: Cow::Borrowed(self.rule),
+                loss: self.loss,
+                rtt: self.by.and_then(|id| self.members.get(&id)).and_then(|m| m.rtt),
+                by: self.by,
+            },
+        }
+    }
+
+    fn notice(&mut self, _: &Departing) -> Notice {
+        let pair = self.sent > 0 && self.sent.is_multiple_of(self.every);
+        Notice::new(EXTENSION, &[if pair { SECOND } else { 0 }])
+    }
+}
+
+fn read(body: &Body) -> Option<Rate> {
+    let bytes: &[u8; 4] = body.bytes.as_slice().try_into().ok()?;
+    let estimate = f32::from_be_bytes(*bytes);
+    let sane = body.subtype == ESTIMATE && estimate > 0.0 && estimate <= ABSURD_BYTES_PER_S;
+    sane.then(|| Rate::from_bytes_per_s(f64::from(estimate))).filter(|rate| *rate > Rate::ZERO)
+}
+
+/// The receiving half: an estimate of the bottleneck's rate.
+#[derive(Debug, Default)]
+struct Receiver {
+    last: Option<(u64, PeerTime, Time)>,
+    pairs: VecDeque<Rate>,
+    loss: Option<f64>,
+}
+
+impl Receiver {
+    /// The median of the latest pairs.
+    fn estimate(&self) -> Option<Rate> {
+        let mut sorted: Vec<Rate> = self.pairs.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        let now = (arrival.seq, arrival.sent, arrival.at);
+        if let Some((seq, sent, at)) = self.last
+            && arrival.notice == [SECOND]
+            && arrival.seq.checked_sub(1) == Some(seq)
+        {
+            let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
+            // A pair that had to wait for its second packet says how fast the source is; one that came at once, nothing.
+            if !came.is_zero() && left * 2 <= came {
+                self.pairs.push_back(arrival.size.per(came));
+                if self.pairs.len() > PAIRS {
+                    self.pairs.pop_front();
+                }
+            }
+        }
+        if self.last.is_none_or(|(seq, ..)| arrival.seq > seq) {
+            self.last = Some(now);
+        }
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        self.loss = (slot.expected > 0).then(|| slot.lost.max(0) as f64 / slot.expected as f64);
+        let Some(estimate) = self.estimate() else { return Reply::Plain };
+        let bytes = (estimate.as_bytes_per_s() as f32).to_be_bytes().to_vec();
+        Reply::Body(Body { subtype: ESTIMATE, bytes })
+    }
+
+    fn view(&self) -> View {
+        View { rate: self.estimate(), loss: self.loss, rtt: None, state: None }
+    }
+}

@@ -1,0 +1,267 @@
+//! How many connections a stream is worth: one more while the round-trip time shows no queue, fewer when it does.
+
+use crate::registry::Values;
+use std::collections::VecDeque;
+use steadycast_units::{Rate, Span, Time};
+
+/// Share of the allowed rate that a source must use for the number to rise.
+const USED: f64 = 0.9;
+
+/// How the number moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    /// Inversely up, additively down.
+    Iiad,
+    /// Inversely up, multiplicatively down.
+    Iimd,
+    /// Not at all.
+    Fixed,
+}
+
+/// The number of connections, and what decides on it.
+#[derive(Clone, Debug)]
+pub(super) struct Law {
+    moves: Move,
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    most: f64,
+    period: Span,
+    /// The least round-trip time is that of a sample, not of a period's mean.
+    of_samples: bool,
+    expiry: Span,
+    /// The number does not rise while the source leaves its rate unused.
+    used: bool,
+    n: f64,
+    next: Option<Time>,
+    /// Round-trip times of this period: their sum, least, and how many.
+    sum: f64,
+    least: Option<Span>,
+    samples: u32,
+    /// What was least in each period, and when the period ended; oldest first, only what may still be the minimum.
+    minima: VecDeque<(Time, Span)>,
+    /// Bytes that were sent and that might have been.
+    sent: f64,
+    allowed: f64,
+    at: Option<(Time, Rate)>,
+}
+
+impl Law {
+    pub(super) fn new(values: &Values) -> Self {
+        let most = values.number("n_max");
+        Self {
+            moves: match values.choice("law") {
+                "iiad" => Move::Iiad,
+                "fixed" => Move::Fixed,
+                _ => Move::Iimd,
+            },
+            alpha: values.number("alpha"),
+            beta: values.number("beta"),
+            gamma: values.number("gamma"),
+            most,
+            period: values.span("period"),
+            of_samples: values.choice("rtt_min") == "samples",
+            expiry: values.span("rtt_min_expiry"),
+            used: values.switch("only_used"),
+            n: values.number("n").min(most),
+            next: None,
+            sum: 0.0,
+            least: None,
+            samples: 0,
+            minima: VecDeque::new(),
+            sent: 0.0,
+            allowed: 0.0,
+            at: None,
+        }
+    }
+
+    /// The number, at least 1.
+    pub(super) const fn n(&self) -> f64 {
+        self.n
+    }
+
+    /// A packet of `bytes` has left, at `rate` allowed from now on.
+    pub(super) fn on_sent(&mut self, now: Time, bytes: f64, rate: Rate) {
+        self.next.get_or_insert(now + self.period);
+        self.sent += bytes;
+        if let Some((at, rate)) = self.at.replace((now, rate)) {
+            self.allowed += rate.as_bytes_per_s() * now.since(at).as_secs_f64();
+        }
+    }
+
+    /// A round-trip time was measured.
+    pub(super) fn on_sample(&mut self, rtt: Span) {
+        self.sum += rtt.as_secs_f64();
+        self.samples += 1;
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    /// The end of the period, once a packet has left.
+    pub(super) const fn wake(&self) -> Option<Time> {
+        match self.moves {
+            Move::Fixed => None,
+            Move::Iiad | Move::Iimd => self.next,
+        }
+    }
+
+    /// The period is over: true when the number has changed.
+    ///
+    /// ```text
+    ///                                        congested          otherwise
+    ///  congested:  R_ave − R_min > γ R_min   IIAD:  n − β       n + α/n
+    ///                                        IIMD:  β n + α/n   n + α/n
+    /// ```
+    ///
+    /// R_ave is the mean of the period's round-trip times, and n ≥ 1. Source: Chen, Zakhor (EAIO-TFRC), eq. 1 and 2.
+    pub(super) fn on_timer(&mut self, now: Time) -> bool {
+        let Some(next) = self.next.filter(|at| *at <= now) else { return false };
+        // However long the wait was, it was one period: there were no more samples.
+        self.next = Some((next + self.period).max(now + Span::nanos(1)));
+        let used = self.sent >= USED * self.allowed;
+        let mean = (self.samples > 0).then(|| Span::from_secs_f64(self.sum / f64::from(self.samples)));
+        let least = if self.of_samples { self.least } else { mean };
+        (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
+        let (Some(mean), Some(least)) = (mean, least) else { return false };
+        while self.minima.back().is_some_and(|(_, old)| *old >= least) {
+            self.minima.pop_back();
+        }
+        self.minima.push_back((now, least));
+        while self.minima.front().is_some_and(|(at, _)| now.since(*at) >= self.expiry) && self.minima.len() > 1 {
+            self.minima.pop_front();
+        }
+        let Some((_, base)) = self.minima.front().copied() else { return false };
+        let congested = mean.saturating_sub(base) > base.scale(self.gamma);
+        if !congested && self.used && !used {
+            return false;
+        }
+        let up = self.alpha / self.n;
+        let moved = match (self.moves, congested) {
+            (Move::Fixed, _) => self.n,
+            (_, false) => self.n + up,
+            (Move::Iiad, true) => self.n - self.beta,
+            (Move::Iimd, true) => self.beta * self.n + up,
+        };
+        let before = self.n;
+        self.n = moved.clamp(1.0, self.most);
+        self.n != before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mode;
+    use crate::registry::Given;
+
+    fn law(name: &str, mode: Mode, given: &[(&str, Given)]) -> Law {
+        let given: Vec<_> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        let params = crate::registry::find(name).unwrap().params;
+        Law::new(&Values::resolve(params, mode, &given).unwrap())
+    }
+
+    /// Period `k` at this round-trip time.
+    fn period(law: &mut Law, k: u64, ms: u64) -> f64 {
+        let start = Time::ZERO + law.period * k;
+        law.on_sent(start, 20_000.0, Rate::kbps(8));
+        law.on_sample(Span::millis(ms));
+        law.on_timer(start + law.period);
+        law.n()
+    }
+
+    /// One step from `n` after a period at 100 ms, in one at `ms`.
+    fn step(name: &str, n: f64, ms: u64) -> f64 {
+        let mut law = law(name, Mode::Repaired, &[("alpha", Given::Number(0.25)), ("beta", Given::Number(0.75))]);
+        if name == "aio-tfrc" {
+            (law.alpha, law.beta, law.gamma) = (1.0, 1.0, 0.25);
+        }
+        period(&mut law, 0, 100);
+        law.n = n;
+        period(&mut law, 1, ms)
+    }
+
+    #[track_caller]
+    fn close(got: f64, want: f64) {
+        assert!((got - want).abs() < 1e-6, "{got} is not {want}");
+    }
+
+    #[test]
+    fn iimd_has_its_published_steps_and_its_fixed_point_at_one() {
+        for (n, down) in [(1.0, 1.0), (1.5, 1.291_667), (2.0, 1.625), (4.0, 3.0625)] {
+            close(step("eaio-tfrc", n, 151), down);
+            close(step("eaio-tfrc", n, 150), n + 0.25 / n);
+        }
+    }
+
+    #[test]
+    fn iiad_takes_one_away_and_adds_one_in_n() {
+        for (n, down) in [(1.0, 1.0), (1.5, 1.0), (4.0, 3.0)] {
+            close(step("aio-tfrc", n, 126), down);
+            close(step("aio-tfrc", n, 125), n + 1.0 / n);
+        }
+    }
+
+    #[test]
+    fn as_printed_with_alpha_and_beta_of_one_the_number_never_falls() {
+        let mut law = law("eaio-tfrc", Mode::Paper, &[]);
+        let mut last = period(&mut law, 0, 100);
+        for k in 1..60 {
+            let n = period(&mut law, k, if k % 2 == 0 { 100 } else { 900 });
+            close(n, (last + 1.0 / last).min(64.0));
+            last = n;
+        }
+    }
+
+    #[test]
+    fn the_number_grows_with_the_root_of_time() {
+        // n² = 1 + 2 α t / 20 s: 9 after 3200 s with α = 0.25.
+        let mut law = law("eaio-tfrc", Mode::Repaired, &[]);
+        let n = (0..160).map(|k| period(&mut law, k, 100)).last().unwrap();
+        assert!((8.9..9.2).contains(&n), "{n}");
+    }
+
+    #[test]
+    fn a_period_without_a_sample_and_a_source_that_sends_too_little_leave_it_where_it_is() {
+        let mut law = law("eaio-tfrc", Mode::Repaired, &[]);
+        law.on_sent(Time::ZERO, 1000.0, Rate::kbps(8));
+        assert!(!law.on_timer(Time::ZERO + Span::secs(20)));
+        close(law.n(), 1.0);
+        let at = Time::ZERO + Span::secs(21);
+        law.on_sent(at, 1000.0, Rate::mbps(1));
+        law.on_sent(at + Span::secs(10), 1000.0, Rate::mbps(1));
+        law.on_sample(Span::millis(100));
+        assert!(!law.on_timer(Time::ZERO + Span::secs(40)));
+        close(law.n(), 1.0);
+    }
+
+    #[test]
+    fn a_longer_way_counts_as_congestion_until_the_old_minimum_expires() {
+        let mut law = law("eaio-tfrc", Mode::Repaired, &[("rtt_min_expiry", Given::Text("600s".into()))]);
+        for k in 0..30 {
+            period(&mut law, k, 100);
+        }
+        let high = law.n();
+        for k in 30..58 {
+            period(&mut law, k, 200);
+        }
+        let low = law.n();
+        assert!(high > 3.5 && low < 1.2, "{high} {low}");
+        for k in 58..90 {
+            period(&mut law, k, 200);
+        }
+        assert!(law.n() > 3.0, "{}", law.n());
+    }
+
+    #[test]
+    fn the_paper_s_minimum_is_of_means_and_never_forgotten() {
+        let mut mean = law("aio-tfrc", Mode::Paper, &[]);
+        let mut least = law("aio-tfrc", Mode::Repaired, &[]);
+        for law in [&mut mean, &mut least] {
+            for k in 0..3 {
+                law.on_sample(Span::millis(100));
+                period(law, k, 200);
+            }
+        }
+        // Mean 150 ms: not above its own minimum, but above that of the samples.
+        assert!(mean.n() > 2.0 && least.n() == 1.0, "{} {}", mean.n(), least.n());
+    }
+}

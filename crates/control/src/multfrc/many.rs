@@ -1,0 +1,262 @@
+//! Real parallel connections: each a TFRC pair of its own, over one stream of packets.
+
+use super::law::Law;
+use super::one::with_n;
+use crate::registry::{Setup, Values};
+use crate::tfrc::{self, Among, Finding, REPORT_BYTES, Settings, rtt_notice};
+use crate::{
+    Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, View,
+    Wake, Why,
+};
+use std::collections::BTreeMap;
+use steadycast_units::{Rate, Span, Time};
+
+/// RTP header extension element.
+///
+/// ```text
+///   0       3              5                9
+///   ├───────┼──────────────┼────────────────┤
+///   │ R     │ connection   │ seq            │    R as for TFRC, of this connection
+///   │ u24   │ u16          │ u32            │
+/// ```
+pub(super) const EXTENSION: u8 = 7;
+/// APP subtype: one record per connection that is due, each its number, two spare bytes, and TFRC's report.
+const REPORTS: u8 = 1;
+const RECORD: usize = 4 + REPORT_BYTES;
+/// Records in one report: it still fits a packet.
+const MOST_RECORDS: usize = 48;
+/// Connections that a receiver remembers; closed ones make room for new ones.
+const REMEMBERED: usize = 128;
+
+struct Connection {
+    id: u16,
+    tfrc: tfrc::Sender,
+    seq: u32,
+    /// Bytes that it may send before others, for deficit round robin.
+    deficit: f64,
+}
+
+/// The sending half.
+pub(super) struct Sender {
+    setup: Setup,
+    settings: Settings,
+    law: Law,
+    /// Oldest first; never empty.
+    open: Vec<Connection>,
+    next_id: u16,
+    /// Whose packet is about to leave.
+    turn: u16,
+}
+
+impl Sender {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let mut sender = Self {
+            setup: setup.clone(),
+            settings: Settings::read(values),
+            law: Law::new(values),
+            open: Vec::new(),
+            next_id: 0,
+            turn: 0,
+        };
+        sender.adjust();
+        sender
+    }
+
+    /// Opens or closes connections until there are as many as n says, rounded; the newest goes first.
+    fn adjust(&mut self) {
+        let wanted = (self.law.n() + 0.5) as usize;
+        // Floor and cap are the stream's, not one connection's.
+        let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
+        while self.open.len() < wanted.max(1) {
+            let tfrc = tfrc::Sender::new(&setup, &self.settings);
+            // Its first packet need not wait for a turn.
+            let deficit = self.setup.packet.as_f64();
+            self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
+            self.next_id = self.next_id.wrapping_add(1);
+        }
+        self.open.truncate(wanted.max(1));
+    }
+
+    fn sum(&self, rate: impl Fn(&Connection) -> Rate) -> Rate {
+        let sum = self.open.iter().fold(Rate::ZERO, |sum, c| sum + rate(c));
+        sum.max(self.setup.floor.min(self.setup.cap)).min(self.setup.cap)
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        let turn = self.turn;
+        if let Some(c) = self.open.iter_mut().find(|c| c.id == turn) {
+            c.tfrc.on_sent(&Sent { seq: u64::from(c.seq), ..*sent });
+        }
+        let target = self.sum(|c| c.tfrc.decision().target);
+        self.law.on_sent(sent.at, sent.size.as_f64(), target);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let Some(body) = report.body.filter(|b| b.subtype == REPORTS) else { return };
+        for record in body.bytes.chunks_exact(RECORD) {
+            let Some((id, finding)) = record.split_first_chunk::<2>() else { return };
+            let id = u16::from_be_bytes(*id);
+            let Some(finding) = finding.get(2..).and_then(Finding::parse) else { continue };
+            let Some(c) = self.open.iter_mut().find(|c| c.id == id) else { continue };
+            if let Some(sample) = c.tfrc.hear(&finding, report.at, report.from) {
+                self.law.on_sample(sample);
+            }
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        for c in &mut self.open {
+            c.tfrc.on_timer(now);
+        }
+        if self.law.on_timer(now) {
+            self.adjust();
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        let period = self.law.wake().map(|at| Wake { at, why: "number of connections" });
+        self.open.iter().filter_map(|c| c.tfrc.wake()).chain(period).min_by_key(|w| w.at)
+    }
+
+    fn decision(&self) -> Decision {
+        let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
+        let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
+        // The oldest stands for all where one has to.
+        let oldest = all.first();
+        let limit = if sum > self.setup.cap {
+            Limit::Cap
+        } else if sum < self.setup.floor {
+            Limit::Floor
+        } else {
+            oldest.map_or(Limit::Start, |d| d.limit)
+        };
+        let mean = |of: &dyn Fn(&Decision) -> Option<f64>| {
+            let known: Vec<f64> = all.iter().filter_map(of).collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+        };
+        Decision {
+            target: self.sum(|c| c.tfrc.decision().target),
+            pacing: self.sum(|c| c.tfrc.decision().pacing),
+            window: None,
+            limit,
+            why: Why {
+                rule: with_n(self.open.len() as f64, oldest.map_or("", |d| &d.why.rule)),
+                loss: mean(&|d| d.why.loss),
+                rtt: mean(&|d| d.why.rtt.map(Span::as_secs_f64)).map(Span::from_secs_f64),
+                by: oldest.and_then(|d| d.why.by),
+            },
+        }
+    }
+
+    /// The connection whose turn it is: deficit round robin, with quanta in proportion to the connections' rates, so that each
+    /// sends at its own.
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        let size = packet.size.as_f64();
+        let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
+        let sum: f64 = rates.iter().sum();
+        for (c, rate) in self.open.iter_mut().zip(&rates) {
+            c.deficit += size * rate / sum;
+        }
+        // The first of equals, which is the oldest.
+        let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
+        let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
+        c.deficit -= size;
+        self.turn = c.id;
+        let mut bytes = [0; 9];
+        bytes[..3].copy_from_slice(&rtt_notice(c.tfrc.round_trip()));
+        bytes[3..5].copy_from_slice(&c.id.to_be_bytes());
+        bytes[5..].copy_from_slice(&c.seq.to_be_bytes());
+        c.seq = c.seq.wrapping_add(1);
+        Notice::new(EXTENSION, &bytes)
+    }
+}
+
+struct Sink {
+    tfrc: tfrc::Receiver,
+    heard: Time,
+    /// Packets expected and received, and both at the last report.
+    highest: u64,
+    got: u64,
+    counted: (u64, u64),
+}
+
+/// The receiving half.
+pub(super) struct Receiver {
+    setup: Setup,
+    settings: Settings,
+    sinks: BTreeMap<u16, Sink>,
+}
+
+impl Receiver {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        Self { setup: setup.clone(), settings: Settings::read(values), sinks: BTreeMap::new() }
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        let Some(bytes) = arrival.notice.first_chunk::<9>().filter(|_| arrival.notice.len() == 9) else { return };
+        let [r, s, t, i, d, a, b, c, e] = *bytes;
+        let (id, seq) = (u16::from_be_bytes([i, d]), u64::from(u32::from_be_bytes([a, b, c, e])));
+        if !self.sinks.contains_key(&id) && self.sinks.len() >= REMEMBERED {
+            let silent = self.sinks.iter().min_by_key(|(_, sink)| sink.heard).map(|(id, _)| *id);
+            silent.and_then(|id| self.sinks.remove(&id));
+        }
+        let sink = self.sinks.entry(id).or_insert_with(|| Sink {
+            tfrc: tfrc::Receiver::new(&self.setup, &self.settings, Among::All),
+            heard: arrival.at,
+            highest: 0,
+            got: 0,
+            counted: (0, 0),
+        });
+        sink.heard = arrival.at;
+        sink.highest = sink.highest.max(seq + 1);
+        sink.got += 1;
+        sink.tfrc.on_arrival(&Arrival { seq, notice: &[r, s, t], ..*arrival });
+    }
+
+    fn due(&self) -> Due {
+        let wakes = self.sinks.values().filter_map(|sink| match sink.tfrc.due() {
+            Due::At(wake) => Some(wake),
+            Due::Rtcp | Due::Hold => None,
+        });
+        wakes.min_by_key(|w| w.at).map_or(Due::Hold, Due::At)
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        let mut bytes = Vec::new();
+        for (id, sink) in &mut self.sinks {
+            if bytes.len() >= RECORD * MOST_RECORDS || !matches!(sink.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
+            {
+                continue;
+            }
+            let expected = sink.highest.saturating_sub(sink.counted.0);
+            let lost = expected as i64 - sink.got.saturating_sub(sink.counted.1) as i64;
+            let Reply::Body(body) = sink.tfrc.report(&Slot { expected, lost, ..*slot }) else { continue };
+            sink.counted = (sink.highest, sink.got);
+            bytes.extend(id.to_be_bytes());
+            bytes.extend([0, 0]);
+            bytes.extend(body.bytes);
+        }
+        if bytes.is_empty() { Reply::Suppress } else { Reply::Body(Body { subtype: REPORTS, bytes }) }
+    }
+
+    fn view(&self) -> View {
+        let last = self.sinks.values().map(|sink| sink.heard).max().unwrap_or_default();
+        // A closed connection is silent for good.
+        let open = self.sinks.values().filter(|sink| last.since(sink.heard) < Span::secs(10));
+        let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
+        let (mut rtt, mut state) = (None, None);
+        for sink in open {
+            let view = sink.tfrc.view();
+            rate = rate + view.rate.unwrap_or_default();
+            if let Some(p) = view.loss {
+                (loss, known) = (loss + p, known + 1.0);
+            }
+            (rtt, state) = (rtt.or(view.rtt), state.or(view.state));
+        }
+        View { rate: Some(rate), loss: (known > 0.0).then(|| loss / known), rtt, state }
+    }
+}

@@ -1,0 +1,159 @@
+//! Several TFRC connections' worth of rate for one stream over a wireless hop: where packets are lost without congestion, one
+//! connection leaves capacity unused, and the round-trip time tells how many fill it.
+//!
+//! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate; `aio-tfrc` and
+//! `eaio-tfrc` are one connection whose losses are counted among a share of marked packets. The number follows IIAD
+//! (`multfrc`, `aio-tfrc`) or IIMD (the other two). `docs/controllers/multfrc.md` has the equations and the deviations.
+
+mod law;
+mod many;
+mod one;
+
+use crate::registry::{Cast, Controller, Feedback, Kind, Param};
+use crate::tfrc;
+use steadycast_units::Span;
+
+const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
+
+/// Many connections, IIAD.
+pub(crate) const MULTFRC: Controller = Controller {
+    name: "multfrc",
+    about: "several TFRC connections at once: one more in n periods, one less when the round-trip time grows by a quarter",
+    source: PAPER,
+    cast: Cast::Unicast,
+    feedback: Feedback::Clocked,
+    standard_reports: false,
+    extension: many::EXTENSION,
+    app: *b"MULT",
+    colour: "#17becf",
+    dashes: &[],
+    params: &with_tfrc(&IIAD),
+    sender: |setup, values| Box::new(many::Sender::new(setup, values)),
+    receiver: |setup, values| Box::new(many::Receiver::new(setup, values)),
+};
+
+/// Many connections, IIMD.
+pub(crate) const E_MULTFRC: Controller = Controller {
+    name: "e-multfrc",
+    about: "several TFRC connections at once: a quarter less when the round-trip time grows by half",
+    colour: "#17becf",
+    dashes: &[6.0, 2.0],
+    params: &with_tfrc(&IIMD),
+    ..MULTFRC
+};
+
+/// One connection, IIAD.
+pub(crate) const AIO_TFRC: Controller = Controller {
+    name: "aio-tfrc",
+    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; n as in multfrc",
+    extension: one::EXTENSION,
+    app: *b"TFRC",
+    colour: "#bcbd22",
+    dashes: &[],
+    params: &with_tfrc(&IIAD),
+    sender: |setup, values| Box::new(one::Sender::new(setup, values)),
+    receiver: one::receiver,
+    ..MULTFRC
+};
+
+/// One connection, IIMD.
+pub(crate) const EAIO_TFRC: Controller = Controller {
+    name: "eaio-tfrc",
+    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; n as in e-multfrc",
+    colour: "#bcbd22",
+    dashes: &[6.0, 2.0],
+    params: &with_tfrc(&IIMD),
+    ..AIO_TFRC
+};
+
+const LAW_PARAMS: usize = 10;
+const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0, 1.0], [1.0, 1.0], [0.25, 0.25]);
+const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
+
+const fn number(
+    name: &'static str,
+    about: &'static str,
+    source: &'static str,
+    defaults: [f64; 2],
+    range: [f64; 2],
+) -> Param {
+    let kind = Kind::Number { default: defaults[0], paper: defaults[1], min: range[0], max: range[1] };
+    Param { name, about, source, kind }
+}
+
+/// The law's parameters: repaired and in paper mode.
+const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; LAW_PARAMS] {
+    [
+        Param {
+            name: "law",
+            about: "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
+            source: "Chen, Zakhor, eq. 1 and 2",
+            kind: Kind::Choice { default: moves, paper: moves, of: &["iiad", "iimd", "fixed"] },
+        },
+        number("n", "connections at the start (and for good with a fixed law)", "own", [1.0, 1.0], [1.0, 64.0]),
+        number("n_max", "most connections", "own", [64.0, 64.0], [1.0, 64.0]),
+        number("alpha", "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0]),
+        number(
+            "beta",
+            "in congestion: what is taken from n (iiad), or the factor that it keeps (iimd)",
+            "Chen, Zakhor, eq. 1 and 2; 0.75 own, the paper prints 1",
+            beta,
+            [0.0, 8.0],
+        ),
+        number(
+            "gamma",
+            "congestion: the mean round-trip time exceeds the least one by more than this share of it",
+            "Chen, Zakhor, section 3",
+            gamma,
+            [0.0, 10.0],
+        ),
+        Param {
+            name: "period",
+            about: "how often n moves, and over which time the round-trip time is averaged",
+            source: "Chen, Zakhor, section 3: 20 s",
+            kind: Kind::Span {
+                default: Span::secs(20),
+                paper: Span::secs(20),
+                min: Span::millis(500),
+                max: Span::secs(600),
+            },
+        },
+        Param {
+            name: "rtt_min",
+            about: "what the least round-trip time is the least of: single measurements, or the periods' means",
+            source: "Chen, Zakhor, section 3: means; samples own",
+            kind: Kind::Choice { default: "samples", paper: "averages", of: &["samples", "averages"] },
+        },
+        Param {
+            name: "rtt_min_expiry",
+            about: "for how long the least round-trip time is kept; by default for good, since a queue that never drains would \
+                    become the measure",
+            source: "Chen, Zakhor, section 2.1",
+            kind: Kind::Span {
+                default: Span::secs(1_000_000),
+                paper: Span::secs(1_000_000),
+                min: Span::secs(1),
+                max: Span::secs(1_000_000),
+            },
+        },
+        Param {
+            name: "only_used",
+            about: "n does not rise while the source sends less than nine tenths of its rate",
+            source: "own",
+            kind: Kind::Switch { default: true, paper: false },
+        },
+    ]
+}
+
+const TFRC_PARAMS: usize = tfrc::PARAMS.len();
+
+/// A law's parameters, and those of the connections.
+const fn with_tfrc(law: &[Param; LAW_PARAMS]) -> [Param; LAW_PARAMS + TFRC_PARAMS] {
+    let mut all = [law[0]; LAW_PARAMS + TFRC_PARAMS];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < LAW_PARAMS { law[i] } else { tfrc::PARAMS[i - LAW_PARAMS] };
+        i += 1;
+    }
+    all
+}

@@ -1,0 +1,88 @@
+//! One connection that is worth n: TFRC, whose equation gives n times as much, and whose loss event rate is that of a virtual
+//! flow, one packet in n.
+
+use super::law::Law;
+use crate::registry::{Setup, Values};
+use crate::tfrc::{self, Among, Finding, Mark, Settings, rtt_notice};
+use crate::{Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf, Sent, Wake};
+use std::borrow::Cow;
+use steadycast_units::Time;
+
+/// RTP header extension element: R in 24 bits as for TFRC, then the [`Mark`].
+pub(super) const EXTENSION: u8 = 3;
+
+/// The sending half.
+pub(super) struct Sender {
+    tfrc: tfrc::Sender,
+    law: Law,
+    /// What is marked so far runs after the sum of 1/n over the packets sent.
+    credit: f64,
+    vseq: u16,
+}
+
+impl Sender {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let law = Law::new(values);
+        let mut tfrc = tfrc::Sender::new(setup, &Settings::read(values));
+        tfrc.set_worth(law.n());
+        // The first packet is a marked one.
+        Self { tfrc, law, credit: 1.0, vseq: u16::MAX }
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.tfrc.on_sent(sent);
+        self.law.on_sent(sent.at, sent.size.as_f64(), self.tfrc.decision().target);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let Some(feedback) = report.body.and_then(Finding::read) else { return };
+        if let Some(sample) = self.tfrc.hear(&feedback, report.at, report.from) {
+            self.law.on_sample(sample);
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.tfrc.on_timer(now);
+        if self.law.on_timer(now) {
+            self.tfrc.set_worth(self.law.n());
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        let period = self.law.wake().map(|at| Wake { at, why: "number of connections" });
+        [self.tfrc.wake(), period].into_iter().flatten().min_by_key(|w| w.at)
+    }
+
+    fn decision(&self) -> Decision {
+        let mut decision = self.tfrc.decision();
+        decision.why.rule = with_n(self.law.n(), &decision.why.rule);
+        decision
+    }
+
+    fn notice(&mut self, _: &Departing) -> Notice {
+        let n = self.law.n();
+        let marked = self.credit >= 1.0;
+        if marked {
+            self.vseq = self.vseq.wrapping_add(1);
+            self.credit -= 1.0;
+        }
+        self.credit += 1.0 / n;
+        let mut bytes = [0; 8];
+        let (rtt, mark) = bytes.split_at_mut(3);
+        rtt.copy_from_slice(&rtt_notice(self.tfrc.round_trip()));
+        mark.copy_from_slice(&Mark { marked, vseq: self.vseq, worth: n }.write());
+        Notice::new(EXTENSION, &bytes)
+    }
+}
+
+/// A rule with the number of connections before it, as the record shows it.
+pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
+    Cow::Owned(format!("n = {n:.2}: {rule}"))
+}
+
+/// The receiving half: TFRC's, which counts losses among the marked packets.
+pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
+    Box::new(tfrc::Receiver::new(setup, &Settings::read(values), Among::Marked))
+}

@@ -1,0 +1,94 @@
+//! What travels, in network byte order.
+
+use crate::{Body, Notice, ReceiverId};
+use steadycast_units::Stamp;
+
+/// The header extension element's id.
+pub(super) const NOTICE_ID: u8 = 5;
+
+const REPORT_NOW: u8 = 1;
+const HAS_ACKER: u8 = 2;
+
+/// What goes forward with each packet: 5 bytes.
+///
+/// ```text
+///   0        4       5
+///   ├────────┼───────┤
+///   │ acker  │ flags │     flags: bit 0, report now; bit 1, there is an acker
+///   │ u32    │ u8    │
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Forward {
+    /// Who acknowledges this packet.
+    pub(super) acker: Option<ReceiverId>,
+    /// Everybody is to report, so that there is an acker again.
+    pub(super) report_now: bool,
+}
+
+impl Forward {
+    pub(super) fn notice(self) -> Notice {
+        let mut bytes = [0; 5];
+        bytes[..4].copy_from_slice(&self.acker.unwrap_or_default().0.to_be_bytes());
+        bytes[4] = u8::from(self.report_now) | if self.acker.is_some() { HAS_ACKER } else { 0 };
+        Notice::new(NOTICE_ID, &bytes)
+    }
+
+    pub(super) fn read(notice: &[u8]) -> Option<Self> {
+        let [a, b, c, d, flags] = *notice else { return None };
+        let acker = (flags & HAS_ACKER != 0).then(|| ReceiverId(u32::from_be_bytes([a, b, c, d])));
+        Some(Self { acker, report_now: flags & REPORT_NOW != 0 })
+    }
+}
+
+/// What a report is for: its APP subtype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A packet is missing, or the sender has asked.
+    Report = 1,
+    /// The acker acknowledges.
+    Ack = 2,
+    /// The receiver leaves.
+    Leave = 3,
+}
+
+/// One receiver's report: 16 bytes.
+///
+/// ```text
+///   0       4         8       12      16
+///   ├───────┼─────────┼───────┼───────┤
+///   │ lead  │ bitmap  │ loss  │ echo  │     bitmap, bit i: packet lead − i has come
+///   │ u32   │ u32     │ f32   │ stamp │
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Back {
+    pub(super) purpose: Purpose,
+    /// Highest sequence number received, its low 32 bits.
+    pub(super) lead: u32,
+    /// Which of the last 32 packets have come; zero except in an acknowledgment.
+    pub(super) bitmap: u32,
+    /// The loss filter's value.
+    pub(super) loss: f64,
+    /// The send time of packet `lead`, moved later by the time since it came.
+    pub(super) echo: Stamp,
+}
+
+impl Back {
+    pub(super) fn body(&self) -> Body {
+        let words = [self.lead, self.bitmap, (self.loss as f32).to_bits(), self.echo.0];
+        Body { subtype: self.purpose as u8, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+    }
+
+    pub(super) fn read(body: &Body) -> Option<Self> {
+        let purpose = match body.subtype {
+            1 => Purpose::Report,
+            2 => Purpose::Ack,
+            3 => Purpose::Leave,
+            _ => return None,
+        };
+        let bytes: &[u8; 16] = body.bytes.as_slice().try_into().ok()?;
+        let word = |i: usize| u32::from_be_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        let loss = f64::from(f32::from_bits(word(8)));
+        let back = Self { purpose, lead: word(0), bitmap: word(4), loss, echo: Stamp(word(12)) };
+        (0.0..=1.0).contains(&loss).then_some(back)
+    }
+}

@@ -1,0 +1,128 @@
+//! `pgmcc`: a window in a group (Rizzo, SIGCOMM 2000; draft-ietf-rmt-bb-pgmcc).
+//!
+//! One receiver, the acker, acknowledges every packet, and the sender runs TCP's window on these acknowledgments. The others
+//! speak when they miss a packet; whoever seems to have less throughput than the acker takes its place.
+//! `docs/controllers/pgmcc.md` has the equations and the deviations.
+
+mod message;
+mod receiver;
+mod sender;
+
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use steadycast_units::Span;
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "pgmcc",
+    about: "the receiver with the least throughput acknowledges each packet, and TCP's window runs on that",
+    source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
+    cast: Cast::Any,
+    feedback: Feedback::Clocked,
+    standard_reports: false,
+    extension: message::NOTICE_ID,
+    app: *b"PGMC",
+    colour: "#9467bd",
+    dashes: &[],
+    params: PARAMS,
+    sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
+    receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+};
+
+const fn number(name: &'static str, about: &'static str, source: &'static str, default: f64, range: [f64; 2]) -> Param {
+    let kind = Kind::Number { default, paper: default, min: range[0], max: range[1] };
+    Param { name, about, source, kind }
+}
+
+const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
+
+const PARAMS: &[Param] = &[
+    number(
+        "a_loss",
+        "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
+        DRAFT,
+        500.0 / 65_536.0,
+        [1e-5, 1.0],
+    ),
+    number(
+        "c_switch",
+        "another receiver becomes the acker when its throughput is below this share of the acker's",
+        DRAFT,
+        0.75,
+        [0.05, 1.0],
+    ),
+    Param {
+        name: "rank",
+        about: "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
+        source: "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23",
+        kind: Kind::Choice { default: "full", paper: "full", of: &["full", "sqrt"] },
+    },
+    number("ssthresh", "the window up to which each acknowledgment adds one packet", DRAFT, 4.0, [1.0, 64.0]),
+    number("dupthresh", "later packets acknowledged that make a missing one lost", DRAFT, 3.0, [1.0, 16.0]),
+    number(
+        "elect_after",
+        "time-outs in a row after which there is no acker any more, and the receivers are asked",
+        DRAFT,
+        2.0,
+        [1.0, 16.0],
+    ),
+    Param {
+        name: "rto_min",
+        about: "least retransmission time-out",
+        source: "RFC 6298; ns-2.35",
+        kind: span([200, 200], [10, 10_000]),
+    },
+    Param {
+        name: "backoff",
+        about: "in a group, the longest time by which an answer to \"report now\" is delayed, for others to be first",
+        source: "own",
+        kind: span([100, 100], [0, 10_000]),
+    },
+    Param {
+        name: "only_used",
+        about: "the window does not grow while it is not filled",
+        source: "own; RFC 7661",
+        kind: Kind::Switch { default: true, paper: false },
+    },
+    number("pacing", "packets leave at this multiple of the window per round trip, at most", "own", 2.0, [1.0, 64.0]),
+];
+
+const fn span(defaults: [u64; 2], range: [u64; 2]) -> Kind {
+    Kind::Span {
+        default: Span::millis(defaults[0]),
+        paper: Span::millis(defaults[1]),
+        min: Span::millis(range[0]),
+        max: Span::millis(range[1]),
+    }
+}
+
+/// What the parameters say, looked up once.
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    a_loss: f64,
+    c_switch: f64,
+    sqrt: bool,
+    ssthresh: f64,
+    dupthresh: u32,
+    elect_after: u32,
+    rto_min: Span,
+    backoff: Span,
+    only_used: bool,
+    pacing: f64,
+}
+
+impl Config {
+    fn new(values: &Values) -> Self {
+        Self {
+            a_loss: values.number("a_loss"),
+            c_switch: values.number("c_switch"),
+            sqrt: values.choice("rank") == "sqrt",
+            ssthresh: values.number("ssthresh"),
+            dupthresh: values.number("dupthresh") as u32,
+            elect_after: values.number("elect_after") as u32,
+            rto_min: values.span("rto_min"),
+            backoff: values.span("backoff"),
+            only_used: values.switch("only_used"),
+            pacing: values.number("pacing"),
+        }
+    }
+}

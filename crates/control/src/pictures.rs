@@ -1,0 +1,90 @@
+//! What a controller is told of the pictures that it steers: when groups begin, and which quantizer costs what.
+
+use steadycast_units::{Rate, Span};
+
+/// One quantizer of the source and its cost, packet headers included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rung {
+    /// The quantizer: the larger, the worse the picture.
+    pub quantizer: u8,
+    /// Mean rate over the source.
+    pub rate: Rate,
+    /// Rate of its largest group of pictures: what a target has to allow so that every group fits.
+    pub peak: Rate,
+}
+
+/// The pictures of a flow, as its encoder makes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pictures {
+    /// Between two pictures.
+    pub frame: Span,
+    /// Between the beginnings of two groups. The encoder changes its quantizer only there.
+    pub group: Span,
+    /// All quantizers, rising; never empty. Rates mostly fall with them, but need not.
+    pub rungs: Vec<Rung>,
+}
+
+impl Pictures {
+    /// Paper 001's source where there is none: groups of 30 pictures at 29.97 per second, quantizers 2, 4 … 62, and the one
+    /// anchor that the paper prints (5.25 Mb/s at 12), with the exponent that its other figures leave open.
+    ///
+    /// ```text
+    ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9
+    /// ```
+    pub fn stand_in() -> Self {
+        let rate = |q: u8| Rate::from_bps_f64(5.25e6 * libm::pow(12.0 / f64::from(q), 0.9));
+        let rungs = (1..=31).map(|n| 2 * n).map(|q| Rung { quantizer: q, rate: rate(q), peak: rate(q) }).collect();
+        let second = 1_000_000_000u64;
+        Self { frame: Span::nanos(second * 100 / 2997), group: Span::nanos(second * 3000 / 2997), rungs }
+    }
+
+    /// The least that any quantizer costs.
+    pub fn lowest(&self) -> Rate {
+        self.rungs.iter().map(|r| r.rate).min().unwrap_or(Rate::ZERO)
+    }
+
+    /// The most that any quantizer costs.
+    pub fn highest(&self) -> Rate {
+        self.rungs.iter().map(|r| r.rate).max().unwrap_or(Rate::MAX)
+    }
+
+    /// The place of the best quantizer whose mean rate is at most `rate`; of the cheapest one where none is.
+    pub fn within(&self, rate: Rate) -> usize {
+        let cheapest = (0..self.rungs.len()).min_by_key(|i| self.rungs[*i].rate).unwrap_or(0);
+        self.rungs.iter().position(|r| r.rate <= rate).unwrap_or(cheapest)
+    }
+
+    /// The place of the quantizer next to `wanted` that is no better.
+    pub fn at_least(&self, wanted: f64) -> usize {
+        let place = self.rungs.iter().position(|r| f64::from(r.quantizer) >= wanted);
+        place.unwrap_or(self.rungs.len().saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stand_in_costs_what_the_paper_prints_at_twelve_and_falls() {
+        let map = Pictures::stand_in();
+        let at = |q: u8| map.rungs.iter().find(|r| r.quantizer == q).map(|r| r.rate);
+        assert_eq!(at(12), Some(Rate::kbps(5250)));
+        assert_eq!(at(60).map(|r| r.as_bps() / 1_000), Some(1233));
+        assert!(map.rungs.windows(2).all(|w| w[0].rate > w[1].rate && w[0].quantizer < w[1].quantizer));
+        assert_eq!((map.lowest(), map.highest()), (map.rungs[30].rate, map.rungs[0].rate));
+        assert_eq!(map.group.as_nanos(), 1_001_001_001);
+    }
+
+    #[test]
+    fn the_best_quantizer_within_a_rate_is_found_and_below_all_of_them_the_cheapest() {
+        let map = Pictures::stand_in();
+        assert_eq!(map.rungs[map.within(Rate::kbps(5250))].quantizer, 12);
+        assert_eq!(map.rungs[map.within(Rate::kbps(5249))].quantizer, 14);
+        assert_eq!(map.rungs[map.within(Rate::kbps(1))].quantizer, 62);
+        assert_eq!(map.rungs[map.at_least(60.0)].quantizer, 60);
+        assert_eq!(map.rungs[map.at_least(58.5)].quantizer, 60);
+        assert_eq!(map.rungs[map.at_least(99.0)].quantizer, 62);
+        assert_eq!(map.rungs[map.at_least(-3.0)].quantizer, 2);
+    }
+}

@@ -1,0 +1,98 @@
+//! What a receiver tells of its buffer.
+
+use crate::{Body, BufferLevel};
+use steadycast_units::{Bytes, Span, Stamp};
+
+/// APP subtype of the report.
+const REPORT: u8 = 1;
+/// Its length, and that with a loss event rate behind.
+const BYTES: usize = 20;
+const BYTES_WITH_LOSS: usize = 24;
+
+/// One report: 20 bytes, big-endian, and 4 more where the sender wants to know the loss event rate.
+///
+/// ```text
+///   0        4         8        12       16         20      24
+///   ├────────┼─────────┼────────┼────────┼──────────┼───────┤
+///   │ B      │ B_full  │ ΔB     │ echo   │ t_delay  │ p     │
+///   │ u32 B  │ u32 B   │ i32 B  │ stamp  │ u32 µs   │ f32   │
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Finding {
+    /// The buffer; a size of zero where the receiver has none.
+    pub(super) buffer: BufferLevel,
+    /// By how much it has changed since the report before.
+    pub(super) change: i32,
+    /// Send time of the newest packet.
+    pub(super) echo: Stamp,
+    /// From its arrival to this report.
+    pub(super) delay: Span,
+    /// Loss event rate, zero for none; absent where nobody asked.
+    pub(super) loss: Option<f32>,
+}
+
+impl Finding {
+    /// Reads a body; `None` when its length or its content can't be true.
+    pub(super) fn parse(body: &Body) -> Option<Self> {
+        if body.subtype != REPORT || !(body.bytes.len() == BYTES || body.bytes.len() == BYTES_WITH_LOSS) {
+            return None;
+        }
+        let word = |n: usize| {
+            let bytes = body.bytes.get(4 * n..4 * n + 4)?;
+            Some(u32::from_be_bytes(bytes.try_into().ok()?))
+        };
+        let level = Bytes::new(u64::from(word(0)?));
+        let size = Bytes::new(u64::from(word(1)?));
+        let change = word(2)?.cast_signed();
+        let loss = word(5).map(f32::from_bits);
+        let sane = level <= size
+            && u64::from(change.unsigned_abs()) <= size.get()
+            && loss.is_none_or(|p| (0.0..=1.0).contains(&p));
+        sane.then_some(Self {
+            buffer: BufferLevel { level, size },
+            change,
+            echo: Stamp(word(3)?),
+            delay: Span::micros(u64::from(word(4)?)),
+            loss,
+        })
+    }
+
+    pub(super) fn body(&self) -> Body {
+        let bytes = |b: Bytes| u32::try_from(b.get()).unwrap_or(u32::MAX);
+        let micros = u32::try_from(self.delay.as_nanos() / 1_000).unwrap_or(u32::MAX);
+        let BufferLevel { level, size } = self.buffer;
+        let mut words = vec![bytes(level), bytes(size), self.change.cast_unsigned(), self.echo.0, micros];
+        words.extend(self.loss.map(f32::to_bits));
+        Body { subtype: REPORT, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(subtype in 0u8..3, bytes in prop::collection::vec(any::<u8>(), 0..28)) {
+            if let Some(found) = Finding::parse(&Body { subtype, bytes }) {
+                prop_assert!(found.buffer.level <= found.buffer.size);
+            }
+        }
+
+        #[test]
+        fn a_report_reads_back(size in 1u32..1 << 30, part in 0.0f64..1.0, stamp: u32, held in 0u32..1 << 30, p in 0.0f32..1.0) {
+            let level = (f64::from(size) * part) as u32;
+            for loss in [None, Some(p)] {
+                let found = Finding {
+                    buffer: BufferLevel { level: Bytes::new(u64::from(level)), size: Bytes::new(u64::from(size)) },
+                    change: -(level.cast_signed()),
+                    echo: Stamp(stamp),
+                    delay: Span::micros(u64::from(held)),
+                    loss,
+                };
+                prop_assert_eq!(Finding::parse(&found.body()), Some(found));
+            }
+        }
+    }
+}

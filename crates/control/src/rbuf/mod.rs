@@ -1,0 +1,305 @@
+//! Rate control by the receiver's buffer: once per round trip the receiver says how full its buffer is, and the server changes
+//! the delay between packets (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless Portable Devices,
+//! 2011).
+//!
+//! `rbuf-type1` uses the level and its change, `rbuf-type2` the level alone, `no-control` neither.
+
+mod message;
+mod receiver;
+mod sender;
+
+use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
+use receiver::Receiver;
+use sender::Sender;
+use steadycast_units::{Bytes, Rate, Span};
+
+const SOURCE: &str = "Hong, Park 2011";
+const COLOUR: &str = "#2ca02c";
+
+/// `rbuf-type1`.
+pub(crate) const TYPE1: Controller = Controller {
+    name: "rbuf-type1",
+    about: "keeps the receiver's buffer between a fifth and nine tenths, by its level and its change",
+    source: SOURCE,
+    cast: Cast::Unicast,
+    feedback: Feedback::Clocked,
+    standard_reports: false,
+    extension: EXTENSION,
+    app: *b"RBUF",
+    colour: COLOUR,
+    dashes: &[],
+    params: &[
+        B_L,
+        MARGIN,
+        MARGIN_MODE,
+        K_LAT,
+        GAMMA_UNDER,
+        GAMMA_UNDER_FAST,
+        GAMMA_OVER,
+        GAMMA_OVER_FAST,
+        GAMMA_SIGN,
+        STABLE,
+        HORIZON,
+        STEP,
+        IPD_MIN,
+        IPD_MAX,
+        IPD_START,
+        T_FIXED,
+        T_PER_BYTE,
+        ALPHA_SRTT,
+        CC_CAP,
+    ],
+    sender: |setup, values| Box::new(Sender::new(setup, values, true)),
+    receiver: |_, values| Box::new(Receiver::new(values.choice("cc_cap") == "tfrc")),
+};
+
+/// `rbuf-type2`.
+pub(crate) const TYPE2: Controller = Controller {
+    name: "rbuf-type2",
+    about: "keeps the receiver's buffer between a fifth and nine tenths, by its level alone",
+    source: "Hong, Park 2011, section 4.4; its predecessor of 2009",
+    dashes: &[6.0, 2.0],
+    params: &[
+        B_L,
+        MARGIN,
+        MARGIN_MODE,
+        K_LAT,
+        GAMMA_UNDER,
+        GAMMA_OVER,
+        IPD_MIN,
+        IPD_MAX,
+        IPD_START,
+        T_FIXED,
+        T_PER_BYTE,
+        ALPHA_SRTT,
+        CC_CAP,
+    ],
+    sender: |setup, values| Box::new(Sender::new(setup, values, false)),
+    ..TYPE1
+};
+
+/// `no-control`.
+pub(crate) const NO_CONTROL: Controller = Controller {
+    name: "no-control",
+    about: "the least delay between packets, whatever happens",
+    source: "Hong, Park 2011, figure 11",
+    cast: Cast::Any,
+    feedback: Feedback::Periodic,
+    standard_reports: true,
+    extension: 0,
+    app: *b"NONE",
+    dashes: &[2.0, 2.0],
+    params: &[IPD_MIN, T_FIXED, T_PER_BYTE],
+    sender: |setup, values| {
+        Box::new(Unmoved { rate: Train::read(setup.packet, values).rate(values.span("ipd_min")).min(setup.cap) })
+    },
+    receiver: |_, _| Box::new(Silent),
+    ..TYPE1
+};
+
+/// RTP header extension element: the smoothed round-trip time in 24 bits, units of 10 µs, 0 for none.
+const EXTENSION: u8 = 7;
+
+const B_L: Param = Param {
+    name: "b_l",
+    about: "share of the buffer below which it is underflow",
+    source: "section 4.4: B_min, 20 %",
+    kind: Kind::Number { default: 0.2, paper: 0.2, min: 0.0, max: 0.9 },
+};
+const MARGIN: Param = Param {
+    name: "margin",
+    about: "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
+    source: "section 4.4: α, 10 %",
+    kind: Kind::Number { default: 0.1, paper: 0.1, min: 0.0, max: 0.9 },
+};
+const MARGIN_MODE: Param = Param {
+    name: "margin_mode",
+    about: "fixed: as margin says; latency: what can still arrive in k_lat round trips",
+    source: "section 3.2: B_H = B_max − k S/rtt, which is no amount",
+    kind: Kind::Choice { default: "fixed", paper: "fixed", of: &["fixed", "latency"] },
+};
+const K_LAT: Param = Param {
+    name: "k_lat",
+    about: "round trips of margin_mode = latency",
+    source: "section 3.2: k ≥ 1",
+    kind: Kind::Number { default: 1.0, paper: 1.0, min: 1.0, max: 100.0 },
+};
+const GAMMA_UNDER: Param = Param {
+    name: "gamma_under",
+    about: "factor of the rate in underflow",
+    source: "eq. 14, section 4.4: γ₁",
+    kind: Kind::Number { default: 1.2, paper: 1.2, min: 1.0, max: 2.0 },
+};
+const GAMMA_UNDER_FAST: Param = Param {
+    name: "gamma_under_fast",
+    about: "the same when ΔB calls for more",
+    source: "section 4.4",
+    kind: Kind::Number { default: 1.3, paper: 1.3, min: 1.0, max: 2.0 },
+};
+const GAMMA_OVER: Param = Param {
+    name: "gamma_over",
+    about: "factor of the rate in overflow",
+    source: "eq. 16, section 4.4: γ₂",
+    kind: Kind::Number { default: 0.9, paper: 0.9, min: 0.0, max: 1.0 },
+};
+const GAMMA_OVER_FAST: Param = Param {
+    name: "gamma_over_fast",
+    about: "the same when ΔB calls for more",
+    source: "section 4.4",
+    kind: Kind::Number { default: 0.8, paper: 0.8, min: 0.0, max: 1.0 },
+};
+const GAMMA_SIGN: Param = Param {
+    name: "gamma_sign",
+    about: "when ΔB calls for more: in underflow while it empties and in overflow while it fills, or the other way round, as \
+            printed",
+    source: "section 4.4 against its own section 3.2",
+    kind: Kind::Choice { default: "sane", paper: "printed", of: &["sane", "printed"] },
+};
+const STABLE: Param = Param {
+    name: "stable",
+    about: "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
+    source: "eq. 15; the prediction that section 4.4 claims is not printed",
+    kind: Kind::Choice { default: "predictive", paper: "literal", of: &["predictive", "literal"] },
+};
+const HORIZON: Param = Param {
+    name: "horizon",
+    about: "rounds for which ΔB is foreseen (stable = predictive)",
+    source: "not in the paper",
+    kind: Kind::Number { default: 8.0, paper: 8.0, min: 0.0, max: 1000.0 },
+};
+const STEP: Param = Param {
+    name: "step",
+    about: "most that the additive step may be, as a share of a round's amount (stable = predictive)",
+    source: "not in the paper",
+    kind: Kind::Number { default: 0.05, paper: 0.05, min: 0.0, max: 1.0 },
+};
+const fn span(
+    name: &'static str,
+    about: &'static str,
+    source: &'static str,
+    default: Span,
+    (min, max): (Span, Span),
+) -> Param {
+    Param { name, about, source, kind: Kind::Span { default, paper: default, min, max } }
+}
+const IPD_RANGE: (Span, Span) = (Span::ZERO, Span::secs(600));
+const IPD_MIN: Param = span("ipd_min", "least delay between packets", "section 3.3: 1 ms", Span::millis(1), IPD_RANGE);
+const IPD_MAX: Param = span("ipd_max", "most delay between packets", "section 3.3: 20 ms", Span::millis(20), IPD_RANGE);
+const IPD_START: Param =
+    span("ipd_start", "delay between packets at first", "not in the paper", Span::millis(20), IPD_RANGE);
+const T_FIXED: Param = span(
+    "t_fixed",
+    "time to send any packet, a in t(S) = a + b·S",
+    "eq. 11; figure 8: t(1000 B) = 5 ms",
+    Span::millis(1),
+    (Span::ZERO, Span::secs(1)),
+);
+const T_PER_BYTE: Param = span(
+    "t_per_byte",
+    "time to send a byte, b in t(S) = a + b·S",
+    "as t_fixed",
+    Span::micros(4),
+    (Span::ZERO, Span::millis(1)),
+);
+const ALPHA_SRTT: Param = Param {
+    name: "alpha_srtt",
+    about: "weight of the past in the smoothed round-trip time",
+    source: "eq. 17, without a value; RFC 6298: 7/8",
+    kind: Kind::Number { default: 0.875, paper: 0.875, min: 0.0, max: 0.999 },
+};
+const CC_CAP: Param = Param {
+    name: "cc_cap",
+    about: "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
+    source: "not in the paper, which has no congestion control",
+    kind: Kind::Choice { default: "tfrc", paper: "none", of: &["tfrc", "none"] },
+};
+
+/// Packets one after the other, with a delay between them: T = S / (t(S) + IPD) (eq. 11).
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    packet: Bytes,
+    /// t(S).
+    sending: Span,
+}
+
+impl Train {
+    fn read(packet: Bytes, values: &Values) -> Self {
+        let sending = values.span("t_fixed") + values.span("t_per_byte") * packet.get();
+        Self { packet, sending: sending.max(Span::micros(1)) }
+    }
+
+    /// The rate at a delay.
+    fn rate(&self, delay: Span) -> Rate {
+        self.packet.per(self.sending + delay)
+    }
+
+    /// The delay at a rate; nothing where even that is too slow.
+    fn delay(&self, rate: Rate) -> Span {
+        self.packet.at(rate).saturating_sub(self.sending)
+    }
+}
+
+struct Unmoved {
+    rate: Rate,
+}
+
+impl SenderHalf for Unmoved {
+    fn on_sent(&mut self, _: &Sent) {}
+
+    fn on_report(&mut self, _: &Report<'_>) {}
+
+    fn decision(&self) -> Decision {
+        Decision {
+            target: self.rate,
+            pacing: self.rate,
+            window: None,
+            limit: Limit::Cap,
+            why: Why::rule("least delay between packets"),
+        }
+    }
+}
+
+struct Silent;
+
+impl ReceiverHalf for Silent {
+    fn on_arrival(&mut self, _: &Arrival<'_>) {}
+
+    fn report(&mut self, _: &Slot) -> Reply {
+        Reply::Plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn train(bytes: u64) -> Train {
+        Train { packet: Bytes::new(bytes), sending: Span::millis(1) + Span::micros(4) * bytes }
+    }
+
+    #[test]
+    fn a_delay_of_twenty_milliseconds_gives_six_twenty_fifths_of_the_rate_at_one() {
+        let train = train(1000);
+        let share = train.rate(Span::millis(20)).ratio(train.rate(Span::millis(1)));
+        assert!((share - 0.24).abs() < 1e-6, "{share}");
+    }
+
+    #[test]
+    fn a_rate_s_delay_gives_that_rate_again() {
+        let train = train(160);
+        for ms in [1, 7, 20, 3_000] {
+            let rate = train.rate(Span::millis(ms));
+            let again = train.delay(rate).as_millis_f64();
+            // Rates are whole bits per second.
+            assert!((again - ms as f64).abs() < 0.002 * ms as f64, "{again} {ms}");
+        }
+        assert_eq!(train.delay(Rate::mbps(100)), Span::ZERO);
+    }
+
+    #[test]
+    fn smaller_packets_react_more_to_a_delay() {
+        let slope = |bytes| train(bytes).rate(Span::millis(1)).ratio(train(bytes).rate(Span::millis(20)));
+        assert!(slope(500) > slope(1000) && slope(1000) > slope(1500));
+    }
+}

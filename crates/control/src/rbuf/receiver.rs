@@ -1,0 +1,105 @@
+use super::message::Finding;
+use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
+use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
+
+/// As long as no round-trip time is known.
+const FIRST_ROUND: Span = Span::millis(50);
+/// Reports are at least this far apart: the equations count a shorter round trip as this.
+const LEAST_ROUND: Span = Span::millis(1);
+
+/// Says once per round trip how full its buffer is.
+pub(super) struct Receiver {
+    buffer: BufferLevel,
+    said: Option<Bytes>,
+    newest: Option<(u64, Stamp, Time)>,
+    rtt: Option<Span>,
+    /// The last report; before the first, the first packet's arrival.
+    last: Option<Time>,
+    /// Whether a report has left.
+    spoke: bool,
+    /// Where the sender keeps to TCP's share.
+    loss: Option<LossHistory>,
+    since: Time,
+    bytes: Bytes,
+    view: View,
+}
+
+impl Receiver {
+    pub(super) fn new(capped: bool) -> Self {
+        Self {
+            buffer: BufferLevel { level: Bytes::ZERO, size: Bytes::ZERO },
+            said: None,
+            newest: None,
+            rtt: None,
+            last: None,
+            spoke: false,
+            loss: capped.then(|| LossHistory::new(LossSettings::default())),
+            since: Time::ZERO,
+            bytes: Bytes::ZERO,
+            view: View::default(),
+        }
+    }
+
+    fn take(&mut self, buffer: BufferLevel) {
+        self.buffer = BufferLevel { level: buffer.level.min(buffer.size), ..buffer };
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        if let Some(rtt) = tfrc::read_rtt_notice(arrival.notice) {
+            self.rtt = Some(rtt);
+        }
+        if let Some(buffer) = arrival.buffer {
+            self.take(buffer);
+        }
+        if self.newest.is_none_or(|(seq, ..)| seq < arrival.seq) {
+            self.newest = Some((arrival.seq, tfrc::echo(arrival.sent), arrival.at));
+        }
+        if let Some(history) = &mut self.loss {
+            let rtt = self.rtt.unwrap_or(FIRST_ROUND);
+            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
+            // The packets until the first loss are its interval: nothing is known of the rate that they could have had.
+            history.on_packet(&heard, || arrival.seq as f64);
+        }
+        self.bytes += arrival.size;
+        if self.last.is_none() {
+            (self.last, self.since) = (Some(arrival.at), arrival.at);
+        }
+    }
+
+    fn on_buffer(&mut self, _: Time, buffer: BufferLevel) {
+        self.take(buffer);
+    }
+
+    fn due(&self) -> Due {
+        // The first packet is answered at once, so that the sender has a round-trip time.
+        let round = if self.spoke { self.rtt.unwrap_or(FIRST_ROUND).max(LEAST_ROUND) } else { Span::ZERO };
+        self.last.map_or(Due::Hold, |last| Due::At(Wake { at: last + round, why: "buffer report" }))
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        let Some((_, echo, arrived)) = self.newest else { return Reply::Plain };
+        (self.last, self.spoke) = (Some(slot.now), true);
+        let bytes = |b: Bytes| i32::try_from(b.get()).unwrap_or(i32::MAX);
+        let level = self.buffer.level;
+        let change = bytes(level).saturating_sub(bytes(self.said.unwrap_or(level)));
+        self.said = Some(level);
+        let loss = self.loss.as_ref().map(|h| h.rate().map_or(0.0, |p| p.get() as f32));
+        let span = slot.now.since(self.since);
+        self.view = View {
+            rate: Some(if span.is_zero() { Rate::ZERO } else { self.bytes.per(span) }),
+            loss: self.loss.as_ref().and_then(|h| h.rate()).map(|p| p.get()),
+            rtt: self.rtt,
+            state: None,
+        };
+        (self.bytes, self.since) = (Bytes::ZERO, slot.now);
+        let finding = Finding { buffer: self.buffer, change, echo, delay: slot.now.since(arrived), loss };
+        Reply::Body(finding.body())
+    }
+
+    fn view(&self) -> View {
+        self.view
+    }
+}

@@ -1,0 +1,228 @@
+use super::message::Finding;
+use super::{EXTENSION, Train};
+use crate::equation::{LossRate, throughput};
+use crate::registry::{Setup, Values};
+use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, Why, tfrc};
+use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
+
+/// A round trip longer than this is not a measurement.
+const ABSURD_RTT: Span = Span::secs(60);
+const LEAST_RTT: Span = Span::millis(1);
+/// Rounds without a report for which the rate is held, the one that a report is due in included.
+const HELD_ROUNDS: u64 = 2;
+
+/// The state of the receiver's buffer (eq. 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Underflow,
+    Stable,
+    Overflow,
+}
+
+/// What distinguishes type-I: ΔB.
+#[derive(Clone, Copy, Debug)]
+struct Trend {
+    under_fast: f64,
+    over_fast: f64,
+    printed: bool,
+    predictive: bool,
+    horizon: f64,
+    step: f64,
+}
+
+pub(super) struct Sender {
+    train: Train,
+    low: f64,
+    margin: f64,
+    by_latency: Option<f64>,
+    under: f64,
+    over: f64,
+    trend: Option<Trend>,
+    alpha: f64,
+    capped: bool,
+    least: Rate,
+    most: Rate,
+    /// T, in bytes per second.
+    rate: f64,
+    /// ΔB, over the time between two packets.
+    change: f64,
+    srtt: Option<Span>,
+    last_echo: Option<Stamp>,
+    /// When silence next counts as overflow.
+    silence: Option<Time>,
+    loss: Option<LossRate>,
+    limit: Limit,
+    rule: &'static str,
+}
+
+impl Sender {
+    pub(super) fn new(setup: &Setup, values: &Values, first_type: bool) -> Self {
+        let train = Train::read(setup.packet, values);
+        let most = train.rate(values.span("ipd_min")).min(setup.cap);
+        let least = train.rate(values.span("ipd_max")).max(setup.floor).min(most);
+        let trend = first_type.then(|| Trend {
+            under_fast: values.number("gamma_under_fast"),
+            over_fast: values.number("gamma_over_fast"),
+            printed: values.choice("gamma_sign") == "printed",
+            predictive: values.choice("stable") == "predictive",
+            horizon: values.number("horizon"),
+            step: values.number("step"),
+        });
+        Self {
+            low: values.number("b_l"),
+            margin: values.number("margin"),
+            by_latency: (values.choice("margin_mode") == "latency").then(|| values.number("k_lat")),
+            under: values.number("gamma_under"),
+            over: values.number("gamma_over"),
+            trend,
+            alpha: values.number("alpha_srtt"),
+            capped: values.choice("cc_cap") == "tfrc",
+            rate: train.rate(values.span("ipd_start")).clamp(least, most).as_bytes_per_s(),
+            least,
+            most,
+            train,
+            change: 0.0,
+            srtt: None,
+            last_echo: None,
+            silence: None,
+            loss: None,
+            limit: Limit::Start,
+            rule: "first delay",
+        }
+    }
+
+    /// The smoothed round trip, and by how much this sample has changed it (eq. 17).
+    fn smooth(&mut self, sample: Span) -> (Span, f64) {
+        let old = self.srtt.unwrap_or(sample);
+        let new = Span::from_secs_f64(self.alpha * old.as_secs_f64() + (1.0 - self.alpha) * sample.as_secs_f64());
+        self.srtt = Some(new);
+        (old, new.as_secs_f64() - old.as_secs_f64())
+    }
+
+    /// The levels that part the states (eq. 10), in bytes.
+    fn bounds(&self, full: f64, rtt: f64) -> (f64, f64) {
+        let margin = match self.by_latency {
+            Some(rounds) => rounds * self.rate * rtt,
+            None => self.margin * full,
+        };
+        (self.low * full, (full - margin).max(self.low * full))
+    }
+
+    fn update(&mut self, found: &Finding, rtt: Span, growth: f64) {
+        let (full, level) = (found.buffer.size.as_f64(), found.buffer.level.as_f64());
+        let rtt = rtt.max(LEAST_RTT).as_secs_f64();
+        let (low, high) = self.bounds(full, rtt);
+        let change = f64::from(found.change);
+        // Rounds from one packet to the next: a level that falls in each of them but the one with a packet does not fall.
+        let packet = self.train.packet.as_f64();
+        let rounds = (packet / (self.rate * rtt)).max(1.0);
+        self.change += (change - self.change) / rounds;
+        let state = if level < low {
+            State::Underflow
+        } else if level >= high {
+            State::Overflow
+        } else {
+            State::Stable
+        };
+        // The round that the rate is spread over from now on.
+        let round = (rtt + growth).max(LEAST_RTT.as_secs_f64());
+        (self.rate, self.rule) = match (state, self.trend) {
+            (State::Underflow, trend) => {
+                let fast = trend.filter(|t| if t.printed { change > 0.0 } else { change < 0.0 });
+                (self.rate * fast.map_or(self.under, |t| t.under_fast), "underflow")
+            }
+            (State::Overflow, trend) => {
+                let fast = trend.filter(|t| if t.printed { change < 0.0 } else { change > 0.0 });
+                (self.rate * fast.map_or(self.over, |t| t.over_fast), "overflow")
+            }
+            (State::Stable, Some(t)) if t.predictive => {
+                let then = level + t.horizon * self.change;
+                if self.change > 0.0 && then >= high {
+                    (self.rate * t.over_fast, "stable: filling")
+                } else if self.change < 0.0 && then < low {
+                    (self.rate * self.under, "stable: emptying")
+                } else if self.change > 0.0 {
+                    (self.rate * rtt / round, "stable: rising")
+                } else {
+                    let amount = self.rate * rtt;
+                    ((amount + packet.min(t.step / rounds * amount)) / round, "stable")
+                }
+            }
+            (State::Stable, _) => ((self.rate * rtt + packet) / round, "stable"),
+        };
+        self.bound();
+    }
+
+    /// Keeps the rate within what a delay between packets can make, and within TCP's share.
+    fn bound(&mut self) {
+        let share = self.loss.zip(self.srtt).filter(|_| self.capped);
+        let share = share.map(|(p, rtt)| throughput(self.train.packet, rtt, p));
+        let most = share.map_or(self.most, |x| x.min(self.most));
+        let (least, most) = (self.least.as_bytes_per_s(), most.max(self.least).as_bytes_per_s());
+        self.limit = match self.rate {
+            r if r >= most && share.is_none_or(|x| x >= self.most) => Limit::Cap,
+            r if r <= least => Limit::Floor,
+            _ => Limit::Network,
+        };
+        self.rate = self.rate.clamp(least, most);
+    }
+
+    fn round(&self) -> Span {
+        self.srtt.unwrap_or(ABSURD_RTT).max(LEAST_RTT)
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, _: &Sent) {}
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let Some(found) = report.body.and_then(Finding::parse) else { return };
+        // Units of 2⁻¹⁸ s; an echo from the future counts as hours old.
+        let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
+        let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
+        if age < found.delay || age > ABSURD_RTT {
+            return;
+        }
+        // Between two packets a report brings no new round trip.
+        let (rtt, growth) = match self.srtt {
+            Some(old) if self.last_echo == Some(found.echo) => (old, 0.0),
+            _ => self.smooth(age.saturating_sub(found.delay)),
+        };
+        self.last_echo = Some(found.echo);
+        self.silence = Some(report.at + self.round() * HELD_ROUNDS);
+        self.loss = found.loss.and_then(|p| LossRate::new(f64::from(p)));
+        if found.buffer.size == Bytes::ZERO {
+            self.rule = "no buffer told: first delay";
+            self.bound();
+        } else {
+            self.update(&found, rtt, growth);
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.silence.is_some_and(|at| at <= now) {
+            self.rate *= self.over;
+            self.rule = "no report";
+            self.bound();
+            let done = self.rate <= self.least.as_bytes_per_s();
+            self.silence = (!done).then(|| now + self.round());
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.silence.map(|at| Wake { at, why: "no report" })
+    }
+
+    fn decision(&self) -> Decision {
+        // A whole number of nanoseconds between packets, as it would be set.
+        let delay = self.train.delay(Rate::from_bytes_per_s(self.rate));
+        let rate = self.train.rate(delay).clamp(self.least, self.most);
+        let loss = self.loss.map(LossRate::get);
+        let why = Why { loss, rtt: self.srtt, ..Why::rule(self.rule) };
+        Decision { target: rate, pacing: rate, window: None, limit: self.limit, why }
+    }
+
+    fn notice(&mut self, _: &Departing) -> Notice {
+        Notice::new(EXTENSION, &tfrc::rtt_notice(self.srtt))
+    }
+}

@@ -1,0 +1,74 @@
+//! What a receiver of MPEG-TFRCP tells its sender.
+
+use crate::Body;
+use steadycast_units::Stamp;
+
+/// APP subtype of counts between two sender reports.
+const COUNTS: u8 = 1;
+/// APP subtype of the acknowledgment of a packet.
+const ACK: u8 = 2;
+
+/// The body of one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Packets since the report before.
+    ///
+    /// ```text
+    ///   0          4          8
+    ///   ├──────────┼──────────┤
+    ///   │ expected │ received │   u32, big-endian
+    /// ```
+    Counts { expected: u32, received: u32 },
+    /// The send time of the packet that is acknowledged (u32, big-endian).
+    Ack(Stamp),
+}
+
+impl Message {
+    /// Reads a body; `None` when its length or its content can't be true.
+    pub(super) fn parse(body: &Body) -> Option<Self> {
+        let word = |n: usize| {
+            let bytes = body.bytes.get(4 * n..4 * n + 4)?;
+            Some(u32::from_be_bytes(bytes.try_into().ok()?))
+        };
+        match (body.subtype, body.bytes.len()) {
+            (COUNTS, 8) => {
+                let (expected, received) = (word(0)?, word(1)?);
+                // More packets than a session can send between two reports are no count.
+                (received <= expected && expected < 1 << 24).then_some(Self::Counts { expected, received })
+            }
+            (ACK, 4) => Some(Self::Ack(Stamp(word(0)?))),
+            _ => None,
+        }
+    }
+
+    pub(super) fn body(self) -> Body {
+        let (subtype, words) = match self {
+            Self::Counts { expected, received } => (COUNTS, vec![expected, received]),
+            Self::Ack(stamp) => (ACK, vec![stamp.0]),
+        };
+        Body { subtype, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(subtype in 0u8..4, bytes in prop::collection::vec(any::<u8>(), 0..12)) {
+            if let Some(Message::Counts { expected, received }) = Message::parse(&Body { subtype, bytes }) {
+                prop_assert!(received <= expected);
+            }
+        }
+
+        #[test]
+        fn a_message_reads_back(expected in 0u32..1 << 24, part in 0.0f64..1.0, stamp: u32) {
+            let received = (f64::from(expected) * part) as u32;
+            for message in [Message::Counts { expected, received }, Message::Ack(Stamp(stamp))] {
+                prop_assert_eq!(Message::parse(&message.body()), Some(message));
+            }
+        }
+    }
+}

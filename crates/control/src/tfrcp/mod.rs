@@ -1,0 +1,191 @@
+//! MPEG-TFRCP: the sender sets its rate once per control interval, from the loss fraction and the round-trip time of the one that
+//! ends (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
+//!
+//! Five controllers of one mould. With loss, all of them take TCP's throughput; they differ in what they do without
+//! (double, add a packet per round trip, improve the picture by one step) and in whether the loss is that of the interval or
+//! that of the whole session (`-cl`).
+
+mod message;
+mod receiver;
+mod sender;
+
+use crate::registry::{Cast, Controller, Dashes, Feedback, Kind, Param, Setup, Values};
+use crate::{ReceiverHalf, SenderHalf};
+use receiver::Receiver;
+use sender::Sender;
+use steadycast_units::Span;
+
+/// What happens after an interval without loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Law {
+    /// r ← 2 r (eq. 2).
+    Double,
+    /// r ← r + MTU · I / RTT² (eq. 3).
+    Additive,
+    /// Q ← Q − 2, r ← rate(Q) (section III.B).
+    Quantizer,
+}
+
+/// One of the five.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    law: Law,
+    /// Loss counts from the session's start (eq. 4).
+    cumulative: bool,
+}
+
+const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: &'static [Param]) -> Controller {
+    Controller {
+        name,
+        about,
+        source: "Miyabayashi et al. 2001",
+        cast: Cast::Unicast,
+        feedback: Feedback::Clocked,
+        standard_reports: true,
+        extension: 0,
+        app: *b"MTFR",
+        colour: "#8c564b",
+        dashes,
+        params,
+        sender: original,
+        receiver: |_, values| Box::new(Receiver::new(&Settings::read(values))) as Box<dyn ReceiverHalf>,
+    }
+}
+
+fn build(setup: &Setup, values: &Values, law: Law, cumulative: bool) -> Box<dyn SenderHalf> {
+    Box::new(Sender::new(setup, values, Variant { law, cumulative }))
+}
+
+fn original(setup: &Setup, values: &Values) -> Box<dyn SenderHalf> {
+    build(setup, values, Law::Double, false)
+}
+
+/// `tfrcp`.
+pub(crate) const TFRCP: Controller =
+    entry("tfrcp", "TCP's throughput once per 32 round trips; without loss the rate doubles", &[], RATE);
+/// `tfrcp-eai`.
+pub(crate) const EAI: Controller = Controller {
+    sender: |setup, values| build(setup, values, Law::Additive, false),
+    ..entry("tfrcp-eai", "as tfrcp; without loss one packet more per round trip and round trip", &[6.0, 2.0], RATE)
+};
+/// `tfrcp-qai`.
+pub(crate) const QAI: Controller = Controller {
+    sender: |setup, values| build(setup, values, Law::Quantizer, false),
+    ..entry("tfrcp-qai", "as tfrcp; without loss the next better picture", &[2.0, 2.0], STEPS)
+};
+/// `tfrcp-eai-cl`.
+pub(crate) const EAI_CL: Controller = Controller {
+    sender: |setup, values| build(setup, values, Law::Additive, true),
+    ..entry("tfrcp-eai-cl", "as tfrcp-eai, with the loss of the whole session", &[8.0, 2.0, 2.0, 2.0], RATE_CL)
+};
+/// `tfrcp-qai-cl`.
+pub(crate) const QAI_CL: Controller = Controller {
+    sender: |setup, values| build(setup, values, Law::Quantizer, true),
+    ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0, 4.0], STEPS_CL)
+};
+
+const K: Param = Param {
+    name: "k",
+    about: "round trips of a control interval, before it is rounded up to whole groups of pictures",
+    source: "section II.A: 32; table I: 8 … 96",
+    kind: Kind::Number { default: 32.0, paper: 32.0, min: 1.0, max: 1024.0 },
+};
+const ROUND: Param = Param {
+    name: "interval_round",
+    about: "what a control interval is a multiple of: groups of pictures, or single frames",
+    source: "section II.A: GoP",
+    kind: Kind::Choice { default: "gop", paper: "gop", of: &["gop", "frame"] },
+};
+const SR_EVERY: Param = Param {
+    name: "sr_every",
+    about: "frames between two sender reports, each of which is answered at once",
+    source: "section II.B: 5",
+    kind: Kind::Number { default: 5.0, paper: 5.0, min: 1.0, max: 300.0 },
+};
+const ACK: Param = Param {
+    name: "ack",
+    about: "what is answered: sender reports, or every packet",
+    source: "section II.B: reports; section II.A (the paper's simulation): packets",
+    kind: Kind::Choice { default: "report", paper: "report", of: &["report", "packet"] },
+};
+const COUNTS: Param = Param {
+    name: "counts",
+    about: "packets expected and received: from the cumulative counters of two receiver reports, which no lost report \
+            can spoil, or as the receiver counts them between two of them (mtfr)",
+    source: "section II.B",
+    kind: Kind::Choice { default: "rr", paper: "mtfr", of: &["rr", "mtfr"] },
+};
+const RTO_MIN: Param = Param {
+    name: "rto_min",
+    about: "least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation",
+    source: "not in the paper; Linux: 0.2 s",
+    kind: Kind::Span {
+        default: Span::millis(200),
+        paper: Span::millis(200),
+        min: Span::millis(1),
+        max: Span::secs(60),
+    },
+};
+const PACE: Param = Param {
+    name: "pace",
+    about: "how much faster than the mean the packets of pictures may leave: an I frame costs several P frames",
+    source: "not in the paper",
+    kind: Kind::Number { default: 1.25, paper: 1.25, min: 1.0, max: 10.0 },
+};
+const R0: Param = Param {
+    name: "r0",
+    about: "first rate: that of the quantizer q0, or the highest of the video",
+    source: "not in the paper, which says that a large one is the problem of EAI-CL",
+    kind: Kind::Choice { default: "lowest", paper: "lowest", of: &["lowest", "highest"] },
+};
+const Q0: Param = Param {
+    name: "q0",
+    about: "first quantizer",
+    source: "section III.B: 60",
+    kind: Kind::Number { default: 60.0, paper: 60.0, min: 1.0, max: 255.0 },
+};
+const QSTEP: Param = Param {
+    name: "qstep",
+    about: "by how much the quantizer falls after an interval without loss",
+    source: "section III.B: 2",
+    kind: Kind::Number { default: 2.0, paper: 2.0, min: 1.0, max: 64.0 },
+};
+const CL_BRANCH: Param = Param {
+    name: "cl_branch",
+    about: "which loss decides whether the rate may rise: that of the session, or that of the last interval",
+    source: "open in the paper; its figure 11 needs the session's",
+    kind: Kind::Choice { default: "cumulative", paper: "cumulative", of: &["cumulative", "interval"] },
+};
+
+const RATE: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, R0];
+const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, R0, CL_BRANCH];
+const STEPS: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, QSTEP];
+const STEPS_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, QSTEP, CL_BRANCH];
+
+/// What all five have.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    k: f64,
+    by_frame: bool,
+    sr_every: f64,
+    per_packet: bool,
+    counts: bool,
+    rto_min: Span,
+    pace: f64,
+    q0: f64,
+}
+
+impl Settings {
+    fn read(values: &Values) -> Self {
+        Self {
+            k: values.number("k"),
+            by_frame: values.choice("interval_round") == "frame",
+            sr_every: values.number("sr_every").round(),
+            per_packet: values.choice("ack") == "packet",
+            counts: values.choice("counts") == "mtfr",
+            rto_min: values.span("rto_min"),
+            pace: values.number("pace"),
+            q0: values.number("q0"),
+        }
+    }
+}

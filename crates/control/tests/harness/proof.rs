@@ -1,0 +1,269 @@
+//! What every controller has to prove in the same way: its table on an ideal link, and operations in any order.
+
+use super::{Loss, Path, Plan, World, s};
+use proptest::prelude::*;
+use std::fmt::Write;
+use steadycast_control::registry::{Chosen, Given, find};
+use steadycast_control::{
+    Arrival, Body, Departing, Due, FrameEdge, Mode, ReceiverHalf, ReceiverId, Reception, Reply, Report, Sent, Slot,
+};
+use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Stamp, Time};
+
+const S: Bytes = Bytes::new(1000);
+
+/// Capacity and round trip to what a controller makes of them, alone, with a queue of one bandwidth-delay product (at least
+/// ten packets): the link's use, the target, the queue's delay and the loss between `from` and `to` seconds. `note` adds a column.
+/// Of `lossy` links each packet is lost with probability 0.03 as well.
+pub fn table(
+    controller: &'static str,
+    params: &[(&str, Given)],
+    lossy: &[(u64, u64)],
+    (from, to): (f64, f64),
+    (head, note): (&str, fn(&World) -> String),
+    check: fn(f64, f64, Span),
+) -> String {
+    let mut table = format!("capacity    RTT     queue  random   used   target   queue p95   loss     {head}\n");
+    let line = "-".repeat(head.len());
+    writeln!(table, "--------  -------  ------  ------  -----  -------  ----------  -------  {line}").unwrap();
+    let clean = [(500, 40), (500, 200), (2_000, 20), (2_000, 100), (8_000, 40)];
+    let all = clean.iter().map(|row| (*row, 0.0)).chain(lossy.iter().map(|row| (*row, 0.03)));
+    for ((kbps, ms), random) in all {
+        let (rate, rtt) = (Rate::kbps(kbps), Span::millis(ms));
+        let queue = usize::try_from(rate.over(rtt).get() / S.get()).unwrap().max(10);
+        let mut plan = Plan::new(controller, Path::clean(rtt).bottleneck(rate, queue).losing(Loss::Bernoulli(random)));
+        plan.params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        let mut world = plan.build();
+        world.run_until(s(to));
+        let used = world.received_rate(0, s(from), s(to)).ratio(rate);
+        let loss = world.loss(0, s(from), s(to - 1.0));
+        let p95 = world.queue_delay(0, 0.95, s(from), s(to));
+        writeln!(
+            table,
+            "{:>8}  {:>7}  {:>5}p  {:>5}%  {:>5.3}  {:>7.3}  {:>7.1} ms  {:>6.3}%  {:>w$}",
+            rate.to_string(),
+            rtt.to_string(),
+            queue,
+            random * 100.0,
+            used,
+            world.mean_target(s(from), s(to)).ratio(rate),
+            p95.as_millis_f64(),
+            loss * 100.0,
+            note(&world),
+            w = head.len(),
+        )
+        .unwrap();
+        assert!(p95 <= S.at(rate) * (queue as u64 + 1), "{rate} {rtt}: {p95}");
+        check(used, loss, rtt);
+    }
+    table
+}
+
+/// Something that happens to a sender half.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Sent(bool),
+    /// A report with a body of the controller's own making.
+    Report(Vec<u8>, u8, Option<u64>, i64),
+    /// A body that was made by its own receiver half.
+    Real(u64),
+    Timer,
+    Leave,
+}
+
+/// Any of them; bodies of any length and content.
+pub fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => any::<bool>().prop_map(Op::Sent),
+        3 => (prop::collection::vec(any::<u8>(), 0..60), 0u8..4, prop::option::of(0u64..3_000), -5i64..200)
+            .prop_map(|(bytes, subtype, rtt, lost)| Op::Report(bytes, subtype, rtt, lost)),
+        4 => (0u64..40).prop_map(Op::Real),
+        2 => Just(Op::Timer),
+        1 => Just(Op::Leave),
+    ]
+}
+
+/// Tells a sender half what happened, in any order, with reports of its own receiver half among it: its rates stay within
+/// their limits, its wakes lie ahead, its notices are short, and what is not a report never raises the rate where it must not.
+pub fn sender_stands(name: &'static str, mode: Mode, ops: Vec<(Op, u64)>) -> Result<(), TestCaseError> {
+    let mut plan = Plan::new(name, Path::clean(Span::millis(100)));
+    (plan.mode, plan.floor, plan.cap) = (mode, Rate::kbps(10), Rate::mbps(50));
+    let chosen = Chosen::shared(name, mode, &[]).unwrap();
+    let mut sender = chosen.sender(&plan.setup(ReceiverId(1), "sender"));
+    let mut receiver = chosen.receiver(&plan.setup(ReceiverId(9), "receiver"));
+    let mut now = Time::ZERO + Span::secs(16_380);
+    let mut seq = 0u64;
+    for (op, ms) in ops {
+        now += Span::millis(ms);
+        match op.clone() {
+            Op::Sent(data_limited) => {
+                let edge = FrameEdge::default();
+                let notice = sender.notice(&Departing { at: now, seq, size: S, edge });
+                prop_assert!(notice.bytes().len() <= 24 && notice.id() == find(name).unwrap().extension);
+                sender.on_sent(&Sent { at: now, seq, size: S, data_limited });
+                if seq % 7 != 3 {
+                    let sent = PeerTime::from_nanos(now.as_nanos() as i64);
+                    receiver.on_arrival(&Arrival {
+                        at: now + Span::millis(50),
+                        seq,
+                        size: S,
+                        sent,
+                        sampled: sent,
+                        edge,
+                        ce: false,
+                        notice: notice.bytes(),
+                        buffer: None,
+                    });
+                }
+                seq += 1;
+            }
+            Op::Timer => sender.on_timer(now),
+            Op::Leave => sender.on_leave(now, ReceiverId(9)),
+            Op::Report(bytes, subtype, rtt, lost) => {
+                let body = Body { subtype, bytes };
+                report(&mut *sender, now, Some(&body), rtt.map(Span::millis), lost);
+            }
+            Op::Real(expected) => {
+                let lost = (expected / 9) as i64;
+                let reply = receiver.report(&slot(now + Span::millis(50), expected, lost));
+                if let Reply::Body(body) = reply {
+                    report(&mut *sender, now + Span::millis(100), Some(&body), Some(Span::millis(100)), lost);
+                } else if reply == Reply::Plain {
+                    report(&mut *sender, now + Span::millis(100), None, Some(Span::millis(100)), lost);
+                }
+                now += Span::millis(100);
+            }
+        }
+        for _ in 0..600 {
+            match sender.wake() {
+                Some(wake) if wake.at <= now => sender.on_timer(now),
+                _ => break,
+            }
+        }
+        prop_assert!(sender.wake().is_none_or(|w| w.at > now), "{:?} after {:?}", sender.wake(), op);
+        let decision = sender.decision();
+        prop_assert!((Rate::kbps(10)..=Rate::mbps(50)).contains(&decision.target), "{:?} after {:?}", decision, op);
+        prop_assert!(decision.pacing > Rate::ZERO, "{:?}", decision);
+        prop_assert!(decision.why.loss.is_none_or(|p| (0.0..=1.0).contains(&p)), "{:?}", decision);
+    }
+    // Silence while sending: the rate has fallen, or was at its least.
+    let before = sender.decision().target;
+    for _ in 0..400 {
+        if sender.decision().window.is_none_or(|w| w.free > 0) {
+            let at = now;
+            let _ = sender.notice(&Departing { at, seq, size: S, edge: FrameEdge::default() });
+            sender.on_sent(&Sent { at, seq, size: S, data_limited: false });
+            seq += 1;
+        }
+        now += Span::millis(500);
+        while let Some(wake) = sender.wake().filter(|w| w.at <= now) {
+            sender.on_timer(wake.at);
+        }
+    }
+    let after = sender.decision().target;
+    prop_assert!(after <= before.scale(0.6).max(Rate::kbps(10)), "silence left {} at {}", before, after);
+    Ok(())
+}
+
+fn report(
+    sender: &mut dyn steadycast_control::SenderHalf,
+    at: Time,
+    body: Option<&Body>,
+    rtt: Option<Span>,
+    lost: i64,
+) {
+    let reception = Reception { expected: 40, lost, fraction: 0.0, highest: 1_000, jitter: Span::ZERO };
+    sender.on_report(&Report { at, from: ReceiverId(9), rtt, reception: Some(reception), body, members: 2 });
+}
+
+fn slot(now: Time, expected: u64, lost: i64) -> Slot {
+    Slot { now, expected, lost, members: 2, interval: Span::secs(1), rtcp_share: 0.0 }
+}
+
+/// Anything arrives at a receiver half: it asks to report only finitely often, and its reports have whole words.
+pub fn receiver_stands(name: &'static str, ops: Vec<(u64, u64, Vec<u8>, i64)>) -> Result<(), TestCaseError> {
+    let plan = Plan::new(name, Path::clean(Span::millis(100)));
+    let chosen = Chosen::shared(name, Mode::Repaired, &[]).unwrap();
+    let mut half: Box<dyn ReceiverHalf> = chosen.receiver(&plan.setup(ReceiverId(9), "receiver"));
+    let (mut now, mut seq) = (Time::ZERO, 0u64);
+    for (jump, micros, notice, sent) in ops {
+        now += Span::micros(micros);
+        seq = seq.saturating_add(jump);
+        half.on_arrival(&Arrival {
+            at: now,
+            seq,
+            size: S,
+            sent: PeerTime::from_nanos(sent),
+            sampled: PeerTime::from_nanos(sent),
+            edge: FrameEdge::default(),
+            ce: jump % 11 == 3,
+            notice: &notice,
+            buffer: None,
+        });
+        let mut reports = 0;
+        loop {
+            match half.due() {
+                Due::At(wake) if wake.at <= now => {}
+                Due::Rtcp if reports == 0 => {}
+                _ => break,
+            }
+            reports += 1;
+            prop_assert!(reports < 200, "reports without end");
+            if let Reply::Body(body) = half.report(&slot(now, jump.min(1 << 40), (jump.min(1 << 40)) as i64)) {
+                prop_assert!(body.bytes.len() % 4 == 0 && body.bytes.len() <= 1_200, "{:?}", body);
+            }
+        }
+        prop_assert!(half.view().loss.is_none_or(|p| (0.0..=1.0).contains(&p)));
+    }
+    Ok(())
+}
+
+/// What [`receiver_stands`] takes: steps of the sequence number, microseconds, notices and stamps of any kind.
+pub fn arrivals(notice: usize) -> impl Strategy<Value = Vec<(u64, u64, Vec<u8>, i64)>> {
+    let jump = prop_oneof![8 => 0u64..4, 1 => any::<u64>()];
+    let bytes = prop_oneof![
+        6 => prop::collection::vec(any::<u8>(), notice),
+        1 => prop::collection::vec(any::<u8>(), 0..24),
+    ];
+    prop::collection::vec((jump, 0u64..400_000, bytes, any::<i64>()), 1..200)
+}
+
+/// Any path: the loop lives, and stays within its bounds.
+#[derive(Clone, Debug)]
+pub struct AnyPath {
+    pub seed: u64,
+    pub loss: f64,
+    pub back: f64,
+    pub ms: u64,
+    pub kbps: u64,
+    pub limit: usize,
+}
+
+pub fn any_path() -> impl Strategy<Value = AnyPath> {
+    (any::<u64>(), 0.0f64..0.5, 0.0f64..0.5, 2u64..400, 50u64..5_000, 1usize..60)
+        .prop_map(|(seed, loss, back, ms, kbps, limit)| AnyPath { seed, loss, back, ms, kbps, limit })
+}
+
+pub fn world_stands(name: &'static str, path: &AnyPath, most: f64) -> Result<(), TestCaseError> {
+    let mut way = Path::clean(Span::millis(path.ms))
+        .bottleneck(Rate::kbps(path.kbps), path.limit)
+        .losing(Loss::Bernoulli(path.loss));
+    way.back_loss = Loss::Bernoulli(path.back);
+    way.late = Some((17, Span::millis(path.ms / 2)));
+    let mut plan = Plan::new(name, way);
+    plan.seed = Seed(path.seed);
+    (plan.floor, plan.cap) = (Rate::kbps(8), Rate::mbps(10));
+    let mut world = plan.build();
+    world.run_until(s(20.0));
+    for d in &world.decisions {
+        prop_assert!((Rate::kbps(8)..=Rate::mbps(10)).contains(&d.decision.target));
+    }
+    let sent = world.sent_rate(s(10.0), s(20.0));
+    prop_assert!(sent <= Rate::kbps(path.kbps).scale(most) + Rate::kbps(20), "{} on {} kb/s", sent, path.kbps);
+    prop_assert!(!world.sent.is_empty());
+    Ok(())
+}
+
+/// A report's stamp of so long ago.
+pub fn stamp(now: Time, ago: Span) -> Stamp {
+    Stamp::of(now.before(ago))
+}

@@ -1,0 +1,201 @@
+//! A receiver's buffer: what arrives fills it, the player empties it.
+
+use std::collections::BTreeMap;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// How a buffer is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consume {
+    /// At a constant rate, in IP bytes.
+    Rate(Rate),
+    /// A frame in each period: what came of the frame whose turn it is leaves.
+    Frames(Span),
+}
+
+/// Playing begins when this part of the buffer is filled, and again after each time that it ran empty (1/5).
+const BEGIN: u64 = 5;
+
+/// A play-out buffer, in IP bytes.
+///
+/// It stands behind the RTP receiver: a packet that does not fit has arrived for RTP and its reports, and is lost for the player.
+#[derive(Clone, Debug)]
+pub struct PlayBuffer {
+    size: Bytes,
+    consume: Consume,
+    level: Bytes,
+    /// Since when it plays, and what it has played since (at a constant rate).
+    playing: Option<(Time, Bytes)>,
+    /// What waits of each frame (frame by frame).
+    frames: BTreeMap<u32, Bytes>,
+    /// The frame whose turn is next, and when.
+    next: (u32, Time),
+    underflows: u64,
+    overflows: u64,
+}
+
+impl PlayBuffer {
+    /// An empty one.
+    pub fn new(size: Bytes, consume: Consume) -> Self {
+        Self {
+            size,
+            consume,
+            level: Bytes::ZERO,
+            playing: None,
+            frames: BTreeMap::new(),
+            next: (0, Time::NEVER),
+            underflows: 0,
+            overflows: 0,
+        }
+    }
+
+    /// What fits.
+    pub const fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// Times that it ran empty while it played.
+    pub const fn underflows(&self) -> u64 {
+        self.underflows
+    }
+
+    /// Packets that did not fit.
+    pub const fn overflows(&self) -> u64 {
+        self.overflows
+    }
+
+    /// What is in it now.
+    pub fn level(&mut self, now: Time) -> Bytes {
+        self.play(now);
+        self.level
+    }
+
+    /// A packet of `frame` has come. Whether the player gets it: it fits, and its frame's turn is not over.
+    pub fn offer(&mut self, now: Time, size: Bytes, frame: u32) -> bool {
+        self.play(now);
+        if self.level + size > self.size {
+            self.overflows += 1;
+            return false;
+        }
+        if matches!(self.consume, Consume::Frames(_)) {
+            if self.playing.is_some() && frame < self.next.0 {
+                return false;
+            }
+            *self.frames.entry(frame).or_default() += size;
+        }
+        self.level += size;
+        if self.playing.is_none() && self.level.get() * BEGIN >= self.size.get() {
+            self.playing = Some((now, Bytes::ZERO));
+            self.next = (self.frames.keys().next().copied().unwrap_or(0), now);
+        }
+        true
+    }
+
+    fn play(&mut self, now: Time) {
+        let Some((since, played)) = self.playing else { return };
+        match self.consume {
+            Consume::Rate(rate) => {
+                let due = rate.over(now.since(since));
+                let wanted = due.saturating_sub(played);
+                if wanted > self.level {
+                    self.run_empty();
+                } else {
+                    self.level = self.level.saturating_sub(wanted);
+                    self.playing = Some((since, due));
+                }
+            }
+            Consume::Frames(period) => {
+                while self.playing.is_some() && self.next.1 <= now {
+                    if self.level == Bytes::ZERO {
+                        self.run_empty();
+                        return;
+                    }
+                    let (frame, at) = self.next;
+                    // What is left of frames before it came too late.
+                    let later = self.frames.split_off(&(frame + 1));
+                    let gone = std::mem::replace(&mut self.frames, later);
+                    let bytes = gone.values().fold(Bytes::ZERO, |sum, b| sum + *b);
+                    self.level = self.level.saturating_sub(bytes);
+                    self.next = (frame + 1, at + period.max(Span::nanos(1)));
+                }
+            }
+        }
+    }
+
+    fn run_empty(&mut self) {
+        self.underflows += 1;
+        self.level = Bytes::ZERO;
+        self.playing = None;
+        self.frames.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::millis(ms)
+    }
+
+    const K: Bytes = Bytes::new(1000);
+
+    #[test]
+    fn playing_begins_at_a_fifth_and_takes_its_rate() {
+        let mut buffer = PlayBuffer::new(K + K + K + K + K + K + K + K + K + K, Consume::Rate(Rate::kbps(8)));
+        assert!(buffer.offer(at(0), K, 0));
+        assert_eq!(buffer.level(at(5_000)), K);
+        assert!(buffer.offer(at(5_000), K, 0));
+        assert_eq!(buffer.level(at(5_500)).get(), 1_500);
+        assert_eq!(buffer.level(at(7_000)).get(), 0);
+        assert_eq!((buffer.underflows(), buffer.overflows()), (0, 0));
+        assert_eq!(buffer.level(at(7_001)).get(), 0);
+        assert_eq!(buffer.underflows(), 1);
+        // It waits for a fifth again.
+        assert!(buffer.offer(at(9_000), K, 0));
+        assert_eq!(buffer.level(at(60_000)), K);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_not_kept() {
+        let mut buffer = PlayBuffer::new(K + K, Consume::Rate(Rate::bps(8)));
+        assert!(buffer.offer(at(0), K, 0) && buffer.offer(at(0), K, 0) && !buffer.offer(at(1), K, 0));
+        assert_eq!((buffer.level(at(1)), buffer.overflows()), (K + K, 1));
+    }
+
+    #[test]
+    fn frame_by_frame_each_takes_what_came_of_it_and_late_packets_find_no_place() {
+        let mut buffer = PlayBuffer::new(Bytes::new(5_000), Consume::Frames(Span::millis(40)));
+        // The first packet is a fifth, and frame 0's turn comes with it.
+        assert!(buffer.offer(at(0), K, 0));
+        assert!(buffer.offer(at(10), K, 1) && buffer.offer(at(20), K, 2));
+        assert_eq!(buffer.level(at(39)), K + K);
+        assert_eq!(buffer.level(at(40)), K);
+        assert!(!buffer.offer(at(41), K, 0), "its turn is over");
+        assert_eq!(buffer.level(at(80)).get(), 0);
+        assert_eq!(buffer.underflows(), 0);
+        assert_eq!((buffer.level(at(120)).get(), buffer.underflows()), (0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_level_stays_between_nothing_and_its_size(
+            size in 1u64..20_000, kbps in 1u64..2_000, by_frame in any::<bool>(),
+            packets in prop::collection::vec((0u64..200, 1u64..2_000, 0u32..40), 1..80),
+        ) {
+            let consume = if by_frame { Consume::Frames(Span::millis(40)) } else { Consume::Rate(Rate::kbps(kbps)) };
+            let mut buffer = PlayBuffer::new(Bytes::new(size), consume);
+            let (mut now, mut offered) = (0, 0);
+            for (n, (ms, bytes, frame)) in packets.into_iter().enumerate() {
+                now += ms;
+                let before = buffer.level(at(now));
+                let kept = buffer.offer(at(now), Bytes::new(bytes), n as u32 / 3 + frame / 20);
+                offered += 1;
+                let after = buffer.level(at(now));
+                prop_assert!(after.get() <= size);
+                prop_assert!(kept || after <= before);
+                prop_assert!(buffer.overflows() <= offered);
+            }
+        }
+    }
+}

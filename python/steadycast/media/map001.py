@@ -1,0 +1,41 @@
+"""The source of paper 001: rates around the one that it prints, without pixels.
+
+The paper shows quantizer against rate in a figure that is lost. Its text has one point of it: 5.25 Mb/s at 12.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from steadycast.media.table import FrameTable
+
+ANCHOR_BPS, ANCHOR_Q = 5.25e6, 12
+_PAYLOAD = 948 / 1000
+"""What frames may take of 1000-byte packets, so that the anchor is what a link carries."""
+
+
+def map001(
+    fps: Fraction = Fraction(2997, 100),
+    gop: int = 30,
+    exponent: float = 0.9,
+    intra: float = 3.0,
+    groups: int = 10,
+) -> FrameTable:
+    """Frames of quantizers 2, 4 … 62, each group of pictures like the other: an I frame and P frames.
+
+    ``exponent`` is the power with which rates fall with the quantizer, ``intra`` the size of an I frame in P
+    frames; the paper says neither.
+    """
+    if gop < 1 or groups < 1 or intra <= 0 or exponent <= 0:
+        raise ValueError("lengths start at 1, the rest is above 0")
+    qs = list(range(2, 63, 2))
+    frames = gop * groups
+    kinds = np.array([min(i % gop, 1) for i in range(frames)], dtype=np.uint8)
+    shares = np.where(kinds == 0, intra, 1.0)
+    mean = shares.sum() / frames
+    sizes = np.empty((len(qs), frames), dtype=np.uint32)
+    for row, q in enumerate(qs):
+        rate = ANCHOR_BPS * (ANCHOR_Q / q) ** exponent * _PAYLOAD
+        sizes[row] = np.maximum(1, np.round(rate / (8 * float(fps)) * shares / mean))
+    display = np.arange(frames, dtype=np.uint32)
+    return FrameTable(fps, gop, kinds, qs, sizes, display, "rates of paper 001 (no pixels)")
