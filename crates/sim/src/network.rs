@@ -7,7 +7,7 @@
 use crate::agenda::{Agenda, Due};
 use crate::build::{BuildError, link_config};
 use crate::capture::Taps;
-use crate::net::{Capture, Delivery, Fans, Group, Hop, Lanes, Net, Node};
+use crate::net::{Capture, Delivery, Fans, Group, Hop, Lanes, Net, Node, Place, Ways};
 use crate::packet::{Packet, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use crate::world::delay_of;
@@ -26,6 +26,8 @@ pub struct Network {
     hosts: Vec<u32>,
     /// A node's place among the hosts.
     places: BTreeMap<u32, u32>,
+    /// Ways between hosts that have been gone.
+    ways: BTreeMap<(u32, u32), Option<Place>>,
     grafts: Vec<Graft>,
     series: Vec<Vec<LinkPoint>>,
     last: Vec<(u64, u64)>,
@@ -88,6 +90,7 @@ impl Network {
             links,
             nodes: (0..scenario.nodes.len()).map(|_| Node::default()).collect(),
             routes: hosts.iter().map(|h| graph.ways_to(h.0, |l| l ^ 1)).collect(),
+            ways: Ways::default(),
             groups: Vec::new(),
             pool: Pool::default(),
             agenda: Agenda::default(),
@@ -100,6 +103,7 @@ impl Network {
             scenario: scenario.clone(),
             hosts: hosts.iter().map(|h| h.0).collect(),
             places: hosts.iter().enumerate().map(|(n, h)| (h.0, n as u32)).collect(),
+            ways: BTreeMap::new(),
             grafts: Vec::new(),
             series: vec![Vec::new(); count],
             last: vec![(0, 0); count],
@@ -111,6 +115,7 @@ impl Network {
                 continue;
             }
             let Some(group) = network.group(flow.from) else { continue };
+            network.member(group, flow.from);
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
                 network.member(group, *to);
@@ -118,7 +123,6 @@ impl Network {
                     network.graft_now(group, to.0);
                 }
             }
-            network.member(group, flow.from);
         }
         Ok(network)
     }
@@ -138,7 +142,7 @@ impl Network {
     pub fn group(&mut self, source: NodeIx) -> Option<u32> {
         let place = *self.places.get(&source.0)?;
         let up = self.net.routes[place as usize].clone();
-        self.net.groups.push(Group { tree: Tree::new(up) });
+        self.net.groups.push(Group::new(Tree::new(up), self.net.links.len()));
         Some(self.net.groups.len() as u32 - 1)
     }
 
@@ -165,37 +169,48 @@ impl Network {
     }
 
     fn plan(&mut self, at: Time, graft: Graft) {
-        self.net.agenda.put(at, Due::Plan(self.grafts.len() as u32));
+        let key = self.net.agenda.key(at, Due::Plan(self.grafts.len() as u32));
+        self.net.agenda.put(key);
         self.grafts.push(graft);
     }
 
     fn graft_now(&mut self, group: u32, node: u32) {
         let mut step = Some(Step { node, join: true });
         while let Some(now) = step {
-            step = self.step(group, now);
+            step = self.net.graft(group, now);
         }
     }
 
-    fn step(&mut self, group: u32, step: Step) -> Option<Step> {
-        let links = &self.net.links;
-        self.net.groups[group as usize].tree.step(step, |l| (links[l as usize].to, links[l as usize].reverse))
+    /// The way between two hosts, computed once.
+    fn found(&mut self, from: u32, to: u32) -> Option<Place> {
+        let Self { net, ways, places, .. } = self;
+        *ways.entry((from, to)).or_insert_with(|| {
+            let place = *places.get(&to)?;
+            let Net { routes, links, ways, .. } = net;
+            let step = |node: u32| routes[place as usize][node as usize].map(|link| (link, links[link as usize].to));
+            if from != to && step(from).is_none() {
+                return None;
+            }
+            let steps = std::iter::successors(step(from), |(_, node)| step(*node));
+            Some(ways.add(steps.map(|(link, _)| link), AgentIx(place)))
+        })
     }
 
     /// A host lets a datagram go. What was due before `now` has to be taken out first, by [`Network::advance`].
     ///
     /// Returns whether there is such a target.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> bool {
-        let Some(sender) = self.places.get(&from.0) else { return false };
+        let Some(sender) = self.places.get(&from.0).copied() else { return false };
         let to = match to {
-            Target::Host(host) => match self.places.get(&host.0) {
-                Some(place) => To::One { agent: AgentIx(*place), route: *place },
-                None => return false,
+            Target::Host(host) => match (self.places.get(&host.0).copied(), self.found(from.0, host.0)) {
+                (Some(place), Some(way)) => To::One { agent: AgentIx(place), way },
+                _ => return false,
             },
             Target::Group(group) if group < self.groups() => To::Group(group),
             Target::Group(_) => return false,
         };
         let size = Bytes::new(bytes.len() as u64);
-        let packet = Packet { to, from: AgentIx(*sender), size, sent: now, ecn, body: Body::Raw(bytes) };
+        let packet = Packet { to, from: AgentIx(sender), size, sent: now, ecn, body: Body::Raw(bytes) };
         self.net.send(now, from.0, packet, &mut self.deliveries);
         true
     }
@@ -211,11 +226,17 @@ impl Network {
         self.deliver(now, &mut arrived);
         while let Some((at, due)) = self.net.agenda.take(now) {
             match due {
-                Due::Lane(lane) => self.net.arrive(at, lane, &mut self.deliveries),
+                Due::Lane(lane) => {
+                    let delivery = self.net.arrive(at, lane, &mut self.deliveries);
+                    self.deliveries.extend(delivery);
+                }
                 Due::Fan(n) => {
                     let fan = self.net.fans.take(n);
+                    self.net.hops += fan.legs.len() as u64;
                     for leg in &fan.legs {
-                        self.net.arrive_as(at, leg.link, fan.packet, leg.ecn, &mut self.deliveries);
+                        let out = &mut self.deliveries;
+                        let delivery = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out);
+                        self.deliveries.extend(delivery);
                     }
                     self.net.fans.keep(fan.legs);
                 }
@@ -228,7 +249,7 @@ impl Network {
 
     fn follow(&mut self, at: Time, n: u32) {
         let Graft { group, node, join } = self.grafts[n as usize];
-        if let Some(Step { node, join }) = self.step(group, Step { node, join }) {
+        if let Some(Step { node, join }) = self.net.graft(group, Step { node, join }) {
             let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
             let up = self.net.groups[group as usize].tree.up(node);
             let way = up.map_or(Span::ZERO, |link| delay_of(&self.scenario, link));
@@ -290,8 +311,9 @@ impl Network {
 
     /// The links as a record shows them, two directions each.
     pub fn links(&self) -> Vec<LinkRecord<'_>> {
-        let hops = self.net.links.iter().zip(&self.series);
-        hops.map(|(hop, series)| LinkRecord { link: &hop.link, carried: hop.carried, series }).collect()
+        let hops = self.net.links.iter().zip(&self.series).zip(self.net.under_way());
+        hops.map(|((hop, series), on_it)| LinkRecord { link: &hop.link, carried: hop.link.arrived() - on_it, series })
+            .collect()
     }
 
     /// Directions of links that a flow's data takes, as places among the links' directions.
