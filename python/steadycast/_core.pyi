@@ -59,6 +59,30 @@ class Simulation:
     @property
     def hops(self) -> int: ...
 
+def refusals(scenario: Scenario) -> list[dict[str, Any]]:
+    """Say what a scenario asks that the emulated world can't give: dicts as of `check`."""
+
+@final
+class Emulation:
+    """A scenario in real time, across this machine's kernel."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        ladders: Mapping[str, Mapping[str, object]],
+        controllers: Mapping[str, type],
+        program: tuple[str, Sequence[str]] | None = None,
+        only: bool = False,
+    ) -> None: ...
+    def capture(self, folder: Path) -> None: ...
+    def run(self, progress: Callable[[float, float], None] | None) -> bool: ...
+    def summary(self, complete: bool) -> str: ...
+    def table(self, name: str) -> list[tuple[str, str, Any]]: ...
+    @property
+    def hops(self) -> int: ...
+    @property
+    def code(self) -> int | None: ...
+
 @final
 class Setup:
     """What a controller is told when it is made."""

@@ -228,6 +228,91 @@ def _print_json(value: object) -> None:
 
 
 @app.command(
+    short_help="Run a scenario in real time, with the kernel's TCP.",
+    context_settings={"allow_interspersed_args": True},
+    epilog=_examples(
+        "steadycast emulate home.toml -o home-real",
+        "steadycast emulate home.toml --in video.dst1 --only -- ping -c 3 video.src",
+        "steadycast emulate home.toml --pcap bottleneck",
+    ),
+)
+def emulate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What runs in --in's host.")
+    ] = None,
+    out: Annotated[Path | None, _OUT] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--in", metavar="HOST", help="Run COMMAND there beside the flows; the run ends with it."
+        ),
+    ] = None,
+    only: Annotated[
+        bool, typer.Option("--only", help="COMMAND alone, without the scenario's flows.")
+    ] = False,
+    pcap: Annotated[
+        list[str] | None,
+        typer.Option("--pcap", metavar="LINK", help="Capture a link's packets for Wireshark. Repeatable."),
+    ] = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Leave aside what a kernel can't do, with a warning.")
+    ] = False,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+    vmaf: Annotated[bool, _VMAF] = False,
+) -> None:
+    """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
+
+    Needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN. Without -o the results go to runs/NAME-emulated;
+    with --only, or with --json alone, they go nowhere.
+    """
+    from steadycast.folder import free_or_force
+
+    if not file.is_file():
+        raise UserError(
+            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
+        )
+    if bool(command) != (host is not None):
+        missing = "COMMAND" if host is not None else "--in HOST"
+        raise UserError(
+            "--in", f"{missing} is missing", "write --in HOST -- COMMAND, for example -- ping -c 3 r1"
+        )
+    place = out or (None if as_json or only else _free(Path("runs") / f"{file.stem}-emulated"))
+    if place is not None:
+        free_or_force(place, force=force)
+    world = _module("steadycast.emulate")
+    try:
+        done = world.emulate(
+            file,
+            seed=seed,
+            sets=sets or (),
+            out=place,
+            force=force,
+            vmaf=vmaf,
+            program=world.Program(host, command) if host is not None and command else None,
+            only=only,
+            pcap=pcap or (),
+            approximate=approximate,
+        )
+    except KeyboardInterrupt:
+        if place is not None:
+            _left.append(f"what there is stands in {place}.part")
+        raise typer.Exit(INTERRUPTED) from None
+    if not only or as_json:
+        report = _write_report(place) if place is not None and done.run.summary["complete"] else None
+        _finish(done.run.summary, as_json=as_json, report=report)
+    if done.code:
+        raise typer.Exit(done.code)
+
+
+@app.command(
     short_help="Write report.html again, or save one of its figures.",
     epilog=_examples(
         "steadycast report home",

@@ -371,7 +371,7 @@ class _Runner:
         scratch = TemporaryDirectory(prefix="steadycast-")
         return replace(self._go(simulation, media_s, Path(scratch.name), None), _scratch=scratch)
 
-    def _build(self, ladders: dict[str, dict[str, object]]) -> _core.Simulation:
+    def _build(self, ladders: dict[str, dict[str, object]]) -> _core.Simulation | _core.Emulation:
         try:
             return self.core.Simulation(self.loaded, ladders, self.classes)
         except ValueError as error:
@@ -379,7 +379,11 @@ class _Runner:
             raise UserError(f"{self.where}: {key}", what, "change it in the scenario, or by --set") from None
 
     def _go(
-        self, simulation: _core.Simulation, media_s: float, pcap: Path | None, draft: Draft | None
+        self,
+        simulation: _core.Simulation | _core.Emulation,
+        media_s: float,
+        pcap: Path | None,
+        draft: Draft | None,
     ) -> Run:
         captures: dict[str, Path] = {}
         try:
@@ -432,7 +436,7 @@ class _Runner:
             done._fill(draft)
         return replace(done, captures=captures)
 
-    def _record(self, simulation: _core.Simulation, *, complete: bool) -> Run:
+    def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:
         summary: Json = json.loads(simulation.summary(complete))
         summary["scenario"]["sha256"] = self.loaded.sha256
         summary["program"] = {"version": self.core.__version__, "commit": commit()}
@@ -443,8 +447,11 @@ class _Runner:
         tables["frames"] = _unscored(simulation.table("frames"))
         return Run(_ordered(summary), {}, tables, self.loaded.toml())
 
+    doing = "simulating"
+    """What its progress is called."""
+
     def _simulated(self, done: float, of: float) -> None:
-        self.progress("simulating", round(done * 10), round(of * 10))
+        self.progress(self.doing, round(done * 10), round(of * 10))
 
     def _ladders(self) -> dict[str, dict[str, object]]:
         videos = self.loaded.videos()

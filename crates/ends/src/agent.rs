@@ -1,10 +1,12 @@
 //! The ends of flows. An agent is told what arrived or that its time has come, and says what leaves.
 
+mod kernel;
 mod plain;
 mod tcp;
 mod video;
 
-pub use plain::{Beat, PlainSink, PlainSource};
+pub use kernel::{KernelSink, KernelSource, Observed};
+pub use plain::{Beat, PlainSink, PlainSource, draw};
 pub use tcp::{TcpSink, TcpSource};
 pub use video::{DecisionRow, LimitShares, MakeReceiver, SourcePoint, VideoSink, VideoSource};
 
@@ -35,6 +37,10 @@ pub enum Agent {
     TcpSource(Box<TcpSource>),
     /// TCP's receiving end.
     TcpSink(Box<TcpSink>),
+    /// TCP's sending end in a kernel.
+    KernelSource(Box<KernelSource>),
+    /// TCP's receiving end in a kernel.
+    KernelSink(Box<KernelSink>),
     /// A video session's sender, with an encoder before it.
     VideoSource(Box<VideoSource>),
     /// A video session's receiver, with an assembly behind it.
@@ -70,7 +76,7 @@ impl Agent {
             Self::TcpSink(sink) => sink.on_wake(now, out),
             Self::VideoSource(source) => source.on_wake(now, out),
             Self::VideoSink(sink) => sink.on_wake(now, out),
-            Self::PlainSink(_) => {}
+            Self::PlainSink(_) | Self::KernelSource(_) | Self::KernelSink(_) => {}
         }
     }
 
@@ -82,7 +88,7 @@ impl Agent {
             Self::TcpSink(sink) => sink.wake(),
             Self::VideoSource(source) => source.wake(),
             Self::VideoSink(sink) => sink.wake(),
-            Self::PlainSink(_) => Time::NEVER,
+            Self::PlainSink(_) | Self::KernelSource(_) | Self::KernelSink(_) => Time::NEVER,
         }
     }
 
@@ -93,7 +99,7 @@ impl Agent {
             Self::TcpSource(source) => source.start(now, out),
             Self::VideoSource(source) => source.start(now, out),
             Self::VideoSink(sink) => sink.join(now),
-            Self::PlainSink(_) | Self::TcpSink(_) => {}
+            Self::PlainSink(_) | Self::TcpSink(_) | Self::KernelSource(_) | Self::KernelSink(_) => {}
         }
     }
 
@@ -104,7 +110,7 @@ impl Agent {
             Self::TcpSource(source) => source.stop(now),
             Self::VideoSource(source) => source.stop(now, out),
             Self::VideoSink(sink) => sink.leave(now, out),
-            Self::PlainSink(_) | Self::TcpSink(_) => {}
+            Self::PlainSink(_) | Self::TcpSink(_) | Self::KernelSource(_) | Self::KernelSink(_) => {}
         }
     }
 
@@ -129,6 +135,9 @@ impl Agent {
             Self::PlainSink(sink) => sink.sample(),
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
+            Self::KernelSource(source) => source.sample(),
+            // Whoever sees what reaches its host ends its steps.
+            Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
             Self::VideoSink(sink) => sink.sample(now),
         }

@@ -28,6 +28,8 @@ pub enum Body {
         /// What stands in it.
         parsed: Arc<Compound>,
     },
+    /// A whole IP datagram, of hosts that are not ours.
+    Raw(Vec<u8>),
 }
 
 /// A packet that has reached an agent.

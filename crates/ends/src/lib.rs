@@ -15,8 +15,8 @@ mod summary;
 mod tables;
 
 pub use agent::{
-    Agent, Beat, DecisionRow, LimitShares, MakeReceiver, Out, PlainSink, PlainSource, SourcePoint, TcpSink, TcpSource,
-    VideoSink, VideoSource,
+    Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
+    PlainSource, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, draw,
 };
 pub use body::{AgentIx, Arriving, Body};
 pub use intake::{Digest, Intake, Point};

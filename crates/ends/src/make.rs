@@ -277,8 +277,7 @@ impl<'a> Cast<'a> {
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
         let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
         let many = flow.to.len() > 1_000;
-        let make_half = Arc::clone(&factory);
-        let credit = self.inputs.credit;
+        let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
             source: Box::new(move |session| {
                 let name = format!("{session}.src");

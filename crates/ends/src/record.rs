@@ -105,7 +105,7 @@ impl PacketRow {
             Body::Plain(n) => (*n, None),
             Body::Tcp(_, segment) => (u64::from(segment.seq), None),
             Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
-            Body::TcpAck(..) | Body::Rtcp { .. } => return None,
+            Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
         Some(Self { at, seq, size: size.get() as u32, frame, ce: ecn == Ecn::Ce, delay })
     }

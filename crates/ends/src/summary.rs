@@ -1,6 +1,6 @@
 //! What a run comes to: the numbers of `summary.json`.
 
-use crate::agent::{Agent, TcpSource, VideoSink, VideoSource};
+use crate::agent::{Agent, KernelSource, TcpSource, VideoSink, VideoSource};
 use crate::intake::{Intake, Point};
 use crate::share::{Claim, fair, jain, variation};
 use crate::{FlowEnds, Record};
@@ -83,6 +83,7 @@ impl Record<'_> {
         for source in sources.take(1) {
             match source {
                 Agent::TcpSource(source) => flow.extend(tcp_source(source)),
+                Agent::KernelSource(source) => flow.extend(kernel_source(source)),
                 Agent::VideoSource(source) => flow.extend(self.video_source(ends, source)),
                 Agent::PlainSource(source) => {
                     flow.insert("sent_packets".into(), json!(source.sent));
@@ -98,6 +99,7 @@ impl Record<'_> {
         match &self.agents[sink.0 as usize] {
             Agent::PlainSink(sink) => Some(&sink.intake),
             Agent::TcpSink(sink) => Some(&sink.intake),
+            Agent::KernelSink(sink) => Some(&sink.intake),
             Agent::VideoSink(sink) => Some(&sink.intake),
             _ => None,
         }
@@ -199,7 +201,7 @@ impl Record<'_> {
             map.insert("name".into(), json!(name));
             map.insert("throughput_bps".into(), number(rate));
             let agent = &self.agents[sink_ix.0 as usize];
-            if !matches!(agent, Agent::TcpSink(_)) {
+            if !matches!(agent, Agent::TcpSink(_) | Agent::KernelSink(_)) {
                 let first = (ends.means_from.as_nanos() / self.step.as_nanos()) as usize;
                 let (expected, got) = totals(intake.samples.get(first..).unwrap_or(&[]));
                 let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
@@ -331,6 +333,8 @@ impl Record<'_> {
                 Agent::PlainSink(sink) => (sink.intake.digest.value(), sink.intake.packets()),
                 Agent::TcpSource(source) => (source.digest.value(), source.sent_bytes.get()),
                 Agent::TcpSink(sink) => (sink.intake.digest.value(), sink.intake.packets()),
+                Agent::KernelSource(source) => (source.digest.value(), source.sent_bytes().get()),
+                Agent::KernelSink(sink) => (sink.intake.digest.value(), sink.intake.packets()),
                 Agent::VideoSource(source) => (source.digest.value(), source.sent_packets),
                 Agent::VideoSink(sink) => (sink.intake.digest.value(), sink.rtcp_packets),
             };
@@ -367,18 +371,32 @@ fn totals(points: &[Point]) -> (u64, u64) {
 }
 
 fn tcp_source(source: &TcpSource) -> Map<String, Value> {
-    let sender = &source.sender;
+    let (past, sender) = (&source.past, &source.sender);
+    let totals =
+        (past.sent + sender.sent(), past.retransmitted + sender.retransmitted(), past.timeouts + sender.timeouts());
+    tcp_figures(totals, &source.srtt, source.cwnd_area, &source.completed)
+}
+
+fn kernel_source(source: &KernelSource) -> Map<String, Value> {
+    tcp_figures(source.totals(), &source.srtt, source.cwnd_area, &source.completed)
+}
+
+fn tcp_figures(
+    (sent, retransmitted, timeouts): (u64, u64, u64),
+    srtt: &Spread,
+    (area, span): (f64, Span),
+    completed: &[Time],
+) -> Map<String, Value> {
     let mut map = Map::new();
-    map.insert("sent_packets".into(), json!(source.past.sent + sender.sent()));
-    map.insert("retransmitted_packets".into(), json!(source.past.retransmitted + sender.retransmitted()));
-    map.insert("timeouts".into(), json!(source.past.timeouts + sender.timeouts()));
-    map.insert("srtt_ms".into(), quantiles(&source.srtt));
-    let (area, span) = source.cwnd_area;
+    map.insert("sent_packets".into(), json!(sent));
+    map.insert("retransmitted_packets".into(), json!(retransmitted));
+    map.insert("timeouts".into(), json!(timeouts));
+    map.insert("srtt_ms".into(), quantiles(srtt));
     let cwnd = (!span.is_zero()).then(|| area / span.as_secs_f64());
     map.insert("cwnd_packets".into(), json!({ "mean": number(cwnd) }));
-    if !source.completed.is_empty() {
-        map.insert("transfers_count".into(), json!(source.completed.len()));
-        map.insert("completed_s".into(), json!(source.completed[0].as_secs_f64()));
+    if let Some(first) = completed.first() {
+        map.insert("transfers_count".into(), json!(completed.len()));
+        map.insert("completed_s".into(), json!(first.as_secs_f64()));
     }
     map
 }

@@ -106,6 +106,7 @@ impl Record<'_> {
             for source in &ends.sources {
                 let bytes: Vec<(u64, f64, f64)> = match &self.agents[source.0 as usize] {
                     Agent::PlainSource(s) => s.samples.iter().map(|b| (*b, f64::NAN, f64::NAN)).collect(),
+                    Agent::KernelSource(s) => s.samples.iter().map(|p| (p.bytes, f64::NAN, f64::NAN)).collect(),
                     Agent::TcpSource(s) => s.samples.iter().map(|p| (p.bytes, f64::NAN, f64::NAN)).collect(),
                     Agent::VideoSource(s) => {
                         let row =
@@ -131,6 +132,7 @@ impl Record<'_> {
                 let intake: &Intake = match &self.agents[sink.0 as usize] {
                     Agent::PlainSink(s) => &s.intake,
                     Agent::TcpSink(s) => &s.intake,
+                    Agent::KernelSink(s) => &s.intake,
                     Agent::VideoSink(s) => &s.intake,
                     _ => continue,
                 };
@@ -377,8 +379,12 @@ impl Record<'_> {
         let (steps, interval) = (self.steps(), self.interval());
         for (spec, ends) in self.flows() {
             for source in &ends.sources {
-                let Agent::TcpSource(source) = &self.agents[source.0 as usize] else { continue };
-                for (n, chunk) in source.samples.chunks(steps).enumerate() {
+                let samples = match &self.agents[source.0 as usize] {
+                    Agent::TcpSource(source) => &source.samples,
+                    Agent::KernelSource(source) => &source.samples,
+                    _ => continue,
+                };
+                for (n, chunk) in samples.chunks(steps).enumerate() {
                     let Some(last) = chunk.last() else { continue };
                     at.push((interval * n as u64).as_secs_f64());
                     flow.push(&spec.name);

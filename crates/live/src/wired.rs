@@ -154,7 +154,7 @@ impl WiredSource {
                     self.echo.wrote(&bytes);
                     out.push(Which::Rtcp, None, |all| all.extend_from_slice(&bytes));
                 }
-                Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) => {}
+                Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
     }

@@ -155,7 +155,7 @@ fn free(ip: &str) -> SocketAddr {
     loop {
         let socket = std::net::UdpSocket::bind((ip, 0)).unwrap();
         let at = socket.local_addr().unwrap();
-        if at.port() % 2 == 0 && std::net::UdpSocket::bind((ip, at.port() + 1)).is_ok() {
+        if at.port().is_multiple_of(2) && std::net::UdpSocket::bind((ip, at.port() + 1)).is_ok() {
             return at;
         }
     }

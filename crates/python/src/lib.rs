@@ -1,6 +1,7 @@
 //! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
 
 mod controller;
+mod emulation;
 mod live;
 mod picture;
 mod registry;
@@ -20,6 +21,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
     module.add_class::<scenario::PyScenario>()?;
     module.add_class::<simulation::PySimulation>()?;
+    module.add_class::<emulation::PyEmulation>()?;
+    module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
     module.add_class::<live::PySender>()?;
     module.add_class::<live::PyReceiver>()?;
     module.add_class::<live::PyRecord>()?;

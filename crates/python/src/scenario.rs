@@ -34,7 +34,7 @@ fn load(text: Option<&str>, json: bool, path: &str, sets: &[String]) -> Result<L
     document.check()
 }
 
-fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for problem in problems {
         let entry = PyDict::new(py);

@@ -27,16 +27,7 @@ impl PySimulation {
     /// uint32 and 2-D uint32 arrays). `controllers`: flow → a class.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let fault = Arc::new(Mutex::new(None));
-        let mut inputs = Inputs::default();
-        for (flow, table) in ladders {
-            let table = table.cast::<PyDict>()?;
-            inputs.ladders.insert(flow.extract()?, Arc::new(ladder(table)?));
-        }
-        for (flow, class) in controllers {
-            let factory: Arc<dyn Factory> = Arc::new(PythonController::new(class.unbind(), Arc::clone(&fault)));
-            inputs.factories.insert(flow.extract()?, factory);
-        }
+        let (inputs, fault) = inputs(ladders, controllers)?;
         let simulation =
             Simulation::build(scenario.scenario(), &inputs).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(Self { simulation: Mutex::new(simulation), fault })
@@ -78,13 +69,7 @@ impl PySimulation {
         if let Some(error) = stopped {
             return Err(error);
         }
-        match self.fault.lock().ok().and_then(|mut f| f.take()) {
-            Some(Fault::Interrupted(error)) => return Err(error),
-            Some(Fault::Wrong { place, problem, remedy }) => {
-                return Err(PyRuntimeError::new_err((place, problem, remedy)));
-            }
-            None => {}
-        }
+        raised(&self.fault)?;
         captured.map_err(unwritten)?;
         Ok(complete)
     }
@@ -107,10 +92,34 @@ impl PySimulation {
     }
 }
 
+/// What a world needs besides the scenario, and where a mistake in a user's class is put.
+pub(crate) fn inputs(ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<(Inputs, FaultSlot)> {
+    let fault = Arc::new(Mutex::new(None));
+    let mut inputs = Inputs::default();
+    for (flow, table) in ladders {
+        let table = table.cast::<PyDict>()?;
+        inputs.ladders.insert(flow.extract()?, Arc::new(ladder(table)?));
+    }
+    for (flow, class) in controllers {
+        let factory: Arc<dyn Factory> = Arc::new(PythonController::new(class.unbind(), Arc::clone(&fault)));
+        inputs.factories.insert(flow.extract()?, factory);
+    }
+    Ok((inputs, fault))
+}
+
+/// The mistake that a user's class has made, if it has.
+pub(crate) fn raised(fault: &FaultSlot) -> PyResult<()> {
+    match fault.lock().ok().and_then(|mut f| f.take()) {
+        Some(Fault::Interrupted(error)) => Err(error),
+        Some(Fault::Wrong { place, problem, remedy }) => Err(PyRuntimeError::new_err((place, problem, remedy))),
+        None => Ok(()),
+    }
+}
+
 /// The interpreter is asked whether to go on every so many times that the simulation asks.
 const ASKED: u32 = 16;
 
-fn unwritten((link, error): (String, io::Error)) -> PyErr {
+pub(crate) fn unwritten((link, error): (String, io::Error)) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), format!("{error}"), format!("{link}.pcapng")))
 }
 

@@ -97,6 +97,12 @@ impl Agenda {
         }
     }
 
+    /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is due.
+    pub(crate) fn next(&self) -> Time {
+        debug_assert!(!self.taken, "the first key is still the one that was handed out");
+        self.heap.first().filter(|_| self.len > 0).map_or(Time::NEVER, |key| key.at())
+    }
+
     /// Takes the next key, if it is due up to and including `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {

@@ -312,7 +312,7 @@ fn queue(spec: &sc::Queue) -> link::Queue {
     }
 }
 
-fn link_config(
+pub(crate) fn link_config(
     direction: &sc::Direction,
     scenario: &sc::Scenario,
     n: u32,

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, tcp, udp};
 use steadycast_ends::Body;
 use steadycast_link::{Drop, Ecn, Fate};
+use steadycast_scenario::{LinkIx, Scenario};
 use steadycast_tcp::{Ack, Segment};
 use steadycast_units::Time;
 
@@ -57,7 +58,22 @@ impl Taps {
         Self { files: Vec::new(), who, datagram: Vec::new(), bytes: Vec::new(), failed: None }
     }
 
-    pub(crate) fn add(
+    /// A file for a link, which `open` is told the name of.
+    pub(crate) fn open(
+        &mut self,
+        scenario: &Scenario,
+        link: LinkIx,
+        open: &mut impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
+    ) -> Result<(), (String, io::Error)> {
+        let told = &scenario.links[link.0 as usize];
+        let (a, b) = (scenario.node_name(told.a), scenario.node_name(told.b));
+        let directions = [format!("{} {a} to {b}", told.name), format!("{} {b} to {a}", told.name)];
+        let out = open(&told.name).map_err(|error| (told.name.clone(), error))?;
+        let links = [link.0 * 2, link.0 * 2 + 1];
+        self.add(&told.name, links, directions, out).map_err(|error| (told.name.clone(), error))
+    }
+
+    fn add(
         &mut self,
         name: &str,
         links: [u32; 2],
@@ -71,6 +87,10 @@ impl Taps {
     }
 
     fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
+        if let Body::Raw(bytes) = &packet.body {
+            self.datagram.clone_from(bytes);
+            return;
+        }
         let sender = self.who[packet.from.0 as usize];
         let (to, peer) = match packet.to {
             To::One { agent, .. } => {
@@ -84,6 +104,7 @@ impl Taps {
             Body::Tcp(..) => (own_port(packet.from.0), IPERF),
             Body::TcpAck(..) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
             Body::Rtp(_) => (RTP, RTP),
+            Body::Raw(_) => return,
             Body::Rtcp { .. } => (RTCP, RTCP),
         };
         let ecn = match ecn {
@@ -103,6 +124,7 @@ impl Taps {
                 self.bytes.resize(size.saturating_sub(28), 0);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
+            Body::Raw(_) => {}
             Body::Rtp(media) => {
                 // The model has no picture's bytes: the right number of zeros stands for them.
                 let payload = vec![0; usize::from(media.header.payload_len)];

@@ -8,11 +8,13 @@ mod build;
 
 mod capture;
 mod net;
+mod network;
 mod packet;
 mod port;
 mod tree;
 mod world;
 
 pub use build::BuildError;
+pub use network::{Arrival, Network, Target};
 pub use steadycast_ends::{Column, Inputs, Record, Table};
 pub use world::Simulation;

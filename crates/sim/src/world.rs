@@ -143,13 +143,8 @@ impl Simulation {
         });
         let mut taps = Taps::new(who.collect());
         for link in &self.scenario.record.pcap {
-            let told = &self.scenario.links[link.0 as usize];
-            let links = [link.0 * 2, link.0 * 2 + 1];
-            let (a, b) = (self.scenario.node_name(told.a), self.scenario.node_name(told.b));
-            let directions = [format!("{} {a} to {b}", told.name), format!("{} {b} to {a}", told.name)];
-            let out = open(&told.name).map_err(|error| (told.name.clone(), error))?;
-            taps.add(&told.name, links, directions, out).map_err(|error| (told.name.clone(), error))?;
-            for l in links {
+            taps.open(&self.scenario, *link, &mut open)?;
+            for l in [link.0 * 2, link.0 * 2 + 1] {
                 self.net.links[l as usize].captured = true;
             }
         }

@@ -7,6 +7,9 @@ use steadycast_link::Ecn;
 use steadycast_scenario::{PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
+/// A source that was called later than this lets the packets go that it missed.
+const CATCH_UP: Span = Span::millis(20);
+
 /// When a source may send.
 pub enum Beat {
     /// Always.
@@ -26,7 +29,8 @@ pub enum Beat {
     },
 }
 
-pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
+/// Draws the length of a period.
+pub fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     let mean = periods.mean.as_secs_f64();
     match periods.dist {
         PeriodDist::Constant => periods.mean,
@@ -79,6 +83,11 @@ impl PlainSource {
         self.next = Time::NEVER;
     }
 
+    /// The IP size of its packets.
+    pub const fn packet(&self) -> Bytes {
+        self.packet
+    }
+
     /// When its next packet leaves.
     pub const fn wake(&self) -> Time {
         self.next
@@ -104,7 +113,8 @@ impl PlainSource {
         out.send(self.packet, Ecn::NotCapable, Body::Plain(self.sent));
         self.sent += 1;
         self.bytes += self.packet;
-        self.next = now + self.gap;
+        // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long pause.
+        self.next = (self.next + self.gap).max(now.before(CATCH_UP));
     }
 
     /// Ends a step of the series.

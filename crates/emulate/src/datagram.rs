@@ -1,0 +1,155 @@
+//! What the relay reads in an IPv4 datagram, and the one thing that it writes.
+
+use std::net::Ipv4Addr;
+use steadycast_link::Ecn;
+
+const TCP: u8 = 6;
+const IGMP: u8 = 2;
+
+/// A whole IPv4 datagram with a header that can be true.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram<'a> {
+    bytes: &'a [u8],
+    header: usize,
+}
+
+impl<'a> Datagram<'a> {
+    /// `None` for anything else: other protocols, and what is cut.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let first = *bytes.first()?;
+        let header = usize::from(first & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]));
+        (first >> 4 == 4 && header >= 20 && total >= header && total == bytes.len()).then_some(Self { bytes, header })
+    }
+
+    /// Its size, header included.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn address(&self, at: usize) -> Ipv4Addr {
+        let mut octets = [0; 4];
+        octets.copy_from_slice(&self.bytes[at..at + 4]);
+        Ipv4Addr::from(octets)
+    }
+
+    pub(crate) fn to(&self) -> Ipv4Addr {
+        self.address(16)
+    }
+
+    pub(crate) fn ecn(&self) -> Ecn {
+        match self.bytes[1] & 3 {
+            0 => Ecn::NotCapable,
+            3 => Ecn::Ce,
+            _ => Ecn::Ect0,
+        }
+    }
+
+    /// The segment, when it is one of TCP and not a later fragment.
+    pub(crate) fn tcp(&self) -> Option<Segment> {
+        let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
+        let rest = &self.bytes[self.header..];
+        if self.bytes[9] != TCP || fragment != 0 || rest.len() < 20 {
+            return None;
+        }
+        let word = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
+        let header = usize::from(rest[12] >> 4) * 4;
+        Some(Segment {
+            ports: (word(0), word(2)),
+            seq: u32::from(word(4)) << 16 | u32::from(word(6)),
+            syn: rest[13] & 2 != 0,
+            payload: rest.len().checked_sub(header)? as u32,
+        })
+    }
+
+    /// What follows the header, of a group membership report.
+    pub(crate) fn igmp(&self) -> Option<&'a [u8]> {
+        (self.bytes[9] == IGMP).then(|| &self.bytes[self.header..])
+    }
+}
+
+/// What is to be known of a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// From and to.
+    pub(crate) ports: (u16, u16),
+    pub(crate) seq: u32,
+    pub(crate) syn: bool,
+    /// Bytes of it.
+    pub(crate) payload: u32,
+}
+
+/// Sets "congestion experienced" in a datagram's header, and its checksum right.
+pub(crate) fn mark(bytes: &mut [u8]) {
+    let Some(tos) = bytes.get(1).copied() else { return };
+    if tos & 3 == 3 || bytes.len() < 20 {
+        return;
+    }
+    let old = u16::from_be_bytes([bytes[0], tos]);
+    bytes[1] = tos | 3;
+    let new = u16::from_be_bytes([bytes[0], bytes[1]]);
+    // RFC 1624, eq. 3: HC' = ~(~HC + ~m + m').
+    let sum = u32::from(!u16::from_be_bytes([bytes[10], bytes[11]])) + u32::from(!old) + u32::from(new);
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !(((folded & 0xffff) + (folded >> 16)) as u16);
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checksum(header: &[u8]) -> u16 {
+        let sum: u32 = header.chunks(2).map(|c| u32::from(u16::from_be_bytes([c[0], c[1]]))).sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        !(((folded & 0xffff) + (folded >> 16)) as u16)
+    }
+
+    fn datagram(tos: u8, protocol: u8, rest: &[u8]) -> Vec<u8> {
+        let total = (20 + rest.len()) as u16;
+        let mut bytes = vec![0x45, tos, (total >> 8) as u8, total as u8, 7, 9, 0x40, 0, 64, protocol, 0, 0];
+        bytes.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum = checksum(&bytes);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes.extend(rest);
+        bytes
+    }
+
+    #[test]
+    fn a_mark_leaves_the_checksum_right_whatever_the_header_says() {
+        for tos in [0u8, 1, 2, 0xb8, 0xba, 0xff] {
+            for id in [0u8, 0x7f, 0xff] {
+                let mut bytes = datagram(tos, 17, &[id; 3]);
+                mark(&mut bytes);
+                assert_eq!(bytes[1], tos | 3);
+                assert_eq!(checksum(&bytes[..20]), 0, "tos {tos}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_segments_numbers_are_read_and_its_payload_counted() {
+        let mut tcp = vec![0x13, 0x89, 0x27, 0x10, 1, 2, 3, 4, 0, 0, 0, 0, 0x60, 0x12];
+        tcp.resize(24 + 7, 0);
+        let bytes = datagram(2, 6, &tcp);
+        let read = Datagram::read(&bytes).unwrap();
+        assert_eq!(read.to(), Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!(read.ecn(), Ecn::Ect0);
+        assert_eq!(read.tcp(), Some(Segment { ports: (5001, 10_000), seq: 0x0102_0304, syn: true, payload: 7 }));
+    }
+
+    #[test]
+    fn what_is_cut_or_of_another_protocol_is_nothing() {
+        let whole = datagram(0, 6, &[0; 20]);
+        for len in 0..whole.len() {
+            assert!(Datagram::read(&whole[..len]).is_none(), "{len} bytes");
+        }
+        let mut six = whole.clone();
+        six[0] = 0x65;
+        assert!(Datagram::read(&six).is_none());
+        assert!(Datagram::read(&whole).unwrap().igmp().is_none());
+        let mut header_too_long = datagram(0, 6, &[0; 20]);
+        header_too_long[32] = 0xf0;
+        assert!(Datagram::read(&header_too_long).unwrap().tcp().is_none());
+    }
+}

@@ -1,0 +1,24 @@
+//! The emulated world: a scenario in real time, across real kernels' sockets.
+//!
+//! Hosts are network namespaces without a name, each with one TUN device as its way to everywhere. Between them stands one
+//! thread, the relay, with the simulator's own network ([`steadycast_sim::Network`]): what a host's kernel sends is offered to the
+//! links, and written to the device of the host at which it arrives, at the time at which it arrives.
+
+mod datagram;
+mod kernel;
+mod membership;
+mod namespace;
+mod program;
+mod refuse;
+mod relay;
+mod tcp;
+mod udp;
+mod watch;
+mod world;
+
+pub use namespace::Namespace;
+pub use program::{Program, sweep};
+pub use refuse::refusals;
+pub use relay::{LATE, Punctuality, group_address, host_address};
+pub use tcp::TcpError;
+pub use world::{EmulateError, Emulation, Host, Options, RTP_PORT, TCP_PORT};

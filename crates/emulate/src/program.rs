@@ -1,0 +1,188 @@
+//! Any program on a host of the emulated world, and what is done so that none outlives it.
+
+use crate::kernel;
+use crate::world::Host;
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+/// Which emulation a process belongs to: the process that runs it, and when that began.
+const MARK: &str = "STEADYCAST_EMULATION";
+
+/// A program on a host.
+pub struct Program {
+    /// The host that it runs on.
+    pub host: String,
+    /// Its name and arguments.
+    pub command: Vec<String>,
+}
+
+/// A program that was started.
+pub(crate) struct Started {
+    thread: Option<JoinHandle<()>>,
+    ended: Arc<Mutex<Option<io::Result<ExitStatus>>>>,
+}
+
+impl Started {
+    /// Starts a program on `host`, where the names of `hosts` are known.
+    pub(crate) fn new(program: &Program, host: &Host, hosts: &[Host]) -> io::Result<Self> {
+        let names: Vec<(String, String)> =
+            hosts.iter().map(|h| (h.name.clone(), crate::host_address(h.node).to_string())).collect();
+        let ended = Arc::new(Mutex::new(None));
+        let (ready, started) = mpsc::channel();
+        let (space, command, told) = (Arc::clone(&host.namespace), program.command.clone(), Arc::clone(&ended));
+        let own = host.name.clone();
+        // The child ends when the thread that starts it does, so that one stays with it.
+        let work = move || {
+            let spawned = space.enter().and_then(|()| {
+                // Without names there are still addresses.
+                let _ = name_hosts(&names);
+                let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+                let mut command = Command::new(name);
+                command.args(arguments).env(MARK, mark()).env("STEADYCAST_HOST", own);
+                for (name, address) in &names {
+                    command.env(variable(name), address);
+                }
+                kernel::ends_with_us(&mut command);
+                command.spawn()
+            });
+            let status = match spawned {
+                Ok(mut child) => {
+                    let _ = ready.send(Ok(()));
+                    child.wait()
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return;
+                }
+            };
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+        };
+        let thread = std::thread::Builder::new().name("sc-program".into()).spawn(work)?;
+        started.recv().map_err(|_| io::Error::other("its thread has ended"))??;
+        Ok(Self { thread: Some(thread), ended })
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Ends it, and all that it has started; returns how it ended: its code, or 128 and the signal's number.
+    pub(crate) fn end(mut self) -> i32 {
+        if !self.ended() {
+            end_all(|owner| owner == mark(), Signal::TERM);
+            let patience = std::iter::repeat_n((), 20);
+            for () in patience {
+                if self.ended() {
+                    break;
+                }
+                kernel::pause_ms(50);
+            }
+        }
+        end_all(|owner| owner == mark(), Signal::KILL);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*ended {
+            Some(Ok(status)) => {
+                use std::os::unix::process::ExitStatusExt;
+                status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// The environment variable that holds a host's address.
+fn variable(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("STEADYCAST_{}", name.chars().map(letter).collect::<String>())
+}
+
+/// Has the calling thread, and what it starts, find the hosts by name.
+fn name_hosts(names: &[(String, String)]) -> io::Result<()> {
+    let mut text = String::from("127.0.0.1 localhost\n");
+    for (name, address) in names {
+        text.push_str(&format!("{address} {name}\n"));
+    }
+    let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{}", mark()));
+    fs::write(&file, text)?;
+    let mounted = kernel::new_mounts().and_then(|()| {
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+        mount_bind(&file, "/etc/hosts")?;
+        Ok(())
+    });
+    // The mount keeps what it needs.
+    fs::remove_file(&file)?;
+    mounted
+}
+
+/// This process, told apart from any other that has or will have its number.
+fn mark() -> String {
+    let id = std::process::id();
+    format!("{id}-{}", began(id).unwrap_or(0))
+}
+
+/// When a process began, in the kernel's ticks; `None` for one that is not there.
+fn began(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field is a name in brackets, which may hold anything.
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+/// Ends processes of emulations whose owner's mark fits; returns how many.
+fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
+    let Ok(all) = fs::read_dir("/proc") else { return 0 };
+    let mut count = 0;
+    for id in all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let Ok(environment) = fs::read(format!("/proc/{id}/environ")) else { continue };
+        let own = environment
+            .split(|b| *b == 0)
+            .find_map(|variable| std::str::from_utf8(variable).ok()?.strip_prefix(MARK)?.strip_prefix('='));
+        if own.is_some_and(&of)
+            && id.cast_unsigned() != std::process::id()
+            && let Some(pid) = Pid::from_raw(id)
+        {
+            count += usize::from(kill_process(pid, signal).is_ok());
+        }
+    }
+    count
+}
+
+/// Ends what emulations have left behind that did not come to their end; returns how many processes that were. Their
+/// namespaces go with them.
+pub fn sweep() -> usize {
+    end_all(
+        |owner| {
+            let parts = owner.split_once('-').and_then(|(id, at)| Some((id.parse().ok()?, at.parse::<u64>().ok()?)));
+            parts.is_some_and(|(id, at)| began(id) != Some(at))
+        },
+        Signal::KILL,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_apart_from_a_later_one_of_its_number() {
+        let own = std::process::id();
+        assert!(began(own).is_some_and(|at| at > 0));
+        assert_eq!(began(u32::MAX), None);
+        assert_eq!(mark(), format!("{own}-{}", began(own).unwrap()));
+    }
+
+    #[test]
+    fn a_hosts_variable_has_letters_digits_and_lines_only() {
+        assert_eq!(variable("tcp.dst1"), "STEADYCAST_TCP_DST1");
+        assert_eq!(variable("phone-2"), "STEADYCAST_PHONE_2");
+    }
+}

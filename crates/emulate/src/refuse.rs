@@ -1,0 +1,151 @@
+//! What a scenario may ask that this world can't give.
+
+use crate::tcp::WINDOW;
+use std::collections::BTreeMap;
+use steadycast_scenario::{self as sc, FlowKind, Loaded, NodeIx, Problem};
+use steadycast_units::{Bytes, Span};
+
+/// The smallest plain packet: IP and UDP headers, and what tells its number and time.
+const SMALLEST: Bytes = Bytes::new(48);
+
+/// Everything in the scenario that this world can't honour, each with its line. A run that leaves it aside is an approximation.
+pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
+    let scenario = &loaded.scenario;
+    let places = loaded.places();
+    let mut all = Vec::new();
+    let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
+        let path = format!("flow.{}.{key}", flow.name);
+        // What no line says comes from the preset, and that from the flow's kind.
+        let preset = format!("flow.{}.preset", flow.name);
+        let kind = format!("flow.{}.kind", flow.name);
+        let at = [path.clone(), preset, kind].into_iter().find(|p| places.contains_key(p)).unwrap_or(path);
+        all.push(loaded.problem(&at, &what, remedy));
+    };
+    let mut hosts: BTreeMap<NodeIx, (bool, bool, &str)> = BTreeMap::new();
+    for flow in &scenario.flows {
+        if flow.to.contains(&flow.from) {
+            refuse(flow, "to", "a host that sends to itself uses no link here".into(), "take two hosts");
+        }
+        match &flow.kind {
+            FlowKind::Tcp(spec) => {
+                for (key, what) in kernel_tcp(spec) {
+                    refuse(flow, key, what, "take preset = \"linux\" and leave the key away, or give --approximate");
+                }
+                if !flow.send_jitter.is_zero() {
+                    let what = "a kernel's TCP can't be made to hold its packets back".into();
+                    refuse(flow, "send_jitter", what, "leave it away, or give --approximate");
+                }
+                for host in flow.to.iter().chain([&flow.from]) {
+                    let (sack, stamps, other) = *hosts.entry(*host).or_insert((spec.sack, spec.timestamps, &flow.name));
+                    if (sack, stamps) != (spec.sack, spec.timestamps) {
+                        let what =
+                            format!("a host has SACK and timestamps for all its TCP or for none; flow.{other} differs");
+                        refuse(flow, "sack", what, "give the flows hosts of their own, or the same keys");
+                    }
+                }
+            }
+            FlowKind::Cbr(sc::Cbr { packet, .. }) | FlowKind::OnOff(sc::OnOff { packet, .. }) if *packet < SMALLEST => {
+                refuse(
+                    flow,
+                    "packet",
+                    format!("a packet of {packet} has no room for its number and time"),
+                    "take 48B at least",
+                );
+            }
+            FlowKind::Video(video) => {
+                if flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source {
+                    let what = "a group's reports go to the group here".into();
+                    refuse(flow, "rtcp.reports", what, "leave it away, or give --approximate");
+                }
+                if let sc::Media::Greedy { bytes: Some(_) } = video.media {
+                    refuse(flow, "media", "an amount of data is not sent once here".into(), "leave bytes away");
+                }
+            }
+            _ => {}
+        }
+    }
+    if scenario.duration > Span::secs(24 * 3600) {
+        all.push(loaded.problem("duration", "it runs in real time, and this is more than a day", "take a shorter one"));
+    }
+    all
+}
+
+fn kernel_tcp(spec: &sc::Tcp) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    let mut say = |wrong: bool, key: &'static str, what: String| {
+        if wrong {
+            all.push((key, what));
+        }
+    };
+    say(!spec.tick.is_zero(), "tick", format!("the kernel's TCP has no clock of {}", spec.tick));
+    say(
+        spec.initial_window != 10,
+        "initial_window",
+        format!("the kernel's TCP begins with 10 packets, not {}", spec.initial_window),
+    );
+    say(
+        spec.init_rto != Span::secs(1),
+        "init_rto",
+        format!("the kernel's first time-out is 1 s, not {}", spec.init_rto),
+    );
+    say(
+        !(Span::secs(1)..=Span::secs(120)).contains(&spec.max_rto),
+        "max_rto",
+        format!("the kernel's largest time-out is 1 to 120 s, not {}", spec.max_rto),
+    );
+    say(spec.window > WINDOW, "window", format!("the kernel opens {WINDOW} packets at most, not {}", spec.window));
+    say(
+        spec.congestion == sc::Congestion::Cubic && !spec.hystart,
+        "hystart",
+        "HyStart can be switched off for the whole machine only".into(),
+    );
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use steadycast_scenario::Scenario;
+
+    fn refused(keys: &str) -> Vec<String> {
+        let text = format!(
+            "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
+             [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n{keys}\n"
+        );
+        let loaded = Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        refusals(&loaded).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn todays_tcp_is_taken_as_it_is_with_the_windows_and_time_outs_that_a_socket_takes() {
+        for keys in
+            ["", "congestion = \"reno\"\nwindow = \"20p\"\nmin_rto = \"1s\"", "congestion = \"bbr\"\nsack = false"]
+        {
+            assert_eq!(refused(keys), [""; 0], "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_tick_is_refused_with_its_line_and_one_from_a_preset_with_the_presets() {
+        let own = refused("tick = \"10ms\"");
+        assert_eq!(own.len(), 1, "{own:?}");
+        assert!(own[0].starts_with("test.toml:8: flow.tcp.tick: the kernel's TCP has no clock of 10ms"), "{own:?}");
+        let preset = refused("congestion = \"reno\"\npreset = \"ns2\"");
+        assert!(
+            preset.iter().any(|p| p.starts_with("test.toml:9: flow.tcp.preset: the kernel's TCP has no clock")),
+            "{preset:?}"
+        );
+    }
+
+    #[test]
+    fn two_flows_that_want_different_tcps_of_one_host_are_told_so() {
+        let text = "duration = '1s'\nnodes = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\nrate = '1Mbps'\n\
+                    [[flow]]\nname = 'x'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\n\
+                    [[flow]]\nname = 'y'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\nsack = false\n";
+        let loaded = Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        let all = refusals(&loaded);
+        assert!(all.iter().all(|p| p.key == "flow.y.sack" && p.line == Some(16)), "{all:?}");
+        assert_eq!(all.len(), 2, "one for each host");
+    }
+}

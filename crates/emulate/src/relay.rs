@@ -1,0 +1,315 @@
+//! Between the hosts: reads what their kernels send, has the network carry it, and writes it where it arrives.
+
+use crate::datagram::{Datagram, mark};
+use crate::kernel;
+use crate::membership;
+use crate::udp::Graft;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use steadycast_link::Ecn;
+use steadycast_live::Clock;
+use steadycast_scenario::NodeIx;
+use steadycast_sim::{Arrival, Network, Target};
+use steadycast_units::{Span, Spread, Time};
+
+/// What is released later than this after its time counts as late.
+pub const LATE: Span = Span::millis(1);
+
+/// Groups that programs may bring along.
+const GROUPS: usize = 256;
+
+/// How many datagrams of one host are read before the others' turn.
+const TURN: usize = 64;
+
+/// The larger part of IPv4's largest datagram would never fit a link.
+const LARGEST: usize = 65_536;
+
+/// A host as the relay sees it.
+pub(crate) struct Gate {
+    pub(crate) node: NodeIx,
+    pub(crate) addr: Ipv4Addr,
+    pub(crate) tun: OwnedFd,
+}
+
+/// Sees what goes in and comes out, and keeps what is its own of it.
+pub(crate) trait Watch: Send {
+    /// A datagram was read from a host.
+    fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>);
+    /// A datagram was written to a host.
+    fn arrived(&mut self, arrival: &Arrival<'_>);
+    /// One step of the series is over.
+    fn sample(&mut self);
+}
+
+/// How well it kept the time.
+#[derive(Clone, Debug, Default)]
+pub struct Punctuality {
+    /// Datagrams read from hosts.
+    pub read: u64,
+    /// Datagrams written to hosts.
+    pub written: u64,
+    /// Datagrams that a host did not take.
+    pub refused: u64,
+    /// Datagrams for nobody in this network.
+    pub astray: u64,
+    /// Of those written, how many later than [`LATE`].
+    pub late: u64,
+    /// By how much releases came after their time.
+    pub lateness: Spread,
+}
+
+/// Wakes or ends a relay from another thread.
+#[derive(Clone)]
+pub(crate) struct Bell {
+    stop: Arc<AtomicBool>,
+    event: Arc<OwnedFd>,
+}
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { stop: Arc::default(), event: Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?) })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Has the relay look for what it is told.
+    pub(crate) fn ring(&self) {
+        // Only a counter at its limit refuses, and that rings as well.
+        let _ = write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+pub(crate) struct Relay<W> {
+    network: Network,
+    clock: Clock,
+    gates: Vec<Gate>,
+    /// Each node's gate.
+    places: BTreeMap<NodeIx, usize>,
+    hosts: BTreeMap<Ipv4Addr, NodeIx>,
+    groups: Groups,
+    bell: Bell,
+    grafts: mpsc::Receiver<Graft>,
+    step: Span,
+    pub(crate) watch: W,
+    told: Punctuality,
+}
+
+/// Groups by address, and who has joined them.
+struct Groups {
+    /// Those of the scenario.
+    own: BTreeMap<Ipv4Addr, u32>,
+    /// Those of programs, each with its source.
+    others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
+    joined: BTreeSet<(Ipv4Addr, NodeIx)>,
+    /// Whose membership is the scenario's business: their kernels are not asked.
+    planned: BTreeSet<(Ipv4Addr, NodeIx)>,
+}
+
+impl<W: Watch> Relay<W> {
+    /// `members`: sources and receivers of the scenario's groups, and whether they are in from the start.
+    pub(crate) fn new(
+        network: Network,
+        clock: Clock,
+        gates: Vec<Gate>,
+        members: &[(u32, NodeIx, bool)],
+        (bell, grafts): (Bell, mpsc::Receiver<Graft>),
+        step: Span,
+        watch: W,
+    ) -> Self {
+        let own = (0..network.groups()).map(|g| (group_address(g), g)).collect();
+        Self {
+            places: gates.iter().enumerate().map(|(n, g)| (g.node, n)).collect(),
+            hosts: gates.iter().map(|g| (g.addr, g.node)).collect(),
+            groups: Groups {
+                own,
+                others: BTreeMap::new(),
+                joined: members.iter().filter(|m| m.2).map(|(g, node, _)| (group_address(*g), *node)).collect(),
+                planned: members.iter().map(|(g, node, _)| (group_address(*g), *node)).collect(),
+            },
+            network,
+            clock,
+            gates,
+            bell,
+            grafts,
+            step,
+            watch,
+            told: Punctuality::default(),
+        }
+    }
+
+    /// Relays until the bell rings. Samples of the series are taken up to `end`.
+    pub(crate) fn run(mut self, end: Time) -> io::Result<(Network, W, Punctuality)> {
+        kernel::precise_waits();
+        kernel::first_in_line();
+        let mut buffer = vec![0; LARGEST];
+        let mut ready: Vec<usize> = Vec::new();
+        let mut next = Time::ZERO + self.step;
+        loop {
+            let now = self.clock.now();
+            self.release(now);
+            while next <= now && next <= end {
+                self.network.sample(next);
+                self.watch.sample();
+                next += self.step;
+            }
+            if self.bell.stop.load(Ordering::Acquire) {
+                return Ok((self.network, self.watch, self.told));
+            }
+            while let Ok(Graft { group, host, join }) = self.grafts.try_recv() {
+                self.groups.change(&mut self.network, now, group_address(group), host, join);
+            }
+            self.wait(if next <= end { next } else { Time::NEVER }, &mut ready)?;
+            for n in ready.drain(..) {
+                self.take(n, &mut buffer)?;
+            }
+        }
+    }
+
+    /// Waits until something is due or there to be read.
+    fn wait(&mut self, sample: Time, ready: &mut Vec<usize>) -> io::Result<()> {
+        let until = self.network.next().min(sample);
+        let left = until.since(self.clock.now()).as_nanos();
+        let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+        let timeout = (until < Time::NEVER).then_some(&timeout);
+        let mut polled: Vec<PollFd<'_>> = self.gates.iter().map(|g| PollFd::new(&g.tun, PollFlags::IN)).collect();
+        polled.push(PollFd::new(&self.bell.event, PollFlags::IN));
+        match poll(&mut polled, timeout) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let rung = polled.last().is_some_and(|p| p.revents().contains(PollFlags::IN));
+        let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
+        ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
+        if rung {
+            // The count does not matter.
+            let _ = read(&self.bell.event, &mut [0; 8]);
+        }
+        Ok(())
+    }
+
+    /// Takes what a host has sent.
+    fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..TURN {
+            match read(&self.gates[n].tun, &mut *buffer) {
+                Ok(len) => self.offer(n, &buffer[..len]),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, n: usize, bytes: &[u8]) {
+        // A kernel also speaks of itself: IPv6, for one.
+        let Some(datagram) = Datagram::read(bytes) else { return };
+        let now = self.clock.now();
+        self.release(now);
+        let (from, to) = (self.gates[n].node, datagram.to());
+        if let Some(igmp) = datagram.igmp() {
+            membership::changes(igmp, |group, join| {
+                if self.groups.planned.contains(&(group, from)) {
+                    return;
+                }
+                self.groups.change(&mut self.network, now, group, from, join);
+            });
+            return;
+        }
+        let target = if to.is_multicast() {
+            self.groups.find(&mut self.network, now, to, from, &self.gates).map(Target::Group)
+        } else {
+            self.hosts.get(&to).map(|node| Target::Host(*node))
+        };
+        self.told.read += 1;
+        let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
+        self.watch.sent(now, &datagram, host);
+        let ecn = datagram.ecn();
+        let taken = target.is_some_and(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
+        self.told.astray += u64::from(!taken);
+        // A link without rate and delay has carried it already.
+        self.release(now);
+    }
+
+    /// Writes what is due.
+    fn release(&mut self, now: Time) {
+        let Self { network, gates, places, told, watch, clock, .. } = self;
+        network.advance(now, |arrival| {
+            let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
+            let written = if arrival.ecn == Ecn::Ce {
+                let mut marked = arrival.bytes.to_vec();
+                mark(&mut marked);
+                write(&gate.tun, &marked)
+            } else {
+                write(&gate.tun, arrival.bytes)
+            };
+            let late = clock.now().since(arrival.at);
+            match written {
+                Ok(_) => {
+                    told.written += 1;
+                    told.late += u64::from(late > LATE);
+                    told.lateness.add(late);
+                    watch.arrived(arrival);
+                }
+                Err(_) => told.refused += 1,
+            }
+        });
+    }
+}
+
+impl Groups {
+    fn change(&mut self, network: &mut Network, now: Time, group: Ipv4Addr, host: NodeIx, join: bool) {
+        // 224.0.0.x is not forwarded (RFC 5771).
+        if group.octets()[..3] == [224, 0, 0] {
+            return;
+        }
+        // Kernels say it twice.
+        let new = if join { self.joined.insert((group, host)) } else { self.joined.remove(&(group, host)) };
+        if !new {
+            return;
+        }
+        if let Some(own) = self.own.get(&group) {
+            network.join(now, *own, host, join);
+        }
+        let all = (group, NodeIx(0))..=(group, NodeIx(u32::MAX));
+        for (_, other) in self.others.range(all) {
+            network.join(now, *other, host, join);
+        }
+    }
+
+    /// The group that a datagram of this sender goes to. One that nobody has sent to before gets a tree.
+    fn find(&mut self, network: &mut Network, now: Time, group: Ipv4Addr, from: NodeIx, gates: &[Gate]) -> Option<u32> {
+        if let Some(own) = self.own.get(&group).or_else(|| self.others.get(&(group, from))) {
+            return Some(*own);
+        }
+        if self.others.len() >= GROUPS || group.octets()[..3] == [224, 0, 0] {
+            return None;
+        }
+        let new = network.group(from)?;
+        self.others.insert((group, from), new);
+        gates.iter().for_each(|gate| network.member(new, gate.node));
+        for (_, host) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
+            network.join(now, new, *host, true);
+        }
+        Some(new)
+    }
+}
+
+/// The address of a node's host. Captures of simulations have the same.
+pub fn host_address(node: NodeIx) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
+}
+
+/// The address of a group of the scenario: administratively scoped (RFC 2365).
+pub fn group_address(group: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
+}

@@ -1,0 +1,463 @@
+//! The kernels' TCP: connections between hosts, what their applications write, and what the kernel says of them.
+
+use crate::kernel;
+use crate::namespace::Namespace;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use steadycast_ends::{KernelSource, Observed, draw};
+use steadycast_live::Clock;
+use steadycast_scenario::{self as sc, TcpSource as Source};
+use steadycast_units::{Bytes, Chance, Span, Time};
+
+/// How often the kernel is asked about its connections.
+const ASK: Span = Span::millis(10);
+
+/// What is written at once.
+const CHUNK: usize = 64 * 1024;
+
+/// IP and TCP headers with timestamps, and without.
+const HEADERS: [u32; 2] = [40, 52];
+
+/// Options of `linux/tcp.h` that not every C library knows.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
+const TCP_RTO_MIN_US: libc::c_int = 45;
+const TCP_DELACK_MAX_US: libc::c_int = 46;
+
+/// One session of a TCP flow, from one host to another.
+pub(crate) struct Session {
+    /// For messages.
+    pub(crate) flow: String,
+    pub(crate) spec: sc::Tcp,
+    pub(crate) from: (Arc<Namespace>, Ipv4Addr),
+    pub(crate) to: (Arc<Namespace>, SocketAddrV4),
+    /// When it starts (`true`) and stops.
+    pub(crate) plan: VecDeque<(Time, bool)>,
+    pub(crate) chance: Chance,
+    pub(crate) figures: KernelSource,
+}
+
+impl Session {
+    /// Bytes of payload in a full segment.
+    pub(crate) fn payload(&self) -> u32 {
+        payload(&self.spec)
+    }
+}
+
+pub(crate) fn payload(spec: &sc::Tcp) -> u32 {
+    let header = HEADERS[usize::from(spec.timestamps)];
+    u32::try_from(spec.packet.get()).unwrap_or(u32::MAX).saturating_sub(header).max(1)
+}
+
+/// Why a flow's TCP can't be had from this kernel.
+#[derive(Debug, thiserror::Error)]
+#[error("flow.{flow}.{key}: {what}")]
+pub struct TcpError {
+    /// The flow.
+    pub flow: String,
+    /// The key that can't be honoured.
+    pub key: &'static str,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// A session with its sockets.
+struct Running {
+    session: Session,
+    listener: Socket,
+    accepted: Vec<Socket>,
+    open: Option<Open>,
+    /// Whether the flow is between a start and a stop.
+    active: bool,
+    work: Work,
+}
+
+/// The connection that is open at the source.
+struct Open {
+    socket: Socket,
+    connected: bool,
+    /// Bytes that the application still has to write.
+    left: u64,
+    /// Nothing comes after what is left.
+    last: bool,
+    shut: bool,
+}
+
+/// What the application does, and when.
+enum Work {
+    Once,
+    Transfers { bytes: Bytes, off: sc::Periods, next: Time },
+    OnOff { on: sc::Periods, off: sc::Periods, until: Time, writing: bool, gap: Option<Span>, write: Time },
+}
+
+/// All TCP of an emulation.
+pub(crate) struct Runner {
+    running: Vec<Running>,
+}
+
+/// The name under which a kernel has it.
+pub(crate) fn name(congestion: &sc::Congestion) -> &str {
+    match congestion {
+        sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
+        sc::Congestion::Cubic => "cubic",
+        sc::Congestion::Kernel(name) => name,
+    }
+}
+
+impl Runner {
+    /// Opens the listening sockets, and tries the congestion controls. The calling thread goes from namespace to namespace.
+    pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, TcpError> {
+        Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
+    }
+
+    /// Drives the connections up to `end`, with a sample of each at every `step`, and then until it is told to stop. The
+    /// calling thread goes from namespace to namespace.
+    pub(crate) fn run(
+        mut self,
+        clock: Clock,
+        stop: &AtomicBool,
+        end: Time,
+        step: Span,
+    ) -> io::Result<Vec<KernelSource>> {
+        kernel::precise_waits();
+        let (mut ask, mut sample) = (Time::ZERO, Time::ZERO + step);
+        let mut chunk = vec![0u8; CHUNK];
+        while !stop.load(Ordering::Acquire) {
+            let now = clock.now();
+            if now >= ask {
+                self.running.iter_mut().for_each(|r| r.observe(now));
+                ask = now + ASK;
+            }
+            while sample <= now && sample <= end {
+                self.running.iter_mut().for_each(|r| r.session.figures.sample());
+                sample += step;
+            }
+            for running in &mut self.running {
+                running.follow(now, end)?;
+                running.serve(now, &mut chunk)?;
+            }
+            let next = self.running.iter().map(Running::wake).min().unwrap_or(Time::NEVER).min(ask);
+            self.wait(next.since(clock.now()))?;
+        }
+        Ok(self.running.into_iter().map(|r| r.session.figures).collect())
+    }
+
+    fn wait(&self, most: Span) -> io::Result<()> {
+        let left = most.as_nanos();
+        let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        for running in &self.running {
+            fds.push(PollFd::new(&running.listener, PollFlags::IN));
+            fds.extend(running.accepted.iter().map(|s| PollFd::new(s, PollFlags::IN)));
+            if let Some(open) = &running.open {
+                let wants = if open.writes() { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
+                fds.push(PollFd::new(&open.socket, wants));
+            }
+        }
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Open {
+    fn writes(&self) -> bool {
+        !self.connected || self.left > 0
+    }
+}
+
+impl Running {
+    fn new(session: Session) -> Result<Self, TcpError> {
+        let wrong = |key: &'static str, what: String| TcpError { flow: session.flow.clone(), key, what };
+        let spec = &session.spec;
+        let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
+        enter(&session.from.0)?;
+        // Tried now, so that what is missing is said before the run.
+        let trial = tcp_socket().map_err(|e| wrong("kind", e.to_string()))?;
+        configure(&trial, spec).map_err(|(key, error)| {
+            let what = match key {
+                "congestion" => format!(
+                    "this kernel has no \"{}\" ({error}); it has {}",
+                    name(&spec.congestion),
+                    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                        .map_or_else(|_| "others".into(), |all| all.trim().replace(' ', ", "))
+                ),
+                _ => format!("this kernel does not take it ({error})"),
+            };
+            wrong(key, what)
+        })?;
+        enter(&session.to.0)?;
+        let listener = tcp_socket().map_err(|e| wrong("to", e.to_string()))?;
+        configure(&listener, spec).map_err(|(key, error)| wrong(key, error.to_string()))?;
+        let bound = listener
+            .bind(&SockAddr::from(session.to.1))
+            .and_then(|()| listener.listen(16))
+            .and_then(|()| listener.set_nonblocking(true));
+        bound.map_err(|e| wrong("to", e.to_string()))?;
+        let work = match &spec.source {
+            Source::Bulk | Source::File(_) => Work::Once,
+            Source::Transfers { bytes, off } => Work::Transfers { bytes: *bytes, off: *off, next: Time::NEVER },
+            Source::OnOff { rate, on, off } => {
+                let gap = rate.map(|rate| spec.packet.at(rate).max(Span::nanos(1)));
+                Work::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
+            }
+        };
+        Ok(Self { session, listener, accepted: Vec::new(), open: None, active: false, work })
+    }
+
+    fn wake(&self) -> Time {
+        let plan = self.session.plan.front().map_or(Time::NEVER, |(at, _)| *at);
+        let work = match &self.work {
+            _ if !self.active => Time::NEVER,
+            Work::Once => Time::NEVER,
+            Work::Transfers { next, .. } => *next,
+            Work::OnOff { until, write, .. } => (*until).min(*write),
+        };
+        plan.min(work)
+    }
+
+    /// Does what the time has come for.
+    fn follow(&mut self, now: Time, end: Time) -> io::Result<()> {
+        while let Some((_, start)) = self.session.plan.pop_front_if(|(at, _)| *at <= now) {
+            if start { self.start(now)? } else { self.stop(now) }
+        }
+        if now >= end {
+            self.stop(now);
+        }
+        if !self.active {
+            return Ok(());
+        }
+        match &mut self.work {
+            Work::Once => {}
+            Work::Transfers { bytes, next, .. } => {
+                if *next <= now {
+                    *next = Time::NEVER;
+                    let bytes = bytes.get();
+                    self.connect(bytes, true)?;
+                }
+            }
+            Work::OnOff { on, off, until, writing, gap, write } => {
+                while *until <= now {
+                    *writing = !*writing;
+                    let began = *until;
+                    let period = draw(if *writing { on } else { off }, &mut self.session.chance);
+                    // A period of no length at all must not keep this loop from ending.
+                    *until += period.max(Span::nanos(1));
+                    *write = if *writing && gap.is_some() { began } else { Time::NEVER };
+                }
+                let payload = u64::from(payload(&self.session.spec));
+                if let Some(open) = &mut self.open {
+                    match gap {
+                        Some(gap) => {
+                            let room = u64::from(self.session.spec.window) * payload;
+                            while *write <= now {
+                                if open.left < room {
+                                    open.left += payload;
+                                }
+                                *write += *gap;
+                            }
+                        }
+                        None => open.left = if *writing { u64::MAX } else { 0 },
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, now: Time) -> io::Result<()> {
+        if self.active {
+            return Ok(());
+        }
+        self.active = true;
+        match self.session.spec.source {
+            Source::Bulk => self.connect(u64::MAX, false),
+            Source::File(bytes) => self.connect(bytes.get(), true),
+            Source::Transfers { bytes, .. } => self.connect(bytes.get(), true),
+            Source::OnOff { .. } => {
+                if let Work::OnOff { on, until, writing, write, gap, .. } = &mut self.work {
+                    (*until, *writing) = (now + draw(on, &mut self.session.chance), true);
+                    *write = if gap.is_some() { now } else { Time::NEVER };
+                }
+                self.connect(0, false)
+            }
+        }
+    }
+
+    /// Ends it at once: nothing more leaves.
+    fn stop(&mut self, now: Time) {
+        if !std::mem::replace(&mut self.active, false) {
+            return;
+        }
+        if let Some(open) = self.open.take() {
+            observe(&mut self.session, &open.socket, now);
+            self.session.figures.close();
+            // A reset instead of all that still waits in the kernel.
+            let _ = open.socket.set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn connect(&mut self, left: u64, last: bool) -> io::Result<()> {
+        self.session.from.0.enter()?;
+        let socket = tcp_socket()?;
+        configure(&socket, &self.session.spec).map_err(|(_, error)| error)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&SockAddr::from(SocketAddrV4::new(self.session.from.1, 0)))?;
+        match socket.connect(&SockAddr::from(self.session.to.1)) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(e) => return Err(e),
+        }
+        self.open = Some(Open { socket, connected: false, left, last, shut: false });
+        Ok(())
+    }
+
+    /// Reads and writes what can be.
+    fn serve(&mut self, now: Time, chunk: &mut [u8]) -> io::Result<()> {
+        while let Ok((socket, _)) = self.listener.accept() {
+            socket.set_nonblocking(true)?;
+            self.accepted.push(socket);
+        }
+        let prompt = !self.session.spec.delayed_ack;
+        self.accepted.retain(|socket| read_all(socket, prompt));
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if !open.connected {
+            match open.socket.peer_addr() {
+                Ok(_) => open.connected = true,
+                Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
+                // Nobody answered: as a user would, it is tried again.
+                Err(_) => {
+                    let (left, last) = (open.left, open.last);
+                    return self.connect(left, last);
+                }
+            }
+        }
+        while open.left > 0 {
+            let most = usize::try_from(open.left).unwrap_or(usize::MAX).min(chunk.len());
+            match (&open.socket).write(&chunk[..most]) {
+                Ok(n) => open.left = if open.left == u64::MAX { u64::MAX } else { open.left - n as u64 },
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                // Reset by the other end, or timed out: it has ended.
+                Err(_) => {
+                    self.finish(now, false);
+                    return Ok(());
+                }
+            }
+        }
+        if open.last && open.left == 0 && !std::mem::replace(&mut open.shut, true) {
+            let _ = open.socket.shutdown(std::net::Shutdown::Write);
+        }
+        // The other end closes when it has all: that is the last acknowledgment.
+        if !read_all(&open.socket, false) {
+            let whole = open.shut;
+            self.finish(now, whole);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, now: Time, whole: bool) {
+        let Some(open) = self.open.take() else { return };
+        observe(&mut self.session, &open.socket, now);
+        self.session.figures.close();
+        if whole {
+            self.session.figures.completed.push(now);
+            if let Work::Transfers { off, next, .. } = &mut self.work {
+                *next = now + draw(off, &mut self.session.chance);
+            }
+        }
+    }
+
+    fn observe(&mut self, now: Time) {
+        if let Some(open) = self.open.as_ref().filter(|o| o.connected) {
+            observe(&mut self.session, &open.socket, now);
+        }
+    }
+}
+
+/// Throws away what has arrived; returns whether more may come.
+fn read_all(socket: &Socket, prompt: bool) -> bool {
+    loop {
+        match kernel::discard(socket.as_raw_fd(), 1 << 24) {
+            Ok(0) => return false,
+            Ok(_) if prompt => {
+                // It holds until the next segment only.
+                let _ = kernel::tcp_option(socket.as_raw_fd(), libc::TCP_QUICKACK, 1);
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            // One that is still connecting is not at its end.
+            Err(e) => return e.raw_os_error() == Some(libc::ENOTCONN),
+        }
+    }
+}
+
+fn tcp_socket() -> io::Result<Socket> {
+    Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))
+}
+
+/// Sets what the flow's keys say and a socket can take.
+fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
+    let fd = socket.as_raw_fd();
+    socket.set_tcp_congestion(name(&spec.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
+    let mss = (spec.packet.get() as u32).saturating_sub(HEADERS[0]);
+    kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
+    let linux = (Span::millis(200), Span::secs(120));
+    if spec.min_rto != linux.0 {
+        let us = (spec.min_rto.as_nanos() / 1_000) as u32;
+        kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
+    }
+    if spec.max_rto != linux.1 {
+        let ms = (spec.max_rto.as_nanos() / 1_000_000) as u32;
+        kernel::tcp_option(fd, TCP_RTO_MAX_MS, ms).map_err(|e| ("max_rto", e))?;
+    }
+    if spec.window < WINDOW {
+        let clamp = spec.window.saturating_mul(payload(spec));
+        kernel::tcp_option(fd, libc::TCP_WINDOW_CLAMP, clamp).map_err(|e| ("window", e))?;
+    }
+    if !spec.delayed_ack {
+        // Older kernels lack it; then the read loop's own asking has to do.
+        let _ = kernel::tcp_option(fd, TCP_DELACK_MAX_US, 1);
+    }
+    Ok(())
+}
+
+/// What the preset `linux` says: as much as the kernel opens by itself.
+pub(crate) const WINDOW: u32 = 4194;
+
+/// The length of `struct tcp_info` in Linux 6.7, from which on time-outs are told.
+const INFO: usize = 248;
+
+fn observe(session: &mut Session, socket: &Socket, now: Time) {
+    let mut info = [0u8; INFO];
+    let Ok(len) = kernel::tcp_info(socket.as_raw_fd(), &mut info) else { return };
+    let word = |at: usize| -> u32 {
+        if at + 4 > len { 0 } else { u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]) }
+    };
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
+    let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
+    let header = u64::from(HEADERS[usize::from(session.spec.timestamps)]);
+    session.figures.observe(
+        now,
+        Observed {
+            sent: u64::from(sent),
+            bytes: Bytes::new(bytes + header * u64::from(sent)),
+            retransmitted: u64::from(retransmitted),
+            timeouts: u64::from(word(240) & 0xffff),
+            cwnd: f64::from(word(80)),
+            // The kernel's infinity.
+            ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
+            srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
+        },
+    );
+}

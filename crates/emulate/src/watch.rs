@@ -1,0 +1,164 @@
+//! What the relay notes of the kernels' TCP: which segments brought something new to their host, and when.
+
+use crate::datagram::{Datagram, Segment};
+use crate::relay::Watch;
+use std::collections::BTreeMap;
+use steadycast_ends::{AgentIx, Intake, PacketRow};
+use steadycast_link::Ecn;
+use steadycast_scenario::NodeIx;
+use steadycast_sim::Arrival;
+use steadycast_units::{Bytes, Span, Time};
+
+/// One direction of a connection, data going to one port of one host.
+pub(crate) struct Stream {
+    pub(crate) source: AgentIx,
+    pub(crate) sink: AgentIx,
+    pub(crate) intake: Intake,
+    /// Payload of a full segment, by which a packet's number is told.
+    pub(crate) payload: u32,
+    /// Rows of packets sent and arrived, where they are recorded.
+    pub(crate) logs: Option<(Vec<PacketRow>, Vec<PacketRow>)>,
+    bytes: Received,
+}
+
+impl Stream {
+    pub(crate) fn new(source: AgentIx, sink: AgentIx, intake: Intake, payload: u32, recorded: bool) -> Self {
+        let logs = recorded.then(Default::default);
+        Self { source, sink, intake, payload: payload.max(1), logs, bytes: Received::default() }
+    }
+
+    fn row(&self, at: Time, offset: u64, size: usize, ecn: Ecn, delay: Option<Span>) -> PacketRow {
+        let seq = offset / u64::from(self.payload);
+        PacketRow { at, seq, size: size as u32, frame: None, ce: ecn == Ecn::Ce, delay }
+    }
+}
+
+/// Streams by the host and port that they go to.
+#[derive(Default)]
+pub(crate) struct Streams {
+    pub(crate) all: BTreeMap<(NodeIx, u16), Stream>,
+}
+
+impl Watch for Streams {
+    fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>) {
+        let (Some(to), Some(segment)) = (to, datagram.tcp()) else { return };
+        let Some(stream) = self.all.get_mut(&(to, segment.ports.1)) else { return };
+        if segment.payload > 0 && stream.logs.is_some() {
+            let row = stream.row(now, stream.bytes.place(segment.seq), datagram.len(), datagram.ecn(), None);
+            stream.logs.iter_mut().for_each(|logs| logs.0.push(row));
+        }
+    }
+
+    fn arrived(&mut self, arrival: &Arrival<'_>) {
+        let Some(datagram) = Datagram::read(arrival.bytes) else { return };
+        let Some(segment) = datagram.tcp() else { return };
+        let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
+        let offset = stream.bytes.place(segment.seq);
+        if stream.bytes.add(&segment) {
+            stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);
+        }
+        if segment.payload > 0 && stream.logs.is_some() {
+            let delay = Some(arrival.at.since(arrival.sent));
+            let row = stream.row(arrival.at, offset, datagram.len(), arrival.ecn, delay);
+            stream.logs.iter_mut().for_each(|logs| logs.1.push(row));
+        }
+    }
+
+    fn sample(&mut self) {
+        for stream in self.all.values_mut() {
+            let packets = stream.intake.packets();
+            stream.intake.sample(packets);
+        }
+    }
+}
+
+/// Which bytes of a stream have come.
+#[derive(Debug, Default)]
+struct Received {
+    /// The number of the first byte.
+    base: u32,
+    /// All before this one.
+    next: u64,
+    /// And these, by their beginnings.
+    ahead: BTreeMap<u64, u64>,
+}
+
+/// What is further ahead than this can't be of this connection: the largest window that TCP can have (RFC 7323).
+const WINDOW: i64 = 1 << 30;
+
+impl Received {
+    /// A byte's place in the stream.
+    fn place(&self, seq: u32) -> u64 {
+        let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
+        self.next.saturating_add_signed(i64::from(from_next))
+    }
+
+    /// Whether the segment brings a byte that has not come before.
+    fn add(&mut self, segment: &Segment) -> bool {
+        if segment.syn {
+            // Another connection, or the same SYN again: nothing has come of it.
+            *self = Self { base: segment.seq.wrapping_add(1), ..Self::default() };
+            return false;
+        }
+        let (start, end) = (self.place(segment.seq), self.place(segment.seq) + u64::from(segment.payload));
+        if end <= self.next || (start as i64) - (self.next as i64) > WINDOW {
+            return false;
+        }
+        let start = start.max(self.next);
+        let covered = self.ahead.range(..=start).next_back().is_some_and(|(_, to)| *to >= end);
+        if covered {
+            return false;
+        }
+        let to = self.ahead.get(&start).map_or(end, |to| end.max(*to));
+        self.ahead.insert(start, to);
+        while let Some(entry) = self.ahead.first_entry().filter(|e| *e.key() <= self.next) {
+            self.next = self.next.max(entry.remove());
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(seq: u32, payload: u32) -> Segment {
+        Segment { ports: (1, 2), seq, syn: false, payload }
+    }
+
+    fn after_syn(seq: u32) -> Received {
+        let mut received = Received::default();
+        received.add(&Segment { syn: true, ..segment(seq, 0) });
+        received
+    }
+
+    #[test]
+    fn each_byte_counts_once_in_whatever_order_across_the_wrap() {
+        let isn = u32::MAX - 150;
+        let mut received = after_syn(isn);
+        let at = |n: u32| isn.wrapping_add(1 + 100 * n);
+        let new: Vec<bool> =
+            [0, 2, 2, 1, 0, 3, 1, 5, 4].map(|n| received.add(&segment(at(n), 100))).into_iter().collect();
+        assert_eq!(new, [true, true, false, true, false, true, false, true, true]);
+        assert_eq!((received.next, received.ahead.len()), (600, 0));
+    }
+
+    #[test]
+    fn a_segment_that_is_half_new_counts_and_an_acknowledgment_does_not() {
+        let mut received = after_syn(7);
+        assert!(received.add(&segment(8, 100)));
+        assert!(received.add(&segment(58, 100)));
+        assert_eq!(received.next, 150);
+        assert!(!received.add(&segment(158, 0)));
+        assert!(!received.add(&segment(8, 150)));
+    }
+
+    #[test]
+    fn another_connection_begins_at_its_own_number() {
+        let mut received = after_syn(1_000);
+        assert!(received.add(&segment(1_001, 500)));
+        received.add(&Segment { syn: true, ..segment(90_000, 0) });
+        assert!(received.add(&segment(90_001, 500)));
+        assert_eq!(received.next, 500);
+    }
+}

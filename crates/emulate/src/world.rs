@@ -1,0 +1,781 @@
+//! The emulated world as a whole: hosts, the network between them, and the ends on them.
+
+use crate::namespace::{self, Namespace};
+use crate::program::{Program, Started, sweep};
+use crate::relay::{Bell, Gate, Punctuality, Relay, group_address, host_address};
+use crate::tcp::{Runner, Session, TcpError};
+use crate::udp::{Graft, Place, Sent, UdpEnd};
+use crate::watch::{Stream, Streams};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use steadycast_ends::{
+    Agent, AgentIx, Cast, FlowEnds, Inputs, Intake, KernelSink, KernelSource, MakeError, PacketRow, Record, Table,
+};
+use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions};
+use steadycast_scenario::{self as sc, NodeIx, Scenario};
+use steadycast_sim::{BuildError, Network};
+use steadycast_units::{Chance, Span, Time};
+
+/// Ports of the first session: RTP, and RTCP after it; each further session takes the next two.
+pub const RTP_PORT: u16 = 5004;
+/// Port of the first TCP session, iperf's; each further one takes the next.
+pub const TCP_PORT: u16 = 5001;
+
+/// Sessions of a scenario: their ports have to fit between RTP's first and the kernel's own.
+const SESSIONS: usize = 10_000;
+
+/// How late the pacers may be called and still keep their rate.
+const CREDIT: Span = Span::millis(5);
+
+/// How often it is asked whether the run is to go on.
+const ASKED: Span = Span::millis(50);
+
+/// After the end packets may arrive for as long as they do, with pauses of at most the first and in all the second.
+const GRACE: (Span, Span) = (Span::millis(400), Span::secs(3));
+
+/// A larger share of late releases than this, and the run says that it is not to be trusted.
+const TRUSTED: f64 = 0.01;
+
+/// Why a scenario can't be emulated.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulateError {
+    /// The right to make network namespaces and devices is missing.
+    #[error("{0}")]
+    Rights(String),
+    /// The network.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A flow.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// A flow's sockets.
+    #[error("flow.{flow}: {error}")]
+    Net {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        error: NetError,
+    },
+    /// A flow's TCP.
+    #[error(transparent)]
+    Tcp(#[from] TcpError),
+    /// No such host.
+    #[error("no host is called \"{0}\"")]
+    NoHost(String),
+    /// The system.
+    #[error("{0}: {1}")]
+    Io(&'static str, io::Error),
+}
+
+fn during(what: &'static str) -> impl FnOnce(io::Error) -> EmulateError {
+    move |error| EmulateError::Io(what, error)
+}
+
+/// What is asked of an emulation beyond its scenario.
+#[derive(Default)]
+pub struct Options {
+    /// Nodes that get a host although no flow begins or ends there.
+    pub hosts: Vec<String>,
+    /// Only the network: none of the scenario's flows.
+    pub only_network: bool,
+    /// Runs beside the flows; the run ends with it.
+    pub program: Option<Program>,
+}
+
+/// A host of the emulated world.
+pub struct Host {
+    /// Its node's name.
+    pub name: String,
+    /// Its node.
+    pub node: NodeIx,
+    /// Its namespace.
+    pub namespace: Arc<Namespace>,
+}
+
+/// An end of a UDP flow before the run: its agent and sockets.
+struct Ready {
+    agent: Agent,
+    ix: AgentIx,
+    session: usize,
+    host: NodeIx,
+    pair: Pair,
+    plan: VecDeque<(Time, bool)>,
+    reports_to: Option<SocketAddr>,
+    member_of: Option<u32>,
+    jitter: Span,
+    chance: Chance,
+    recorded: bool,
+}
+
+/// A scenario that is ready to be run in real time, running, or over.
+pub struct Emulation {
+    scenario: Scenario,
+    hosts: Vec<Host>,
+    agents: Vec<Agent>,
+    flows: Vec<FlowEnds>,
+    ways: Vec<Vec<u32>>,
+    logs: Vec<Option<Vec<PacketRow>>>,
+    step: Span,
+    now: Time,
+    /// Before the run.
+    ready: Option<Prepared>,
+    /// After it.
+    network: Option<Network>,
+    told: Punctuality,
+    sessions: usize,
+    program: Option<Program>,
+    /// How the program ended.
+    code: Option<i32>,
+}
+
+struct Prepared {
+    network: Network,
+    gates: Vec<Gate>,
+    members: Vec<(u32, NodeIx, bool)>,
+    ends: Vec<Ready>,
+    /// The sources of the kernels' TCP, in the order of its sessions.
+    sources: Vec<AgentIx>,
+    tcp: Runner,
+    streams: Streams,
+}
+
+impl Emulation {
+    /// Makes the hosts and opens the flows' sockets.
+    ///
+    /// # Errors
+    /// A right is missing, or something in the scenario can't be had here.
+    pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
+        inputs.credit = CREDIT;
+        sweep();
+        let mut scenario = scenario.clone();
+        if options.only_network {
+            scenario.flows.clear();
+            scenario.record.packets.clear();
+            scenario.events.retain(|e| matches!(e.what, sc::What::Set(_)));
+        }
+        let more = options.hosts.into_iter().chain(options.program.iter().map(|p| p.host.clone()));
+        let nodes = hosts_of(&scenario, more)?;
+        let network = Network::new(&scenario, &nodes)?;
+        let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
+        let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
+        let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
+        let ways = scenario.flows.iter().map(|flow| network.way(flow)).collect();
+        let spaces = hosts.iter().map(|h| (h.node, Arc::clone(&h.namespace))).collect();
+        let mut planner = Planner {
+            scenario: &scenario,
+            inputs,
+            spaces,
+            agents: Vec::new(),
+            ends: Vec::new(),
+            tcp: Vec::new(),
+            streams: Streams::default(),
+            members: Vec::new(),
+            sessions: 0,
+            groups: 0,
+        };
+        let made = namespace::apart(|| -> Result<_, EmulateError> {
+            let flows = planner.flows()?;
+            let (sources, sessions): (Vec<_>, Vec<_>) = std::mem::take(&mut planner.tcp).into_iter().unzip();
+            Ok((flows, sources, Runner::new(sessions)?))
+        });
+        let (flows, sources, tcp) = made.map_err(during("the hosts' sockets"))??;
+        let Planner { agents, ends, streams, members, sessions, .. } = planner;
+        let step = common_step(scenario.record.interval);
+        let logs = vec![None; agents.len()];
+        Ok(Self {
+            hosts,
+            agents,
+            flows,
+            ways,
+            logs,
+            step,
+            now: Time::ZERO,
+            ready: Some(Prepared { network, gates, members, ends, sources, tcp, streams }),
+            network: None,
+            told: Punctuality::default(),
+            sessions,
+            program: options.program,
+            code: None,
+            scenario,
+        })
+    }
+
+    /// Its hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// Has what is offered to the links that the scenario captures written as pcapng; `open` is told a link's name.
+    ///
+    /// # Errors
+    /// The streams', with the link's name.
+    pub fn capture(
+        &mut self,
+        open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
+    ) -> Result<(), (String, io::Error)> {
+        self.ready.as_mut().map_or(Ok(()), |ready| ready.network.capture(open))
+    }
+
+    /// Ends the captures; without any it does nothing.
+    ///
+    /// # Errors
+    /// The first that a stream had during the run, with the link's name.
+    pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
+        self.network.as_mut().map_or(Ok(()), Network::end_capture)
+    }
+
+    /// When the run ends.
+    pub fn end(&self) -> Time {
+        Time::ZERO + self.scenario.duration
+    }
+
+    /// Packets that have left a link so far.
+    pub fn hops(&self) -> u64 {
+        self.network.as_ref().map_or(0, Network::hops)
+    }
+
+    /// Runs to the end, as long as `go_on` says so; it is asked every 50 ms. Returns whether the end was reached.
+    ///
+    /// # Errors
+    /// The system's: out of memory, or of descriptors.
+    pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
+        let Some(ready) = self.ready.take() else { return Ok(false) };
+        let Prepared { network, gates, members, ends, sources, tcp, streams } = ready;
+        let (end, step) = (self.end(), self.step);
+        let clock = Clock::start();
+        let bell = Bell::new().map_err(during("the relay"))?;
+        let (grafts, told) = mpsc::channel();
+        let relay = Relay::new(network, clock, gates, &members, (bell.clone(), told), step, streams);
+        let relay = spawn("sc-relay", move || relay.run(end)).map_err(during("the relay"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let tcp = Tcp::start(tcp, clock, &stop, end, step);
+        let program = self.begin().map_err(during("the program"))?;
+        let mut world = Udp::new(clock, ends, self.sessions, grafts, bell.clone()).map_err(during("the sockets"))?;
+        let complete = tcp.and_then(|tcp| {
+            let over = || tcp.ended() || program.as_ref().is_some_and(Started::ended);
+            let mut ran = world.run(end, step, over, &mut go_on).map_err(during("the sockets"));
+            // The run ends with its program, sooner or later than the flows.
+            if let Some(program) = program {
+                while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
+                    world.idle().map_err(during("the sockets"))?;
+                }
+                if program.ended() && !tcp.ended() {
+                    ran = ran.map(|_| true);
+                }
+                self.code = Some(program.end());
+            }
+            stop.store(true, Ordering::Release);
+            let figures = tcp.join()?;
+            for (ix, figures) in sources.iter().zip(figures) {
+                self.agents[ix.0 as usize] = Agent::KernelSource(Box::new(figures));
+            }
+            ran
+        });
+        bell.stop();
+        let relayed = relay.join().map_err(|_| io::Error::other("the relay has ended")).and_then(|r| r);
+        let (network, streams, told) = relayed.map_err(during("the relay"))?;
+        self.now = clock.now().min(end);
+        for (ix, agent, log) in world.into_agents() {
+            self.agents[ix.0 as usize] = agent;
+            self.logs[ix.0 as usize] = log;
+        }
+        for stream in streams.all.into_values() {
+            if let Some((sent, arrived)) = stream.logs {
+                self.logs[stream.source.0 as usize] = Some(sent);
+                self.logs[stream.sink.0 as usize] = Some(arrived);
+            }
+            let sink = KernelSink { intake: stream.intake };
+            self.agents[stream.sink.0 as usize] = Agent::KernelSink(Box::new(sink));
+        }
+        (self.network, self.told) = (Some(network), told);
+        complete
+    }
+
+    /// Starts the program, if there is one.
+    fn begin(&self) -> io::Result<Option<Started>> {
+        let Some(program) = &self.program else { return Ok(None) };
+        let Some(host) = self.hosts.iter().find(|h| h.name == program.host) else { return Ok(None) };
+        Started::new(program, host, &self.hosts).map(Some)
+    }
+
+    /// How the program ended that ran beside the flows: its code, or 128 and a signal's number.
+    pub fn code(&self) -> Option<i32> {
+        self.code
+    }
+
+    /// How well it kept the time.
+    pub fn punctuality(&self) -> &Punctuality {
+        &self.told
+    }
+
+    fn with_record<T>(&self, use_it: impl FnOnce(&Record<'_>) -> T) -> Option<T> {
+        let network = self.network.as_ref()?;
+        let record = Record {
+            world: "emulated",
+            scenario: &self.scenario,
+            agents: &self.agents,
+            flows: &self.flows,
+            links: network.links(),
+            ways: self.ways.clone(),
+            logs: &self.logs,
+            hops: network.hops(),
+            step: self.step,
+            now: self.now,
+        };
+        Some(use_it(&record))
+    }
+
+    /// The summary of the run, without what needs pixels. `complete` says whether its end was reached.
+    pub fn summary(&self, complete: bool) -> Value {
+        let told = &self.told;
+        let mut summary = self.with_record(|record| record.summary(complete)).unwrap_or(Value::Null);
+        let share = told.late as f64 / (told.written as f64).max(1.0);
+        let trusted = share <= TRUSTED;
+        let ms = |q: f64| told.lateness.quantile(q).map(Span::as_millis_f64);
+        if let Value::Object(map) = &mut summary {
+            let emulation = json!({
+                "trustworthy": trusted,
+                "released_packets": told.written,
+                "late_frac": share,
+                "lateness_ms": {
+                    "p50": ms(0.5), "p95": ms(0.95), "p99": ms(0.99),
+                    "max": told.lateness.max().map(Span::as_millis_f64),
+                },
+                "refused_packets": told.refused,
+                "astray_packets": told.astray,
+            });
+            map.insert("emulation".into(), emulation);
+            if let Some(Value::Array(warnings)) = map.get_mut("warnings").filter(|_| !trusted) {
+                warnings.push(json!(format!(
+                    "not trustworthy: this machine was too busy, and {:.1} % of the packets left the links more than 1 ms late; \
+                     run it again on a machine with less to do, or at a lower rate",
+                    share * 100.0
+                )));
+            }
+        }
+        summary
+    }
+
+    /// The table called `name`; `None` for a name that no table has.
+    pub fn table(&self, name: &str) -> Option<Table> {
+        self.with_record(|record| record.table(name)).flatten()
+    }
+}
+
+fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.into()).spawn(work)
+}
+
+/// The thread of the kernels' TCP.
+struct Tcp(JoinHandle<Result<Vec<KernelSource>, EmulateError>>);
+
+impl Tcp {
+    fn start(
+        runner: Runner,
+        clock: Clock,
+        stop: &Arc<AtomicBool>,
+        end: Time,
+        step: Span,
+    ) -> Result<Self, EmulateError> {
+        let stop = Arc::clone(stop);
+        let work = move || runner.run(clock, &stop, end, step).map_err(during("TCP"));
+        Ok(Self(spawn("sc-tcp", work).map_err(during("TCP"))?))
+    }
+
+    fn ended(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    fn join(self) -> Result<Vec<KernelSource>, EmulateError> {
+        self.0.join().map_err(|_| EmulateError::Io("TCP", io::Error::other("its thread has ended")))?
+    }
+}
+
+/// The ends that are ours, in the thread that runs the emulation.
+struct Udp {
+    driver: Loop<UdpEnd>,
+    count: usize,
+    queue: Rc<RefCell<Vec<Graft>>>,
+    grafts: mpsc::Sender<Graft>,
+    bell: Bell,
+}
+
+impl Udp {
+    fn new(
+        clock: Clock,
+        ends: Vec<Ready>,
+        sessions: usize,
+        grafts: mpsc::Sender<Graft>,
+        bell: Bell,
+    ) -> io::Result<Self> {
+        let mut driver = Loop::new(clock)?;
+        let queue = Rc::new(RefCell::new(Vec::new()));
+        let sent: Vec<Rc<RefCell<Sent>>> = (0..sessions).map(|_| Rc::default()).collect();
+        let count = ends.len();
+        for end in ends {
+            let place = Place {
+                ix: end.ix,
+                host: end.host,
+                plan: end.plan,
+                sent: Rc::clone(&sent[end.session]),
+                reports_to: end.reports_to,
+                member_of: end.member_of,
+                grafts: Rc::clone(&queue),
+                jitter: end.jitter,
+                chance: end.chance,
+                recorded: end.recorded,
+            };
+            driver.add(UdpEnd::new(end.agent, place), end.pair)?;
+        }
+        Ok(Self { driver, count, queue, grafts, bell })
+    }
+
+    fn run(
+        &mut self,
+        end: Time,
+        step: Span,
+        broken: impl Fn() -> bool,
+        go_on: &mut impl FnMut(Time) -> bool,
+    ) -> io::Result<bool> {
+        let clock = self.driver.clock();
+        let mut next = Time::ZERO + step;
+        while next <= end || clock.now() < end {
+            let until = next.min(end).min(clock.now() + ASKED);
+            self.turn(until)?;
+            let now = clock.now();
+            if now >= next {
+                self.each(|ix, driver| driver.tell(ix, |end, _, _| end.agent.sample(next)));
+                next += step;
+            }
+            if broken() || !go_on(now.min(end)) {
+                return Ok(now >= end);
+            }
+        }
+        // What is under way still arrives, so that the last frames are not counted as lost.
+        self.each(|ix, driver| driver.tell(ix, |end, now, out| end.finish(now, out)));
+        let (mut last, mut seen) = (clock.now(), 0);
+        while clock.now() < (last + GRACE.0).min(end + GRACE.1) {
+            self.turn(clock.now() + ASKED)?;
+            let mut heard = 0;
+            self.each(|ix, driver| heard += driver.end(ix).heard());
+            if heard > seen {
+                (last, seen) = (clock.now(), heard);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes on for a while without any step.
+    fn idle(&mut self) -> io::Result<()> {
+        self.turn(self.driver.clock().now() + ASKED)
+    }
+
+    fn turn(&mut self, until: Time) -> io::Result<()> {
+        let (queue, grafts, bell) = (Rc::clone(&self.queue), self.grafts.clone(), self.bell.clone());
+        let pass = || {
+            let mut queue = queue.borrow_mut();
+            if !queue.is_empty() {
+                queue.drain(..).for_each(|graft| {
+                    let _ = grafts.send(graft);
+                });
+                bell.ring();
+            }
+        };
+        self.driver.run(until, |_| {
+            pass();
+            true
+        })?;
+        pass();
+        Ok(())
+    }
+
+    fn each(&mut self, mut work: impl FnMut(steadycast_live::EndIx, &mut Loop<UdpEnd>)) {
+        for n in 0..self.count {
+            work(steadycast_live::EndIx(n), &mut self.driver);
+        }
+    }
+
+    fn into_agents(self) -> impl Iterator<Item = (AgentIx, Agent, Option<Vec<PacketRow>>)> {
+        self.driver.into_ends().into_iter().map(|(end, _)| {
+            let log = end.place.recorded.then_some(end.log);
+            (end.place.ix, end.agent, log)
+        })
+    }
+}
+
+/// The nodes that get a host: ends of flows, what has one link only, and what was asked for.
+fn hosts_of(scenario: &Scenario, more: impl Iterator<Item = String>) -> Result<Vec<NodeIx>, EmulateError> {
+    let mut hosts: BTreeSet<NodeIx> =
+        scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();
+    let mut links: BTreeMap<NodeIx, u32> = BTreeMap::new();
+    for node in scenario.links.iter().flat_map(|l| [l.a, l.b]) {
+        *links.entry(node).or_default() += 1;
+    }
+    hosts.extend(links.into_iter().filter(|(_, count)| *count == 1).map(|(node, _)| node));
+    for name in more {
+        let node = scenario.node(&name).ok_or(EmulateError::NoHost(name))?;
+        hosts.insert(node);
+    }
+    Ok(hosts.into_iter().collect())
+}
+
+fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Host>, Vec<Gate>), EmulateError> {
+    let made: io::Result<Vec<(Namespace, OwnedFd)>> =
+        namespace::apart(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
+            .map_err(during("the hosts"))?;
+    let made = made.map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => EmulateError::Rights(
+            "network namespaces and devices are not allowed here; run it as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN".into(),
+        ),
+        Some(libc::ENOENT | libc::ENODEV) => {
+            EmulateError::Rights("there is no /dev/net/tun; load the kernel's module \"tun\", or let a container have it".into())
+        }
+        _ => EmulateError::Io("the hosts", error),
+    })?;
+    let (mut hosts, mut gates) = (Vec::new(), Vec::new());
+    for (node, (namespace, tun)) in nodes.iter().zip(made) {
+        hosts.push(Host { name: scenario.node_name(*node).to_owned(), node: *node, namespace: Arc::new(namespace) });
+        gates.push(Gate { node: *node, addr: host_address(*node), tun });
+    }
+    Ok((hosts, gates))
+}
+
+/// Makes the ends of all flows. Its thread goes from namespace to namespace.
+struct Planner<'a> {
+    scenario: &'a Scenario,
+    inputs: &'a Inputs,
+    spaces: BTreeMap<NodeIx, Arc<Namespace>>,
+    agents: Vec<Agent>,
+    ends: Vec<Ready>,
+    tcp: Vec<(AgentIx, Session)>,
+    streams: Streams,
+    members: Vec<(u32, NodeIx, bool)>,
+    sessions: usize,
+    groups: u32,
+}
+
+impl Planner<'_> {
+    fn flows(&mut self) -> Result<Vec<FlowEnds>, EmulateError> {
+        let scenario = self.scenario;
+        (0..scenario.flows.len()).map(|n| self.flow(n as u32)).collect()
+    }
+
+    fn space(&self, node: NodeIx) -> Result<Arc<Namespace>, EmulateError> {
+        let found = self.spaces.get(&node).cloned();
+        found.ok_or_else(|| EmulateError::NoHost(self.scenario.node_name(node).to_owned()))
+    }
+
+    fn enter(&self, node: NodeIx) -> Result<(), EmulateError> {
+        self.space(node)?.enter().map_err(during("the hosts"))
+    }
+
+    fn reserve(&mut self) -> AgentIx {
+        // A place, until the run is over.
+        self.agents.push(Agent::KernelSource(Box::default()));
+        AgentIx(self.agents.len() as u32 - 1)
+    }
+
+    fn flow(&mut self, n: u32) -> Result<FlowEnds, EmulateError> {
+        let scenario = self.scenario;
+        let flow = &scenario.flows[n as usize];
+        let cast = Cast::new(scenario, self.inputs);
+        let mut ends = cast.ends(n);
+        if self.sessions + flow.to.len() > SESSIONS {
+            return Err(BuildError::TooMany("sessions").into());
+        }
+        let plan = turns(&ends.active);
+        if let sc::FlowKind::Tcp(spec) = &flow.kind {
+            self.tcp(n, flow, spec, &mut ends, &plan)?;
+        } else {
+            self.udp(n, flow, &cast, &mut ends, plan)?;
+        }
+        Ok(ends)
+    }
+
+    fn tcp(
+        &mut self,
+        n: u32,
+        flow: &sc::Flow,
+        spec: &sc::Tcp,
+        ends: &mut FlowEnds,
+        plan: &VecDeque<(Time, bool)>,
+    ) -> Result<(), EmulateError> {
+        let scenario = self.scenario;
+        let end = Time::ZERO + scenario.duration;
+        let intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
+        let recorded = scenario.record.packets.contains(&sc::FlowIx(n));
+        let each = flow.cast == sc::Cast::UnicastEach;
+        for (place, to) in flow.to.iter().enumerate() {
+            let name = if each { format!("{}.{place}", flow.name) } else { flow.name.clone() };
+            let (source, sink) = (self.reserve(), self.reserve());
+            ends.sources.push(source);
+            ends.sinks.push(sink);
+            let port = TCP_PORT + self.sessions as u16;
+            self.sessions += 1;
+            for node in [flow.from, *to] {
+                self.enter(node)?;
+                host_wide(flow, spec)?;
+            }
+            let session = Session {
+                flow: flow.name.clone(),
+                spec: spec.clone(),
+                from: (self.space(flow.from)?, host_address(flow.from)),
+                to: (self.space(*to)?, SocketAddrV4::new(host_address(*to), port)),
+                plan: plan.clone(),
+                chance: scenario.seed.part(&format!("flow.{name}.transfers")),
+                figures: KernelSource::default(),
+            };
+            let stream = Stream::new(source, sink, intake.clone(), session.payload(), recorded);
+            self.streams.all.insert((*to, port), stream);
+            self.tcp.push((source, session));
+        }
+        Ok(())
+    }
+
+    fn udp(
+        &mut self,
+        n: u32,
+        flow: &sc::Flow,
+        cast: &Cast<'_>,
+        ends: &mut FlowEnds,
+        plan: VecDeque<(Time, bool)>,
+    ) -> Result<(), EmulateError> {
+        let scenario = self.scenario;
+        let mut makers = cast.makers(n, ends)?;
+        let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
+        self.groups += u32::from(group.is_some());
+        self.members.extend(group.map(|group| (group, flow.from, true)));
+        let outside = scenario.starts_outside(sc::FlowIx(n));
+        let each = flow.cast == sc::Cast::UnicastEach;
+        let recorded = scenario.record.packets.contains(&sc::FlowIx(n));
+        let net = |error| EmulateError::Net { flow: flow.name.clone(), error };
+        let mut sources = Vec::new();
+        for (place, to) in flow.to.iter().enumerate() {
+            let name = if each { format!("{}.{place}", flow.name) } else { flow.name.clone() };
+            let first = place == 0 || each;
+            let session = self.sessions - usize::from(!first);
+            self.sessions += usize::from(first);
+            let port = RTP_PORT + 2 * session as u16;
+            let target = match group {
+                Some(group) => SocketAddr::new(IpAddr::V4(group_address(group)), port),
+                None => SocketAddr::new(IpAddr::V4(host_address(*to)), port),
+            };
+            let options = |node| PairOptions {
+                interface: Some(Interface::Address(IpAddr::V4(host_address(node)))),
+                local: Some(port),
+                ..PairOptions::default()
+            };
+            if first {
+                self.enter(flow.from)?;
+                let ix = self.reserve();
+                ends.sources.push(ix);
+                sources.push(Ready {
+                    agent: (makers.source)(&name),
+                    ix,
+                    session,
+                    host: flow.from,
+                    pair: Pair::sender(target, &options(flow.from)).map_err(net)?,
+                    plan: plan.clone(),
+                    reports_to: None,
+                    member_of: None,
+                    jitter: flow.send_jitter,
+                    chance: scenario.seed.part(&format!("flow.{name}.src.jitter")),
+                    recorded,
+                });
+            }
+            self.enter(*to)?;
+            let ix = self.reserve();
+            ends.sinks.push(ix);
+            let reports = SocketAddr::new(IpAddr::V4(host_address(flow.from)), port + 1);
+            let inside = outside.binary_search(&place).is_err();
+            self.members.extend(group.map(|group| (group, *to, inside)));
+            let plan = self.membership(n, cast, ends, place, inside);
+            self.ends.push(Ready {
+                agent: (makers.sink)(place, &name),
+                ix,
+                session,
+                host: *to,
+                pair: Pair::receiver(target, &options(*to)).map_err(net)?,
+                plan,
+                reports_to: group.is_none().then_some(reports),
+                member_of: group,
+                jitter: Span::ZERO,
+                chance: scenario.seed.part(&format!("flow.{name}.dst{place}.jitter")),
+                recorded,
+            });
+        }
+        // Sinks come first: whoever is there from the start is there before the first packet.
+        self.ends.extend(sources);
+        Ok(())
+    }
+
+    /// When a receiver is in its session.
+    fn membership(
+        &self,
+        n: u32,
+        cast: &Cast<'_>,
+        ends: &FlowEnds,
+        receiver: usize,
+        inside: bool,
+    ) -> VecDeque<(Time, bool)> {
+        let mut plan = Vec::new();
+        for (times, (at, _)) in ends.active.iter().enumerate() {
+            let members = cast.members(n, self.scenario.flows[n as usize].to.len(), *at);
+            // One that joined before the flow's first start has its session already.
+            if members[receiver] && (times > 0 || inside) {
+                plan.push((*at, true));
+            }
+        }
+        for event in &self.scenario.events {
+            match event.what {
+                sc::What::Join { flow, receiver: r } if flow.0 == n && r == receiver => plan.push((event.at, true)),
+                sc::What::Leave { flow, receiver: r } if flow.0 == n && r == receiver => plan.push((event.at, false)),
+                _ => {}
+            }
+        }
+        plan.sort_by_key(|(at, _)| *at);
+        plan.into()
+    }
+}
+
+fn turns(active: &[(Time, Time)]) -> VecDeque<(Time, bool)> {
+    let ends = active.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]);
+    ends.filter(|(at, _)| *at < Time::NEVER).collect()
+}
+
+/// Sets what holds for all TCP of the host that the thread is in.
+fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), EmulateError> {
+    for (key, name, on) in [("sack", "tcp_sack", spec.sack), ("timestamps", "tcp_timestamps", spec.timestamps)] {
+        if !on && !namespace::set(&format!("ipv4/{name}"), "0") {
+            return Err(TcpError {
+                flow: flow.name.clone(),
+                key,
+                what: format!("/proc/sys/net/ipv4/{name} can't be written"),
+            }
+            .into());
+        }
+    }
+    if spec.ecn && !namespace::set("ipv4/tcp_ecn", "1") {
+        let what = "/proc/sys/net/ipv4/tcp_ecn can't be written".into();
+        return Err(TcpError { flow: flow.name.clone(), key: "ecn", what }.into());
+    }
+    Ok(())
+}
+
+/// The longest span of which both the record's interval and a second are multiples.
+fn common_step(interval: Span) -> Span {
+    let (mut a, mut b) = (interval.as_nanos().max(1), 1_000_000_000);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    // A record in steps that do not fit a second is taken in tenths of one at most.
+    if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
+}

@@ -1,0 +1,114 @@
+//! Real kernels across a scenario's network. All of it needs the right to make network namespaces.
+
+use serde_json::Value;
+use std::path::Path;
+use steadycast_emulate::{EmulateError, Emulation, Options};
+use steadycast_ends::Inputs;
+use steadycast_scenario::Scenario;
+
+/// Runs a scenario; `None` where the right is missing, which is said.
+fn run(text: &str) -> Option<Value> {
+    let loaded = Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+    match Emulation::build(&loaded.scenario, &mut Inputs::default(), Options::default()) {
+        Ok(mut emulation) => {
+            let complete = emulation.run(|_| true).unwrap_or_else(|e| panic!("{e}"));
+            assert!(complete);
+            Some(emulation.summary(complete))
+        }
+        Err(EmulateError::Rights(what)) => {
+            eprintln!("skipped: {what}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn number(summary: &Value, path: &str) -> f64 {
+    let found = summary.pointer(path).and_then(Value::as_f64);
+    found.unwrap_or_else(|| panic!("{path} in {summary:#}"))
+}
+
+const TCP: &str = "
+duration = '4s'
+[topology]
+shape = 'dumbbell'
+bottleneck = { rate = '8Mbps', delay = '10ms', queue = { kind = 'droptail', limit = '50p' } }
+[[flow]]
+name = 'tcp'
+kind = 'tcp'
+congestion = 'cubic'
+";
+
+#[test]
+fn the_kernels_tcp_fills_a_link_and_its_figures_are_recorded() {
+    let Some(summary) = run(TCP) else { return };
+    assert_eq!(summary["world"], "emulated");
+    let rate = number(&summary, "/flows/0/throughput_bps");
+    assert!((6.5e6..8.0e6).contains(&rate), "{rate}");
+    let srtt = number(&summary, "/flows/0/srtt_ms/p50");
+    assert!((20.0..110.0).contains(&srtt), "{srtt} ms");
+    let utilisation = number(&summary, "/links/0/utilisation_frac");
+    assert!((0.8..=1.0).contains(&utilisation), "{utilisation}");
+    assert_eq!(number(&summary, "/emulation/refused_packets"), 0.0);
+}
+
+#[test]
+fn plain_traffic_arrives_as_sent_with_the_links_delay() {
+    let Some(summary) = run("
+duration = '3s'
+[topology]
+shape = 'dumbbell'
+bottleneck = { rate = '4Mbps', delay = '10ms', queue = { kind = 'droptail', limit = '50p' } }
+[[flow]]
+name = 'cbr'
+kind = 'cbr'
+rate = '1Mbps'
+packet = '500B'
+")
+    else {
+        return;
+    };
+    let sent = number(&summary, "/flows/0/sent_packets");
+    assert!((745.0..=751.0).contains(&sent), "{sent}");
+    assert!(number(&summary, "/flows/0/receivers/0/loss_frac") < 0.01);
+    let delay = number(&summary, "/flows/0/receivers/0/delay_ms/p50");
+    assert!((11.0..13.0).contains(&delay), "{delay} ms");
+}
+
+#[test]
+fn a_groups_members_get_one_copy_each_and_leave_when_they_are_told_to() {
+    let Some(summary) = run("
+duration = '4s'
+nodes = ['s', 'hub', 'r[1-4]']
+[[link]]
+between = ['s', 'hub']
+rate = '4Mbps'
+delay = '5ms'
+[[link]]
+between = ['hub', 'r[1-4]']
+rate = '2Mbps'
+delay = '5ms'
+[[flow]]
+name = 'video'
+kind = 'video'
+controller = 'fixed'
+params.fixed = { rate = '500kbps' }
+media = 'greedy'
+from = 's'
+to = ['r[1-4]']
+[[event]]
+at = '2s'
+leave = 'video.r4'
+")
+    else {
+        return;
+    };
+    let rates: Vec<f64> = (0..4).map(|n| number(&summary, &format!("/flows/0/receivers/{n}/throughput_bps"))).collect();
+    for rate in &rates[..3] {
+        assert!((4.6e5..5.2e5).contains(rate), "{rates:?}");
+    }
+    assert!((2.1e5..2.8e5).contains(&rates[3]), "{rates:?}");
+    let feedback = number(&summary, "/flows/0/feedback_packets");
+    // As in the simulation: 346.
+    assert!((320.0..370.0).contains(&feedback), "{feedback} reports");
+}

@@ -1,0 +1,131 @@
+//! TCP's two ends where a kernel has them: what a world sees of them from outside.
+
+use super::tcp::TcpPoint;
+use crate::intake::{Digest, Intake};
+use steadycast_units::{Bytes, Span, Spread, Time};
+
+/// What a kernel says of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Segments with data sent, retransmissions included.
+    pub sent: u64,
+    /// IP bytes of them.
+    pub bytes: Bytes,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+    /// Congestion window in packets.
+    pub cwnd: f64,
+    /// Slow-start threshold in packets; infinite at first.
+    pub ssthresh: f64,
+    /// Smoothed round-trip time.
+    pub srtt: Option<Span>,
+}
+
+/// TCP's sending end in a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct KernelSource {
+    past: Observed,
+    now: Observed,
+    /// Smoothed round-trip times, weighed by segments.
+    pub srtt: Spread,
+    /// ∫ cwnd dt in packet seconds, and over what time.
+    pub cwnd_area: (f64, Span),
+    last: Option<Time>,
+    last_bytes: Bytes,
+    /// Its series.
+    pub samples: Vec<TcpPoint>,
+    /// When each transfer was complete.
+    pub completed: Vec<Time>,
+    /// A digest of what was seen, and when.
+    pub digest: Digest,
+}
+
+impl KernelSource {
+    /// The connection as it is now; to be told often, compared with its round-trip time.
+    pub fn observe(&mut self, now: Time, seen: Observed) {
+        if let Some(last) = self.last.replace(now) {
+            let span = now.since(last);
+            self.cwnd_area.0 += self.now.cwnd * span.as_secs_f64();
+            self.cwnd_area.1 += span;
+        }
+        if let Some(srtt) = seen.srtt {
+            for _ in self.now.sent..seen.sent.max(self.now.sent) {
+                self.srtt.add(srtt);
+            }
+        }
+        self.digest.add(now.as_nanos() ^ seen.sent << 40);
+        self.now = seen;
+    }
+
+    /// The connection is over; a further one counts on.
+    pub fn close(&mut self) {
+        let (past, now) = (&mut self.past, &self.now);
+        past.sent += now.sent;
+        past.bytes += now.bytes;
+        past.retransmitted += now.retransmitted;
+        past.timeouts += now.timeouts;
+        (self.now, self.last) = (Observed::default(), None);
+    }
+
+    /// Segments sent, those sent again, and time-outs, of all its connections.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        let of = |f: fn(&Observed) -> u64| f(&self.past) + f(&self.now);
+        (of(|o| o.sent), of(|o| o.retransmitted), of(|o| o.timeouts))
+    }
+
+    /// IP bytes sent by all its connections.
+    pub fn sent_bytes(&self) -> Bytes {
+        self.past.bytes + self.now.bytes
+    }
+
+    /// Ends a step of the series.
+    pub fn sample(&mut self) {
+        let bytes = self.sent_bytes();
+        self.samples.push(TcpPoint {
+            cwnd: self.now.cwnd,
+            ssthresh: self.now.ssthresh,
+            srtt: self.now.srtt,
+            bytes: bytes.saturating_sub(self.last_bytes).get(),
+        });
+        self.last_bytes = bytes;
+    }
+}
+
+/// TCP's receiving end in a kernel: what reached its host.
+#[derive(Clone, Debug)]
+pub struct KernelSink {
+    /// Segments with data that was new.
+    pub intake: Intake,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_connection_counts_on_and_its_window_is_its_own() {
+        let mut source = KernelSource::default();
+        let at = |ms| Time::ZERO + Span::millis(ms);
+        let seen = |sent, cwnd| Observed {
+            sent,
+            bytes: Bytes::new(sent * 1500),
+            cwnd,
+            srtt: Some(Span::millis(40)),
+            ..Observed::default()
+        };
+        source.observe(at(0), seen(10, 10.0));
+        source.observe(at(100), seen(30, 20.0));
+        source.sample();
+        source.close();
+        source.observe(at(5_000), seen(7, 10.0));
+        source.observe(at(5_100), seen(8, 10.0));
+        source.sample();
+        assert_eq!(source.totals(), (38, 0, 0));
+        assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
+        // Twice 100 ms at ten packets: what lies between the connections is nobody's.
+        assert_eq!(source.cwnd_area.1, Span::millis(200));
+        assert!((source.cwnd_area.0 - 2.0).abs() < 1e-9, "{:?}", source.cwnd_area);
+    }
+}

@@ -1,0 +1,116 @@
+use crate::controller::FaultSlot;
+use crate::scenario::{PyScenario, listed as problems};
+use crate::simulation::{columns, inputs, raised, unwritten};
+use pyo3::exceptions::{PyKeyError, PyOSError, PyPermissionError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use steadycast_emulate::{EmulateError, Emulation, Options, Program};
+
+/// A scenario in real time, across this machine's kernel.
+#[pyclass(frozen, name = "Emulation", module = "steadycast._core")]
+pub(crate) struct PyEmulation {
+    emulation: Mutex<Emulation>,
+    fault: FaultSlot,
+}
+
+/// What a scenario asks that the emulated world can't give: dicts as of `check`.
+#[pyfunction]
+pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<Bound<'py, PyList>> {
+    problems(py, &steadycast_emulate::refusals(&scenario.loaded))
+}
+
+fn error(error: EmulateError) -> PyErr {
+    match error {
+        EmulateError::Rights(what) => PyPermissionError::new_err(what),
+        EmulateError::Io(what, error) => PyOSError::new_err((error.raw_os_error(), format!("{what}: {error}"))),
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+#[pymethods]
+impl PyEmulation {
+    /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a host's name, and
+    /// what is to run there beside the flows, or alone with `only`. Raises PermissionError where a right is missing.
+    #[new]
+    #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false))]
+    fn new(
+        scenario: &PyScenario,
+        ladders: &Bound<'_, PyDict>,
+        controllers: &Bound<'_, PyDict>,
+        program: Option<(String, Vec<String>)>,
+        only: bool,
+    ) -> PyResult<Self> {
+        let (mut inputs, fault) = inputs(ladders, controllers)?;
+        let program = program.map(|(host, command)| Program { host, command });
+        let options = Options { hosts: Vec::new(), only_network: only, program };
+        let emulation = Emulation::build(scenario.scenario(), &mut inputs, options).map_err(error)?;
+        Ok(Self { emulation: Mutex::new(emulation), fault })
+    }
+
+    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises OSError with
+    /// the file's name.
+    fn capture(&self, folder: PathBuf) -> PyResult<()> {
+        let named = |link: &str| folder.join(format!("{link}.pcapng"));
+        self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(unwritten)
+    }
+
+    /// Runs to the end, or to the program's, in real time; otherwise as a simulation's.
+    fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
+        let mut stopped: Option<PyErr> = None;
+        let fault = &self.fault;
+        let complete = py.detach(|| {
+            let mut emulation = self.locked();
+            let end = emulation.end().as_secs_f64();
+            emulation.run(|now| {
+                if fault.lock().is_ok_and(|f| f.is_some()) {
+                    return false;
+                }
+                let go_on = Python::attach(|py| {
+                    py.check_signals()?;
+                    progress.as_ref().map_or(Ok(()), |p| p.call1(py, (now.as_secs_f64(), end)).map(|_| ()))
+                });
+                go_on.map_err(|e| stopped = Some(e)).is_ok()
+            })
+        });
+        let captured = self.locked().end_capture();
+        if let Some(error) = stopped {
+            return Err(error);
+        }
+        raised(&self.fault)?;
+        let complete = complete.map_err(error)?;
+        captured.map_err(unwritten)?;
+        Ok(complete)
+    }
+
+    /// How the program ended: its code, or 128 and a signal's number; None without one.
+    #[getter]
+    fn code(&self) -> Option<i32> {
+        self.locked().code()
+    }
+
+    /// summary.json of the run, without what needs pixels.
+    fn summary(&self, complete: bool) -> String {
+        self.locked().summary(complete).to_string()
+    }
+
+    /// Packets that have left a link.
+    #[getter]
+    fn hops(&self) -> u64 {
+        self.locked().hops()
+    }
+
+    /// A table of the record, as a simulation's.
+    fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        columns(py, self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
+    }
+}
+
+impl PyEmulation {
+    fn locked(&self) -> MutexGuard<'_, Emulation> {
+        // A panic inside has been reported; what there is is still the record up to then.
+        self.emulation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
