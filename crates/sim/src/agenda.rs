@@ -1,4 +1,6 @@
-//! What happens next: a 4-ary heap of packed keys.
+//! What happens next: two 4-ary heaps of packed keys.
+//!
+//! Packets in flight have one of their own. There are few keys in it, and nearly every event moves one; agents' are many, and mostly wait.
 
 use std::cmp::Ordering;
 use steadycast_units::Time;
@@ -18,7 +20,7 @@ pub(crate) enum Due {
 
 /// When something is due, and what: time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits). The turn is the order among
 /// equal times: who was scheduled first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
     low: u64,
@@ -71,25 +73,65 @@ impl PartialOrd for Key {
 
 #[derive(Default)]
 pub(crate) struct Agenda {
-    /// The heap, and behind it keys after all others, so that every family of four is whole.
-    heap: Vec<Key>,
-    len: usize,
+    /// Of lanes and fans.
+    flights: Heap,
+    /// Of agents and plans.
+    rest: Heap,
     turns: u64,
-    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
-    /// one in, and most events put in another.
-    taken: bool,
 }
 
 impl Agenda {
-    /// A key for `put`, now or later; among equal times those made first come first.
+    /// A key to be put in, now or later; among equal times those made first come first.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: Due) -> Key {
         self.turns += 1;
         Key::new(at, self.turns, due)
     }
 
+    /// Puts in a key of an agent or a plan.
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
+        debug_assert!(matches!(key.due(), Due::Agent(_) | Due::Plan(_)));
+        self.rest.put(key);
+    }
+
+    /// Puts in a key of a lane or a fan.
+    #[inline]
+    pub(crate) fn put_flight(&mut self, key: Key) {
+        debug_assert!(matches!(key.due(), Due::Lane(_) | Due::Fan(_)));
+        self.flights.put(key);
+    }
+
+    /// Takes the next key, if it is due up to and including `until`.
+    #[inline]
+    pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
+        let (flight, other) = (self.flights.first(), self.rest.first());
+        let first = flight.min(other);
+        if first.at() > until || first == Key::LAST {
+            return None;
+        }
+        if flight < other {
+            self.flights.taken = true;
+        } else {
+            self.rest.taken = true;
+        }
+        Some((first.at(), first.due()))
+    }
+}
+
+#[derive(Default)]
+struct Heap {
+    /// The keys, and behind them such as come after all others, so that every family of four is whole.
+    keys: Vec<Key>,
+    len: usize,
+    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
+    /// one in, and most events put in another.
+    taken: bool,
+}
+
+impl Heap {
+    #[inline]
+    fn put(&mut self, key: Key) {
         if std::mem::take(&mut self.taken) {
             self.sink(key);
         } else {
@@ -97,15 +139,13 @@ impl Agenda {
         }
     }
 
-    /// Takes the next key, if it is due up to and including `until`.
+    /// The first key that has not been handed out.
     #[inline]
-    pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
+    fn first(&mut self) -> Key {
         if std::mem::take(&mut self.taken) {
             self.pop();
         }
-        let first = *self.heap.first()?;
-        self.taken = first.at() <= until && self.len > 0;
-        self.taken.then(|| (first.at(), first.due()))
+        self.keys.first().copied().unwrap_or(Key::LAST)
     }
 
     /// Puts a key in the first one's place.
@@ -114,39 +154,40 @@ impl Agenda {
         let mut hole = 0;
         loop {
             let first = 4 * hole + 1;
-            let Some(&[a, b, c, d]) = self.heap.get(first..).and_then(<[Key]>::first_chunk) else { break };
+            let Some(&[a, b, c, d]) = self.keys.get(first..).and_then(<[Key]>::first_chunk) else { break };
             let (ab, i) = if b < a { (b, first + 1) } else { (a, first) };
             let (cd, j) = if d < c { (d, first + 3) } else { (c, first + 2) };
             let (least, child) = if cd < ab { (cd, j) } else { (ab, i) };
             if key <= least {
                 break;
             }
-            self.heap[hole] = least;
+            self.keys[hole] = least;
             hole = child;
         }
-        self.heap[hole] = key;
+        self.keys[hole] = key;
     }
 
     fn push(&mut self, key: Key) {
         let mut hole = self.len;
         self.len += 1;
-        if self.heap.len() < self.len + 3 {
-            self.heap.resize(2 * self.len + 3, Key::LAST);
+        if self.keys.len() < self.len + 3 {
+            self.keys.resize(2 * self.len + 3, Key::LAST);
         }
         while hole > 0 {
             let parent = (hole - 1) / 4;
-            if self.heap[parent] <= key {
+            if self.keys[parent] <= key {
                 break;
             }
-            self.heap[hole] = self.heap[parent];
+            self.keys[hole] = self.keys[parent];
             hole = parent;
         }
-        self.heap[hole] = key;
+        self.keys[hole] = key;
     }
 
+    #[inline(never)]
     fn pop(&mut self) {
         self.len -= 1;
-        let last = std::mem::replace(&mut self.heap[self.len], Key::LAST);
+        let last = std::mem::replace(&mut self.keys[self.len], Key::LAST);
         if self.len > 0 {
             self.sink(last);
         }
@@ -161,30 +202,34 @@ mod tests {
 
     fn put(agenda: &mut Agenda, at: Time, due: Due) {
         let key = agenda.key(at, due);
-        agenda.put(key);
+        match due {
+            Due::Lane(_) | Due::Fan(_) => agenda.put_flight(key),
+            Due::Agent(_) | Due::Plan(_) => agenda.put(key),
+        }
     }
 
     proptest! {
         #[test]
-        fn keys_come_in_the_order_of_time_then_of_making(steps in prop::collection::vec((0u64..50, 0u64..40), 1..200)) {
+        fn keys_come_in_the_order_of_time_then_of_making(steps in prop::collection::vec((0u64..50, 0u64..40, any::<bool>()), 1..200)) {
             let mut agenda = Agenda::default();
             let (mut waiting, mut now) = (Vec::new(), 0);
-            for (n, (later, until)) in steps.into_iter().enumerate() {
-                put(&mut agenda, Time::from_nanos(now + later), Due::Agent(n as u32));
-                waiting.push((now + later, n as u32));
+            let due = |n: u32, flight| if flight { Due::Lane(n) } else { Due::Agent(n) };
+            for (n, (later, until, flight)) in steps.into_iter().enumerate() {
+                put(&mut agenda, Time::from_nanos(now + later), due(n as u32, flight));
+                waiting.push((now + later, n as u32, flight));
                 if n % 3 == 2 {
                     let until = now + until / 8;
-                    let first = waiting.iter().min().copied().filter(|(at, _)| *at <= until);
+                    let first = waiting.iter().min().copied().filter(|(at, ..)| *at <= until);
                     waiting.retain(|key| Some(*key) != first);
                     let told = agenda.take(Time::from_nanos(until));
-                    prop_assert_eq!(told, first.map(|(at, n)| (Time::from_nanos(at), Due::Agent(n))));
-                    now = first.map_or(now, |(at, _)| at);
+                    prop_assert_eq!(told, first.map(|(at, n, flight)| (Time::from_nanos(at), due(n, flight))));
+                    now = first.map_or(now, |(at, ..)| at);
                 }
             }
             waiting.sort_unstable();
             let rest: Vec<_> = std::iter::from_fn(|| agenda.take(Time::NEVER)).collect();
-            let due = waiting.into_iter().map(|(at, n)| (Time::from_nanos(at), Due::Agent(n)));
-            prop_assert_eq!(rest, due.collect::<Vec<_>>());
+            let left = waiting.into_iter().map(|(at, n, flight)| (Time::from_nanos(at), due(n, flight)));
+            prop_assert_eq!(rest, left.collect::<Vec<_>>());
         }
     }
 

@@ -7,6 +7,7 @@ mod agenda;
 mod build;
 
 mod capture;
+mod lane;
 mod net;
 mod packet;
 mod port;

@@ -389,22 +389,18 @@ impl Simulation {
     /// After an agent was called: its packets leave, and its next wake is put into the agenda.
     fn after(&mut self, ix: u32) {
         if !self.outgoing.is_empty() {
-            let from = AgentIx(ix);
-            let mut outgoing = std::mem::take(&mut self.outgoing);
-            for (size, ecn, body) in outgoing.drain(..) {
+            let port = &mut self.ports[ix as usize];
+            for (size, ecn, body) in self.outgoing.drain(..) {
                 if let Some(Some(log)) = self.logs.get_mut(ix as usize) {
                     log.extend(PacketRow::of(self.now, size, &body, ecn, None));
                 }
-                let port = &mut self.ports[ix as usize];
-                let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
+                let packet = Packet { to: port.to, from: AgentIx(ix), size, sent: self.now, ecn, body };
                 if port.jitters() {
                     port.hold(self.now, packet);
                 } else {
-                    let node = port.node;
-                    self.net.send(self.now, node, packet, &mut self.deliveries);
+                    self.net.send(self.now, port.node, packet, &mut self.deliveries);
                 }
             }
-            self.outgoing = outgoing;
         }
         let wake = self.agents[ix as usize].wake().min(self.ports[ix as usize].wake());
         let armed = &mut self.armed[ix as usize];
