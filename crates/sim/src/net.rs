@@ -201,7 +201,7 @@ impl Fans {
 impl Net {
     /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one copy,
     /// which the caller releases.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, now: Time, node: u32, packet: Packet, out: &mut Vec<Delivery>) {
         let (to, size, ecn) = (packet.to, u32::try_from(packet.size.get()).unwrap_or(u32::MAX), packet.ecn);
         let packet = self.pool.put(packet);

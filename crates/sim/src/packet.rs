@@ -46,17 +46,16 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Takes a packet in, with one copy.
+    #[inline(always)]
     pub(crate) fn put(&mut self, packet: Packet) -> PacketIx {
-        match self.free.pop() {
-            Some(ix) => {
-                self.packets[ix as usize] = (1, packet);
-                PacketIx(ix)
-            }
-            None => {
-                self.packets.push((1, packet));
-                PacketIx(self.packets.len() as u32 - 1)
-            }
+        if let Some(ix) = self.free.pop()
+            && let Some(place) = self.packets.get_mut(ix as usize)
+        {
+            *place = (1, packet);
+            return PacketIx(ix);
         }
+        self.packets.push((1, packet));
+        PacketIx(self.packets.len() as u32 - 1)
     }
 
     pub(crate) fn get(&self, ix: PacketIx) -> &Packet {

@@ -262,7 +262,7 @@ impl Simulation {
     fn drain(&mut self, end: Time) {
         for ix in 0..self.agents.len() {
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
-            self.after(ix as u32);
+            self.after(AgentIx(ix as u32));
         }
         self.deliver();
         let hops = self.net.hops;
@@ -311,23 +311,54 @@ impl Simulation {
     /// A packet has reached an agent.
     #[inline]
     fn hand_over(&mut self, delivery: Delivery) {
-        let ix = delivery.agent.0 as usize;
-        let packet = self.net.pool.get(delivery.packet);
-        if let Some(Some(log)) = self.logs.get_mut(ix) {
+        let Delivery { agent: from, packet: ix, ecn } = delivery;
+        let n = from.0 as usize;
+        let packet = self.net.pool.get(ix);
+        if let Some(Some(log)) = self.logs.get_mut(n) {
             let delay = Some(self.now.since(packet.sent));
-            log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
+            log.extend(PacketRow::of(self.now, packet.size, &packet.body, ecn, delay));
         }
-        let arriving = packet.arriving(delivery.ecn);
-        let agent = &mut self.agents[ix];
-        if let (Agent::PlainSink(sink), Body::Plain(number)) = (&mut *agent, &packet.body) {
-            // It sends nothing and never wakes: there is no after.
-            sink.on_packet(self.now, &arriving, *number);
-            self.net.pool.release(delivery.packet);
-            return;
+        let arriving = packet.arriving(ecn);
+        match (&mut self.agents[n], &packet.body) {
+            (Agent::PlainSink(sink), Body::Plain(number)) => {
+                // It sends nothing and never wakes: there is no after.
+                sink.on_packet(self.now, &arriving, *number);
+                self.net.pool.release(ix);
+                return;
+            }
+            // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
+            (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) => {
+                let answer = sink.take(self.now, &arriving, *transfer, segment);
+                let wake = sink.wake();
+                self.net.pool.release(ix);
+                if let Some((size, ecn, body)) = answer {
+                    self.let_go(from, size, ecn, body);
+                }
+                self.arm(from, wake);
+                return;
+            }
+            (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) => {
+                let more = source.take(self.now, *transfer, ack);
+                self.net.pool.release(ix);
+                self.drain_tcp(from, more);
+                return;
+            }
+            (agent, _) => agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing }),
         }
-        agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing });
-        self.net.pool.release(delivery.packet);
-        self.after(delivery.agent.0);
+        self.net.pool.release(ix);
+        self.after(from);
+    }
+
+    fn drain_tcp(&mut self, from: AgentIx, more: bool) {
+        while let Agent::TcpSource(source) = &mut self.agents[from.0 as usize] {
+            match if more { source.poll(self.now) } else { None } {
+                Some((size, ecn, body)) => self.let_go(from, size, ecn, body),
+                None => {
+                    let wake = source.wake();
+                    return self.arm(from, wake);
+                }
+            }
+        }
     }
 
     fn wake(&mut self, ix: u32) {
@@ -344,7 +375,7 @@ impl Simulation {
         if agent.wake() <= at {
             agent.on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
-        self.after(ix);
+        self.after(AgentIx(ix));
         self.deliver();
     }
 
@@ -358,11 +389,11 @@ impl Simulation {
         match self.plan[entry as usize] {
             Plan::Start { agent, .. } => {
                 self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent.0);
+                self.after(agent);
             }
             Plan::Stop { agent, .. } => {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent.0);
+                self.after(agent);
             }
             Plan::Tree { sink: Some(sink), .. } if self.agents[sink.0 as usize].leaving() => {
                 let at = self.agents[sink.0 as usize].wake().max(self.now);
@@ -387,27 +418,42 @@ impl Simulation {
     }
 
     /// After an agent was called: its packets leave, and its next wake is put into the agenda.
-    fn after(&mut self, ix: u32) {
+    fn after(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
-            let port = &mut self.ports[ix as usize];
-            for (size, ecn, body) in self.outgoing.drain(..) {
-                if let Some(Some(log)) = self.logs.get_mut(ix as usize) {
-                    log.extend(PacketRow::of(self.now, size, &body, ecn, None));
-                }
-                let packet = Packet { to: port.to, from: AgentIx(ix), size, sent: self.now, ecn, body };
-                if port.jitters() {
-                    port.hold(self.now, packet);
-                } else {
-                    self.net.send(self.now, port.node, packet, &mut self.deliveries);
-                }
+            let mut outgoing = std::mem::take(&mut self.outgoing);
+            for (size, ecn, body) in outgoing.drain(..) {
+                self.let_go(from, size, ecn, body);
             }
+            self.outgoing = outgoing;
         }
-        let wake = self.agents[ix as usize].wake().min(self.ports[ix as usize].wake());
-        let armed = &mut self.armed[ix as usize];
-        if wake < *armed {
+        let wake = self.agents[from.0 as usize].wake();
+        self.arm(from, wake);
+    }
+
+    /// A packet leaves an agent.
+    #[inline(always)]
+    fn let_go(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: Body) {
+        if let Some(Some(log)) = self.logs.get_mut(from.0 as usize) {
+            log.extend(PacketRow::of(self.now, size, &body, ecn, None));
+        }
+        let port = &mut self.ports[from.0 as usize];
+        let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
+        if port.jitters() {
+            port.hold(self.now, packet);
+        } else {
+            self.net.send(self.now, port.node, packet, &mut self.deliveries);
+        }
+    }
+
+    /// Has an agent woken when it wants to, or when its port has something to release.
+    #[inline]
+    fn arm(&mut self, agent: AgentIx, wake: Time) {
+        let ix = agent.0 as usize;
+        let wake = wake.min(self.ports[ix].wake());
+        if wake < self.armed[ix] {
             let at = wake.max(self.now);
-            *armed = at;
-            self.remind(at, Due::Agent(ix));
+            self.armed[ix] = at;
+            self.remind(at, Due::Agent(agent.0));
         }
     }
 
