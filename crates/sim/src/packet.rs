@@ -51,7 +51,12 @@ impl Pool {
         if let Some(ix) = self.free.pop()
             && let Some(place) = self.packets.get_mut(ix as usize)
         {
-            *place = (1, packet);
+            // Part by part, and the old body is dropped last: else the new one would wait for that in memory.
+            let Packet { to, from, size, sent, ecn, body } = packet;
+            let (copies, place) = place;
+            let old = std::mem::replace(&mut place.body, body);
+            (*copies, place.to, place.from, place.size, place.sent, place.ecn) = (1, to, from, size, sent, ecn);
+            drop(old);
             return PacketIx(ix);
         }
         self.packets.push((1, packet));

@@ -231,7 +231,7 @@ impl TcpSource {
     }
 
     /// What leaves next: size, ECN field and content; `None` until something else happens.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<(Bytes, Ecn, Body)> {
         self.feed(now);
         match self.sender.poll(now) {
@@ -314,7 +314,7 @@ impl TcpSink {
     }
 
     /// A segment of the transfer so-and-so has come; what it answers: size, ECN field and content.
-    #[inline]
+    #[inline(always)]
     pub fn take(
         &mut self,
         now: Time,
@@ -365,6 +365,7 @@ impl TcpSink {
         }
     }
 
+    #[inline(always)]
     fn answer(&self, ack: Ack) -> (Bytes, Ecn, Body) {
         (self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack))
     }
