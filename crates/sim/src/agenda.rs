@@ -1,8 +1,7 @@
-//! What happens next: two 4-ary heaps of packed keys.
-//!
-//! Packets in flight have one of their own. There are few keys in it, and nearly every event moves one; agents' are many, and mostly wait.
+//! What happens next: a heap of packed keys.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use steadycast_units::Time;
 
 /// What a key in the agenda is for.
@@ -27,9 +26,6 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// After all others.
-    const LAST: Self = Self { high: u64::MAX, low: u64::MAX };
-
     fn new(at: Time, turn: u64, due: Due) -> Self {
         let (kind, index) = match due {
             Due::Lane(i) => (0, i),
@@ -73,11 +69,11 @@ impl PartialOrd for Key {
 
 #[derive(Default)]
 pub(crate) struct Agenda {
-    /// Of lanes and fans.
-    flights: Heap,
-    /// Of agents and plans.
-    rest: Heap,
+    keys: BinaryHeap<Reverse<Key>>,
     turns: u64,
+    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
+    /// one in, and most events put in another.
+    taken: bool,
 }
 
 impl Agenda {
@@ -88,109 +84,26 @@ impl Agenda {
         Key::new(at, self.turns, due)
     }
 
-    /// Puts in a key of an agent or a plan.
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
-        debug_assert!(matches!(key.due(), Due::Agent(_) | Due::Plan(_)));
-        self.rest.put(key);
-    }
-
-    /// Puts in a key of a lane or a fan.
-    #[inline]
-    pub(crate) fn put_flight(&mut self, key: Key) {
-        debug_assert!(matches!(key.due(), Due::Lane(_) | Due::Fan(_)));
-        self.flights.put(key);
+        if std::mem::take(&mut self.taken)
+            && let Some(mut first) = self.keys.peek_mut()
+        {
+            first.0 = key;
+            return;
+        }
+        self.keys.push(Reverse(key));
     }
 
     /// Takes the next key, if it is due up to and including `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
-        let (flight, other) = (self.flights.first(), self.rest.first());
-        let first = flight.min(other);
-        if first.at() > until || first == Key::LAST {
-            return None;
-        }
-        if flight < other {
-            self.flights.taken = true;
-        } else {
-            self.rest.taken = true;
-        }
-        Some((first.at(), first.due()))
-    }
-}
-
-#[derive(Default)]
-struct Heap {
-    /// The keys, and behind them such as come after all others, so that every family of four is whole.
-    keys: Vec<Key>,
-    len: usize,
-    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
-    /// one in, and most events put in another.
-    taken: bool,
-}
-
-impl Heap {
-    #[inline]
-    fn put(&mut self, key: Key) {
         if std::mem::take(&mut self.taken) {
-            self.sink(key);
-        } else {
-            self.push(key);
+            self.keys.pop();
         }
-    }
-
-    /// The first key that has not been handed out.
-    #[inline]
-    fn first(&mut self) -> Key {
-        if std::mem::take(&mut self.taken) {
-            self.pop();
-        }
-        self.keys.first().copied().unwrap_or(Key::LAST)
-    }
-
-    /// Puts a key in the first one's place.
-    #[inline]
-    fn sink(&mut self, key: Key) {
-        let mut hole = 0;
-        loop {
-            let first = 4 * hole + 1;
-            let Some(&[a, b, c, d]) = self.keys.get(first..).and_then(<[Key]>::first_chunk) else { break };
-            let (ab, i) = if b < a { (b, first + 1) } else { (a, first) };
-            let (cd, j) = if d < c { (d, first + 3) } else { (c, first + 2) };
-            let (least, child) = if cd < ab { (cd, j) } else { (ab, i) };
-            if key <= least {
-                break;
-            }
-            self.keys[hole] = least;
-            hole = child;
-        }
-        self.keys[hole] = key;
-    }
-
-    fn push(&mut self, key: Key) {
-        let mut hole = self.len;
-        self.len += 1;
-        if self.keys.len() < self.len + 3 {
-            self.keys.resize(2 * self.len + 3, Key::LAST);
-        }
-        while hole > 0 {
-            let parent = (hole - 1) / 4;
-            if self.keys[parent] <= key {
-                break;
-            }
-            self.keys[hole] = self.keys[parent];
-            hole = parent;
-        }
-        self.keys[hole] = key;
-    }
-
-    #[inline(never)]
-    fn pop(&mut self) {
-        self.len -= 1;
-        let last = std::mem::replace(&mut self.keys[self.len], Key::LAST);
-        if self.len > 0 {
-            self.sink(last);
-        }
+        let first = self.keys.peek()?.0;
+        self.taken = first.at() <= until;
+        self.taken.then(|| (first.at(), first.due()))
     }
 }
 
@@ -202,10 +115,7 @@ mod tests {
 
     fn put(agenda: &mut Agenda, at: Time, due: Due) {
         let key = agenda.key(at, due);
-        match due {
-            Due::Lane(_) | Due::Fan(_) => agenda.put_flight(key),
-            Due::Agent(_) | Due::Plan(_) => agenda.put(key),
-        }
+        agenda.put(key);
     }
 
     proptest! {

@@ -55,7 +55,7 @@ impl Lane {
     }
 
     /// Puts one in behind all others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, flying: InFlight) {
         if self.len == self.slots.len() {
             self.grow();

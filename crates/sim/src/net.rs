@@ -222,7 +222,7 @@ impl Net {
         }
         in_flight.pop();
         if let Some(next) = in_flight.front() {
-            self.agenda.put_flight(next.key);
+            self.agenda.put(next.key);
         }
         self.hops += 1;
         if place & MARK != 0 {
@@ -320,7 +320,7 @@ impl Net {
         } else {
             let n = self.fans.put(Fan { packet, legs });
             let key = self.agenda.key(at, Due::Fan(n));
-            self.agenda.put_flight(key);
+            self.agenda.put(key);
         }
     }
 
@@ -357,11 +357,11 @@ impl Net {
             let first = in_flight.is_empty();
             in_flight.push(InFlight { key, packet, size, place, ecn });
             if first {
-                self.agenda.put_flight(key);
+                self.agenda.put(key);
             }
         } else if in_flight.insert(key, packet, size, place, ecn) {
             // A jitter that reorders has let it overtake all others. The agenda still has the key of the one that was first.
-            self.agenda.put_flight(key);
+            self.agenda.put(key);
         }
     }
 
