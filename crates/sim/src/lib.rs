@@ -4,6 +4,7 @@
 //! Everything in it is determined by the scenario and its seed.
 
 mod agenda;
+mod batch;
 mod build;
 
 mod capture;

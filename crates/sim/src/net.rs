@@ -140,6 +140,11 @@ impl Group {
     pub(crate) fn new(tree: Tree, links: usize) -> Self {
         Self { tree, leaf: vec![None; links] }
     }
+
+    /// See [`Group::leaf`].
+    pub(crate) fn leaf(&self, link: u32) -> Option<AgentIx> {
+        self.leaf[link as usize]
+    }
 }
 
 /// A packet at its destination.
@@ -158,7 +163,7 @@ pub(crate) struct Fan {
 }
 
 /// One copy of a fan.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leg {
     pub(crate) link: u32,
     pub(crate) ecn: Ecn,

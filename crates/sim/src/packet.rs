@@ -76,8 +76,14 @@ impl Pool {
     /// One copy less; without any the place is free.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
+        self.release_all(ix, 1);
+    }
+
+    /// So many copies less.
+    #[inline]
+    pub(crate) fn release_all(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;
-        *copies -= 1;
+        *copies -= less;
         if *copies == 0 {
             self.free.push(ix.0);
         }

@@ -1,10 +1,11 @@
 //! The simulated world: time goes from one event to the next.
 
 use crate::agenda::Due;
+use crate::batch::Batch;
 use crate::build::{BuildError, Builder};
 use crate::capture::{Shape, Taps, Who};
-use crate::net::{Capture, Delivery, Net};
-use crate::packet::Packet;
+use crate::net::{Capture, Delivery, Fan, Net};
+use crate::packet::{Packet, To};
 use crate::port::Port;
 use crate::tree::Step;
 use serde_json::Value;
@@ -61,6 +62,8 @@ pub struct Simulation {
     link_last: Vec<(u64, u64)>,
     /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
     pub(crate) logs: Vec<Option<Vec<PacketRow>>>,
+    /// For each group.
+    batches: Vec<Batch>,
     deliveries: Vec<Delivery>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
@@ -104,6 +107,7 @@ impl Simulation {
             scenario,
             logs,
             armed: vec![Time::NEVER; agents.len()],
+            batches: net.groups.iter().map(|_| Batch::default()).collect(),
             net,
             agents,
             ports,
@@ -251,10 +255,12 @@ impl Simulation {
                 next = until + self.step;
             }
             if !go_on(self.now) {
+                self.settle();
                 return self.now >= end;
             }
         }
         self.drain(end);
+        self.settle();
         true
     }
 
@@ -285,12 +291,14 @@ impl Simulation {
                 Due::Fan(n) => {
                     let fan = self.net.fans.take(n);
                     self.net.hops += fan.legs.len() as u64;
-                    for leg in &fan.legs {
-                        let out = &mut self.deliveries;
-                        if let Some(delivery) = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out) {
-                            self.hand_over(delivery);
+                    if !self.hold(&fan) {
+                        for leg in &fan.legs {
+                            let out = &mut self.deliveries;
+                            if let Some(delivery) = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out) {
+                                self.hand_over(delivery);
+                            }
+                            self.deliver();
                         }
-                        self.deliver();
                     }
                     self.net.fans.keep(fan.legs);
                 }
@@ -299,6 +307,28 @@ impl Simulation {
             }
         }
         self.now = until;
+    }
+
+    /// Whether a fan's plain packet will be told to its sinks later, together with others.
+    fn hold(&mut self, fan: &Fan) -> bool {
+        let packet = self.net.pool.get(fan.packet);
+        let (To::Group(group), Body::Plain(number), true) = (packet.to, &packet.body, self.logs.is_empty()) else {
+            return false;
+        };
+        let what = (*number, packet.size, packet.sent);
+        let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
+        let held = batch.take((self.now, &fan.legs), what, group, &mut self.agents);
+        if held {
+            self.net.pool.release_all(fan.packet, fan.legs.len() as u32);
+        }
+        held
+    }
+
+    /// Tells all sinks what they have not been told.
+    fn settle(&mut self) {
+        for (batch, group) in self.batches.iter_mut().zip(&self.net.groups) {
+            batch.settle(group, &mut self.agents);
+        }
     }
 
     #[inline]
@@ -320,9 +350,17 @@ impl Simulation {
         }
         let arriving = packet.arriving(ecn);
         match (&mut self.agents[n], &packet.body) {
-            (Agent::PlainSink(sink), Body::Plain(number)) => {
+            (Agent::PlainSink(_), Body::Plain(number)) => {
+                let (number, size, sent) = (*number, packet.size, packet.sent);
+                if let To::Group(group) = packet.to {
+                    // What came before comes first.
+                    let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
+                    batch.settle(group, &mut self.agents);
+                }
                 // It sends nothing and never wakes: there is no after.
-                sink.on_packet(self.now, &arriving, *number);
+                if let Agent::PlainSink(sink) = &mut self.agents[n] {
+                    sink.on_packet(self.now, number, size, sent);
+                }
                 self.net.pool.release(ix);
                 return;
             }
@@ -400,6 +438,7 @@ impl Simulation {
                 self.remind(at, Due::Plan(entry));
             }
             Plan::Tree { group, node, join, .. } => {
+                self.batches[group as usize].forget(&self.net.groups[group as usize], &mut self.agents);
                 if let Some(step) = self.net.graft(group, Step { node, join }) {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
                     let at = self.now + latency + self.upwards(group, step.node);
@@ -458,6 +497,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
+        self.settle();
         for agent in &mut self.agents {
             agent.sample(self.now);
         }
