@@ -4,7 +4,8 @@ use crate::participant::{Farewell, Participant, Standing};
 use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings};
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_control::{
-    Allowance, Body, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
+    Allowance, Body, Check, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf,
+    Sent, Wake,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Span, Stamp, Time};
@@ -187,6 +188,11 @@ impl Sender {
     /// Feedback that has arrived so far.
     pub fn feedback(&self) -> Feedback {
         self.feedback
+    }
+
+    /// The promises that the controller has kept an eye on.
+    pub fn checks(&self) -> &[Check] {
+        self.half.checks()
     }
 
     /// RTCP's share of the session bandwidth over the last half minute, as heard here.
