@@ -11,7 +11,7 @@ use crate::tree::Step;
 use serde_json::Value;
 use std::io::{self, Write};
 use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, LinkPoint, LinkRecord, Out, PacketRow, Record, Table};
-use steadycast_link::Ecn;
+use steadycast_link::{Counts, Ecn};
 use steadycast_scenario::{self as sc, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
@@ -60,6 +60,8 @@ pub struct Simulation {
     pub(crate) step: Span,
     pub(crate) links: Vec<Vec<LinkPoint>>,
     link_last: Vec<(u64, u64)>,
+    /// What the links had counted at the end of the warm-up; empty until then, and without one.
+    warm: Vec<Counts>,
     /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
     pub(crate) logs: Vec<Option<Vec<PacketRow>>>,
     /// For each group.
@@ -118,6 +120,7 @@ impl Simulation {
             step,
             links: vec![Vec::new(); kept],
             link_last: vec![(0, 0); kept],
+            warm: Vec::new(),
             deliveries: Vec::new(),
             outgoing: Vec::new(),
         }
@@ -179,6 +182,7 @@ impl Simulation {
         let under_way = self.net.under_way();
         let links = self.net.links.iter().zip(under_way).enumerate().map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
+            before: self.warm.get(n),
             carried: hop.link.arrived() - on_it,
             series: self.links.get(n).map_or(&[][..], Vec::as_slice),
         });
@@ -238,13 +242,20 @@ impl Simulation {
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
+        let warm = Time::ZERO + self.scenario.warmup;
         let mut next = Time::ZERO + self.step;
         while self.now < end {
             let step = next.min(end);
-            let until = step.min(self.now + ASK);
+            let mut until = step.min(self.now + ASK);
+            if self.now < warm {
+                until = until.min(warm);
+            }
             // A run of 10 s ends before the packet that would leave after 10 s.
             self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
             self.now = until;
+            if until == warm {
+                self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
+            }
             if until == step {
                 self.sample();
                 next = until + self.step;
