@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from steadycast.reproduce import measure
@@ -64,9 +65,9 @@ SWEEP = tuple(
 _BURST = Change("each frame as a burst", {"flow.video.emit": "burst"})
 _WINDOW = Change("TCP with a window of 32 packets", {"flow.tcp.window": "32p"})
 _QUEUE = Change("a queue of 60 packets", {"topology.bottleneck.queue.limit": "60p"})
-_SMALL_I = Change("I frames as large as P frames", {"flow.video.map001": {"exponent": 0.9, "intra": 1}})
+_LARGE_I = Change("I frames of two P frames", {"flow.video.map001": {"exponent": 0.9, "intra": 2}})
 _CUBIC = Change("TCP of today (CUBIC)", {"flow.tcp.congestion": "cubic", "flow.tcp.window": "4000p"})
-_OPEN = (_BURST, _QUEUE, _SMALL_I, _WINDOW, _CUBIC)
+_OPEN = (_BURST, _QUEUE, _LARGE_I, _WINDOW, _CUBIC)
 
 # ---------------------------------------------------------------- how it is measured
 
@@ -79,7 +80,7 @@ def _rate(flow: Flow) -> float:
 
 
 def _wanted(flow: Flow) -> list[float]:
-    """The target, second by second, once the first group of pictures is over."""
+    """Return the target, second by second, once the first group of pictures is over."""
     return flow.targets[_FIRST + 2 :]
 
 
@@ -88,9 +89,9 @@ def _swing(flow: Flow) -> float | None:
 
 
 def _turns(flow: Flow) -> float:
-    """Sign changes of the target's steps, per hundred steps."""
-    steps = [b - a for a, b in zip(_wanted(flow), _wanted(flow)[1:], strict=False) if a != b]
-    turns = sum((a > 0) != (b > 0) for a, b in zip(steps, steps[1:], strict=False))
+    """Count sign changes of the target's steps, per hundred steps."""
+    steps = [b - a for a, b in pairwise(_wanted(flow)) if a != b]
+    turns = sum((a > 0) != (b > 0) for a, b in pairwise(steps))
     return 100.0 * turns / len(steps) if steps else 0.0
 
 
@@ -104,7 +105,7 @@ def _starved(flow: Flow) -> float:
 
 
 def _friendliness(variant: str) -> measure.Measure:
-    """The video's throughput over TCP's (X-39)."""
+    """Divide the video's throughput by TCP's (mean over the TCPs)."""
 
     def of(seen: Seen) -> float | None:
         run = seen[variant]
@@ -115,12 +116,12 @@ def _friendliness(variant: str) -> measure.Measure:
 
 
 def _losses(flow: Flow) -> list[tuple[float, float]]:
-    """The loss that went into each decision."""
+    """Return the loss that went into each decision."""
     return [(t, loss) for t, _, loss, _ in flow.decisions if loss is not None]
 
 
 def _kept(seen: Seen) -> float | None:
-    """The cumulative loss after 60 groups of pictures, over its peak."""
+    """Divide the cumulative loss after 60 groups of pictures by its peak."""
     losses = _losses(seen["tfrcp-eai-cl"].flow("video"))
     until = [p for t, p in losses if t <= _FIRST + 60 * 1.001]
     return until[-1] / max(p for _, p in losses) if until else None
@@ -135,7 +136,7 @@ def _decided(flow: Flow) -> float:
 
 
 def _least(variants: tuple[Variant, ...]) -> measure.Measure:
-    """QAI-CL's swing less the least of the others'."""
+    """Take the least of the others' swings off QAI-CL's."""
 
     def of(seen: Seen) -> float | None:
         others = [_swing(seen[v.name].flow("video")) for v in variants if v.name != "tfrcp-qai-cl"]
@@ -146,8 +147,8 @@ def _least(variants: tuple[Variant, ...]) -> measure.Measure:
     return of
 
 
-def _trend(of: measure.Measure | None, what: str) -> measure.Measure:
-    """Rank correlation of a number with the interval's length, over the five."""
+def _trend(what: str) -> measure.Measure:
+    """Correlate ranks of a number with the interval's length, over the five."""
 
     def measured(seen: Seen) -> float | None:
         ys = []
@@ -244,8 +245,8 @@ _M_0 = _experiment(
             "behaves similarly, shares fairly",
             _friendliness("tfrcp"),
             Bound(0.5, 1.5),
-            why="TCP's throughput at the loss fraction: near TCP's own where losses come one by one, below it where they "
-            "come in bursts.",
+            why="TCP's throughput at the loss fraction: near TCP's own where losses come one by one, below it "
+            "where they come in bursts. Above it where TCP waits for coarse time-outs.",
         ),
         Statement(
             "smoother",
@@ -253,8 +254,8 @@ _M_0 = _experiment(
             "EAI smoother at a large, stable RTT",
             measure.more("tfrcp-eai", "tfrcp", _swing),
             Bound(most=0.0),
-            why="An interval of k·RTT makes the step MTU·k/RTT: at 100 ms and k = 32, which whole groups make 40, it is 3.2 Mb/s, "
-            "three times the fair share, where doubling adds one. It is below the share from 320 ms on.",
+            why="An interval of k·RTT makes the step MTU·k/RTT: at 100 ms and k = 32, which whole groups make 40, it "
+            "is 3.2 Mb/s, three times the fair share, where doubling adds one.",
         ),
     ),
     figures=(Figure("Figure 3", "Rates of a TCP and of MPEG-TFRCP", "rates", ("tfrcp", "tfrcp-eai")),),
@@ -349,7 +350,7 @@ _M_C = _experiment(
             measure.more("tfrcp-eai", "tfrcp-qai-cl", _turns),
             Bound(0.0, strict=True),
             TURNS,
-            why="QAI-CL's steps are small, but as many of them turn: its cumulative loss goes up and down with each loss.",
+            why="QAI-CL's steps are small, but they turn as well: its cumulative loss goes up and down.",
         ),
         Statement(
             "aggressive",
@@ -436,7 +437,7 @@ _M_F = _experiment(
             "0.802 (2.97 over 3.70 Mb/s)",
             _friendliness("tfrcp-qai-cl"),
             Bound(0.6, 1.1),
-            why="A loss fraction counts each packet of a burst; the larger the bursts that the encoder sends, the more.",
+            why="A loss fraction counts each packet of a burst; the larger the encoder's bursts, the more.",
         ),
         Statement(
             "steadiest",
@@ -487,9 +488,10 @@ _M_G = _experiment(
             "trend",
             "rank correlation of friendliness with the interval",
             "0.878 at 8 down to 0.543 at 96",
-            _trend(None, "friendliness"),
+            _trend("friendliness"),
             Bound(most=-0.6),
-            why="The cumulative loss, not the interval, sets the rate: an interval only says how often it is looked at.",
+            why="The cumulative loss, not the interval, sets the rate: an interval only says how often it is looked "
+            "at. In some runs the loss of the start stays.",
         ),
         Statement(
             "ends",
@@ -502,7 +504,7 @@ _M_G = _experiment(
             "changes",
             "rank correlation of the number of decisions with the interval",
             "frequent control varies more",
-            _trend(None, "decisions"),
+            _trend("decisions"),
             Bound(most=-0.9),
             why="There is a decision per interval.",
         ),

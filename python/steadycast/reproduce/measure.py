@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from steadycast.reproduce.experiment import Seen
 from steadycast.reproduce.observe import Flow
@@ -57,4 +58,4 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 def least_step(values: Sequence[float]) -> float:
     """Smallest difference between one value and the next: negative where they do not rise throughout."""
-    return min(b - a for a, b in zip(values, values[1:], strict=False))
+    return min(b - a for a, b in pairwise(values))
