@@ -50,7 +50,7 @@ fn run(bytes: Option<u64>) -> (Vec<bool>, Sender, Vec<Time>) {
     for ms in 0..3_000 {
         if ms % 100 == 10 {
             let n = ms as u32 / 100;
-            let kind = if n % 5 == 0 { FrameKind::I } else { FrameKind::P };
+            let kind = if n.is_multiple_of(5) { FrameKind::I } else { FrameKind::P };
             let frame = Frame { index: n, kind, size: Bytes::new(1_000), sampled: at(ms) };
             taken.push(sender.push_frame(&frame));
         }

@@ -549,7 +549,15 @@ _H_H = _experiment(
             why="In the long run what is played is what arrives, whatever the buffer's size.",
         ),
     ),
-    changes=(_PAPER_MODE, _SMALL),
+    changes=(
+        _PAPER_MODE,
+        _SMALL,
+        Change("type-II", {"flow.video.controller": "rbuf-type2"}),
+        Change(
+            "40 packets per second played",
+            {"flow.video.buffer.consume": "320kbps", "flow.video.cap": "1.3Mbps"},
+        ),
+    ),
 )
 
 _DEEP = Change("a queue of 20 kB", {"topology.bottleneck.queue.limit": "20kB"})
@@ -674,7 +682,7 @@ _H_K = _experiment(
             why="Where TFRC gets less than 8 kb/s, its buffer never fills.",
         ),
     ),
-    changes=(_DEEP, _WIDE),
+    changes=(_DEEP, _WIDE, _PAPER_MODE),
 )
 
 _H_L = _experiment(
