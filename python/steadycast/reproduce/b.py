@@ -762,7 +762,8 @@ _B_I = Experiment(
                     130.0,
                     240.0,
                     0.25,
-                    "A window beside a window: PGMCC's has no limit, ns-2's TCP has 20 packets, 0.2 Mb/s when the queue is full.",
+                    "A window beside a window: PGMCC's has no limit, ns-2's TCP has 20 packets, 0.2 Mb/s when "
+                    "the queue is full.",
                 ),
                 ("after", "after TCP", 400, 255.0, 300.0, 0.15, ""),
             )
