@@ -44,9 +44,9 @@ class Encoder:
             self._context = open_encoder(self.codec, self.shape, 0, self.gop, quantizer)
             options = dict(self._context.options)
             if self.codec.encoder == "libx264":
-                options |= {"preset": "veryfast"}
-                options["x264-params"] += ":rc-lookahead=0:sync-lookahead=0:bframes=0:sliced-threads=0"
-            else:
+                options |= {"preset": "veryfast", "tune": "zerolatency"}
+                options["x264-params"] += ":sliced-threads=0"
+            elif self.codec.encoder == "mpeg2video":
                 # Without it MPEG-2 gives each picture out only when the next one comes.
                 options["flags"] += "+low_delay"
             self._context.options = options

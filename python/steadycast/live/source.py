@@ -124,7 +124,7 @@ class Camera:
 
         first: float | None = None
         try:
-            for frame in self._container.decode(video=0):
+            for frame in self._container.decode(self._container.streams.video[0]):
                 samples = scaled(frame, self.shape.width, self.shape.height)
                 now = time.monotonic()
                 if frame.time is not None:
@@ -161,7 +161,7 @@ class Plan:
 
     medium: dict[str, Any]
     clip: str | None
-    """Its name, for the record."""
+    """The file, for the record; `None` where there is none."""
     work: Any = None
     """Does the encoder's jobs for a core `Sender`, in a thread of its own."""
     warnings: list[str] = field(default_factory=list)
@@ -192,6 +192,7 @@ def plan(
     if ladder:
         return _laddered(source, codec, size, fps, gop, loop, progress)
     pictures: Pictures
+    clip = None
     if source == "testsrc":
         pictures = Filed(Pattern(), size, fps, loop=True)
     elif source == "-" or source.startswith("/dev/video"):
@@ -200,6 +201,7 @@ def plan(
         from steadycast.media.clip import Clip
 
         pictures = Filed(Clip.of(Path(source)), size, fps, loop=loop)
+        clip = str(Path(source).resolve())
     encoder = Encoder(kind, pictures.shape, gop)
     shape = pictures.shape
     medium = {
@@ -212,7 +214,7 @@ def plan(
         "samples": shape.width * shape.height,
         "own_pace": pictures.own_pace,
     }
-    return Plan(medium, "standard input" if source == "-" else source, Work(encoder, pictures))
+    return Plan(medium, clip, Work(encoder, pictures))
 
 
 class Work:
@@ -270,4 +272,4 @@ def _laddered(
         "rungs": [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs],
         "frames": None if loop else len(table.kinds),
     }
-    return Plan(medium, source, warnings=list(made.warnings))
+    return Plan(medium, str(Path(source).resolve()), warnings=list(made.warnings))
