@@ -126,8 +126,11 @@ _MIX = (
 def cells() -> list[Cell]:
     """List the grid. TFRC is set beside ns-2's twice: as ns-2 comes, and with RFC 5348's constants."""
 
-    def profile(params: ns2.Params) -> str:
-        return "rfc5348" if "tfrc_rto_s" in params else "ns2"
+    def profile(params: ns2.Params, flow: str) -> dict[str, object]:
+        key = f"flow.{flow}.params.tfrc"
+        if "tfrc_rto_s" not in params:
+            return {f"{key}.profile": "ns2"}
+        return {f"{key}.profile": "rfc5348", f"{key}.discount_threshold": params["discount_floor"]}
 
     grid: list[Cell] = []
     for params in ns2.SCENARIOS["tcp-lossy"].grid:
@@ -140,13 +143,13 @@ def cells() -> list[Cell]:
     for params in ns2.SCENARIOS["tfrc-lossy"].grid:
         overrides = {
             "link.air.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"},
-            "flow.tfrc.params.tfrc.profile": profile(params),
+            **profile(params, "tfrc"),
         }
         grid.append(Cell("tfrc-lossy", "tfrc-lossy", params, "tfrc-lossy.toml", overrides, _TFRC, 5))
     mix = ns2.SCENARIOS["tfrc-tcp"]
     for params in mix.grid:
         name = f"tfrc-tcp-{params['n']}-{params['queue']}.toml"
-        overrides = {f"flow.tfrc[1-{params['n']}].params.tfrc.profile": profile(params)}
+        overrides = profile(params, f"tfrc[1-{params['n']}]")
         grid.append(Cell("tfrc-tcp", "tfrc-tcp", params, name, overrides, _MIX, mix.seeds_for(params)))
     return grid
 

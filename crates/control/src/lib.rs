@@ -26,6 +26,7 @@ mod half;
 mod lda_plus;
 pub mod loss;
 mod message;
+mod meter;
 mod multfrc;
 mod pgmcc;
 mod pictures;

@@ -204,8 +204,23 @@ fn an_idle_receiver_stays_a_packet_per_round_trip_above_what_is_sent() {
 }
 
 #[test]
-fn a_receiver_says_no_rate_before_its_round_trip_is_known_or_its_patience_is_over() {
-    let mut half = factory(Mode::Repaired, &[]).receiver(&setup(1000));
+fn before_its_round_trip_is_known_a_receiver_only_doubles_what_arrives_or_says_no_rate() {
+    let replies = replies_without_a_round_trip(&[]);
+    // The start phase says at most twice what arrives, 80 kb/s, and a packet more.
+    for reply in &replies[..2] {
+        between(claimed(reply.clone()).as_bps_f64(), 80e3, 170e3);
+    }
+    let replies = replies_without_a_round_trip(&[NO_RAMP()]);
+    assert_eq!(replies[..2], [Reply::Plain, Reply::Plain]);
+    // A sender without announcements and notices: the rate starts from what arrives, at the assumed 500 ms.
+    between(claimed(replies[2].clone()).as_bps_f64(), 80e3, 170e3);
+    // Nothing arrived: nothing to say.
+    assert_eq!(replies[3], Reply::Plain);
+}
+
+/// One in each of three seconds with ten packets, and one after a second without.
+fn replies_without_a_round_trip(given: &[(&str, Given)]) -> Vec<Reply> {
+    let mut half = factory(Mode::Repaired, given).receiver(&setup(1000));
     let (mut bench, slot) =
         (0, |now| Slot { now, expected: 10, lost: 0, members: 2, interval: Span::secs(1), rtcp_share: 0.0 });
     let mut replies = Vec::new();
@@ -227,12 +242,62 @@ fn a_receiver_says_no_rate_before_its_round_trip_is_known_or_its_patience_is_ove
         }
         replies.push(half.report(&slot(sec(f64::from(second + 1)))));
     }
-    assert_eq!(replies[..2], [Reply::Plain, Reply::Plain]);
-    // A sender without announcements and notices: the rate starts from what arrives, 80 kb/s, at the assumed 500 ms.
-    let rate = claimed(replies[2].clone()).as_bps_f64();
-    between(rate, 80e3, 170e3);
-    // Nothing arrived: nothing to say.
-    assert_eq!(half.report(&Slot { expected: 0, ..slot(sec(4.0)) }), Reply::Plain);
+    replies.push(half.report(&Slot { expected: 0, ..slot(sec(4.0)) }));
+    replies
+}
+
+/// A report interval of 20 ms holds one frame or none: what arrives has to be measured over more than that, or the rate of a source
+/// that is held by its encoder swings, and the encoder with it.
+#[test]
+fn frames_far_apart_neither_cut_the_rate_nor_let_it_count_up() {
+    let mut half = factory(Mode::Repaired, &[]).receiver(&setup(1000));
+    let rtt = announcement(Rate::kbps(400), &[(7, Span::millis(20))]);
+    let (mut seq, mut told, mut rates) = (0, Rate::kbps(400), Vec::new());
+    for step in 0..1_500u32 {
+        let now = sec(f64::from(step) * 0.02);
+        if step % 50 == 0 {
+            half.on_announce(&Announcement { at: now, body: &rtt });
+        }
+        // 25 frames a second of twelve packets, or of one: 384 kb/s in all.
+        let packets = if step % 2 == 1 {
+            0
+        } else if step % 24 == 0 {
+            12
+        } else {
+            1
+        };
+        for n in 0..packets {
+            seq += 1;
+            let units = told.as_bps() / 100;
+            half.on_arrival(&Arrival {
+                at: now,
+                seq,
+                size: PACKET,
+                sent: PeerTime::from_nanos(now.as_nanos() as i64),
+                sampled: PeerTime::from_nanos(now.as_nanos() as i64),
+                edge: FrameEdge { first: n == 0, last: n + 1 == packets },
+                ce: false,
+                notice: &[(units >> 16) as u8, (units >> 8) as u8, units as u8],
+                buffer: None,
+            });
+        }
+        let reply = half.report(&Slot {
+            now: now + Span::millis(1),
+            expected: packets,
+            lost: 0,
+            members: 2,
+            interval: Span::millis(20),
+            rtcp_share: 0.0,
+        });
+        if let Reply::Body(_) = reply {
+            told = claimed(reply);
+            rates.push((now, told.as_bps_f64()));
+        }
+    }
+    // Twice the highest of a second and of a quarter of one, and a packet per round trip.
+    for (_, rate) in rates.iter().filter(|(at, _)| *at > sec(3.0)) {
+        between(*rate, 384e3, 1_700e3);
+    }
 }
 
 fn sender(mode: Mode, given: &[(&str, Given)]) -> Box<dyn SenderHalf> {

@@ -56,7 +56,9 @@ impl Agent {
                 sink.on_segment(now, packet, *transfer, segment, out);
             }
             (Self::TcpSource(source), Body::TcpAck(transfer, ack)) => source.on_ack(now, *transfer, ack, out),
-            (Self::VideoSink(sink), Body::Rtp(media)) => sink.on_media(now, packet, media, out),
+            (Self::VideoSink(sink), Body::Rtp(media)) => {
+                sink.on_media(now, packet, media, out);
+            }
             (Self::VideoSink(sink), Body::Rtcp { bytes, parsed }) => {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
-use steadycast_media::{Consume, Encoder, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
+use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
 use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
 use steadycast_tcp as tcp;
@@ -22,7 +22,7 @@ pub struct Inputs {
     pub ladders: BTreeMap<String, Arc<Ladder>>,
     /// For video flows whose controller is not in the registry: what makes its halves.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
-    /// How late a pacer may be called and still catch up: zero where time is virtual.
+    /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
     pub credit: Span,
 }
 
@@ -305,7 +305,9 @@ impl<'a> Cast<'a> {
                 };
                 let paper = video.mode == steadycast_control::Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
-                let encoder = ladder.as_ref().map(|l| Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS));
+                let encoder = ladder.as_ref().map(|l| -> Box<dyn Feed> {
+                    Box::new(Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS))
+                });
                 let setup = setup(&name, settings.identity.ssrc);
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);

@@ -6,8 +6,23 @@
 
 mod clock;
 mod driver;
+mod feed;
+mod folder;
 mod net;
+mod peers;
+mod receive;
+pub mod sdp;
+mod send;
+mod unpack;
+mod wired;
 
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
-pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin};
+pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering, Store, Unit};
+pub use folder::LiveRecord;
+pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
+pub use peers::{Peer, Peers};
+pub use receive::{ReceiveOptions, Receiving};
+pub use send::{LiveError, Medium, SendOptions, Sending};
+pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
+pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};

@@ -325,7 +325,6 @@ pub struct Pair {
     rtcp: Option<Port>,
     /// Where media goes, or came to.
     pub(crate) address: SocketAddr,
-    pub(crate) multicast: bool,
 }
 
 impl Pair {
@@ -366,7 +365,7 @@ impl Pair {
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
-        Ok(Self { rtp, rtcp, address: to, multicast })
+        Ok(Self { rtp, rtcp, address: to })
     }
 
     /// A receiver's sockets at `at`: an address of this machine (or the unspecified one) or a group that is joined.
@@ -380,7 +379,7 @@ impl Pair {
         };
         let rtp = open(at)?;
         let rtcp = if options.mux { None } else { Some(open(reports)?) };
-        Ok(Self { rtp, rtcp, address: at, multicast: at.ip().is_multicast() })
+        Ok(Self { rtp, rtcp, address: at })
     }
 
     /// The socket for media.

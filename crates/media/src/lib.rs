@@ -4,9 +4,11 @@
 mod assembly;
 mod buffer;
 mod encoder;
+mod feed;
 mod ladder;
 
 pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
 pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
+pub use feed::Feed;
 pub use ladder::{Ladder, LadderError, Scale};

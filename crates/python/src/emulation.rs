@@ -1,6 +1,6 @@
 use crate::controller::FaultSlot;
 use crate::scenario::{PyScenario, listed as problems};
-use crate::simulation::{inputs, listed, raised, unwritten};
+use crate::simulation::{columns, inputs, raised, unwritten};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -104,7 +104,7 @@ impl PyEmulation {
 
     /// A table of the record, as a simulation's.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
-        listed(py, self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
+        columns(py, self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
     }
 }
 

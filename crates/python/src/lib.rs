@@ -2,6 +2,7 @@
 
 mod controller;
 mod emulation;
+mod live;
 mod picture;
 mod registry;
 mod scenario;
@@ -22,6 +23,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<simulation::PySimulation>()?;
     module.add_class::<emulation::PyEmulation>()?;
     module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
+    module.add_class::<live::PySender>()?;
+    module.add_class::<live::PyReceiver>()?;
+    module.add_class::<live::PyRecord>()?;
     module.add_class::<controller::PySetup>()?;
     module.add_class::<controller::PyReport>()?;
     module.add_class::<controller::PySent>()?;

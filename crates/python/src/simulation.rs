@@ -88,7 +88,7 @@ impl PySimulation {
     /// A table of the record: a list of (name, kind, content); kind "f64" or "i64" with bytes, or "text" with (bytes of u32 codes, texts).
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let table = self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        listed(py, table)
+        columns(py, table)
     }
 }
 
@@ -116,21 +116,6 @@ pub(crate) fn raised(fault: &FaultSlot) -> PyResult<()> {
     }
 }
 
-/// A table as Python takes it.
-pub(crate) fn listed(py: Python<'_>, table: Table) -> PyResult<Bound<'_, PyList>> {
-    let list = PyList::empty(py);
-    for (name, column) in table {
-        match column {
-            Column::Real(values) => list.append((name, "f64", packed(py, &values, |v| v.to_le_bytes())))?,
-            Column::Whole(values) => list.append((name, "i64", packed(py, &values, |v| v.to_le_bytes())))?,
-            Column::Text { codes, texts } => {
-                list.append((name, "text", (packed(py, &codes, |v| v.to_le_bytes()), texts)))?;
-            }
-        }
-    }
-    Ok(list)
-}
-
 /// The interpreter is asked whether to go on every so many times that the simulation asks.
 const ASKED: u32 = 16;
 
@@ -145,12 +130,28 @@ impl PySimulation {
     }
 }
 
+/// A table as Python takes it.
+pub(crate) fn columns(py: Python<'_>, table: Table) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for (name, column) in table {
+        match column {
+            Column::Real(values) => list.append((name, "f64", packed(py, &values, |v| v.to_le_bytes())))?,
+            Column::Whole(values) => list.append((name, "i64", packed(py, &values, |v| v.to_le_bytes())))?,
+            Column::Text { codes, texts } => {
+                list.append((name, "text", (packed(py, &codes, |v| v.to_le_bytes()), texts)))?;
+            }
+        }
+    }
+    Ok(list)
+}
+
 fn packed<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], bytes: fn(T) -> [u8; N]) -> Bound<'py, PyBytes> {
     let all: Vec<u8> = values.iter().flat_map(|v| bytes(*v)).collect();
     PyBytes::new(py, &all)
 }
 
-fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
+/// A frame table that Python has made.
+pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
     let py = table.py();
     let get = |key: &str| table.get_item(key)?.ok_or_else(|| PyKeyError::new_err(key.to_owned()));
     let kinds = PyBuffer::<u8>::get(&get("kinds")?)?.to_vec(py)?;

@@ -63,6 +63,12 @@ pub struct Media {
 }
 
 impl Media {
+    /// All of the datagram but its payload, which is to follow, appended to `out`.
+    pub fn encode_header(&self, out: &mut Vec<u8>) {
+        let bare = RtpHeader { payload_len: 0, ..self.header };
+        bare.encode(elements(&self.notice).as_slice(), &[], out);
+    }
+
     /// The datagram, with `payload` in it, appended to `out`.
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) {
         self.header.encode(elements(&self.notice).as_slice(), payload, out);

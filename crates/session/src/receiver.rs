@@ -93,6 +93,11 @@ impl Receiver {
         self.past.1 + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
+    /// Whether the source that it follows has said BYE.
+    pub fn source_ended(&self) -> bool {
+        self.stream.as_ref().is_some_and(|s| s.ended)
+    }
+
     /// Datagrams that could not be read.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable

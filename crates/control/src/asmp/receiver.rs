@@ -6,6 +6,7 @@ use super::rtt::RoundTrip;
 use super::suppress::{RTCP_SHARE, Rounds, timer};
 use crate::equation::{LossRate, loss_for, throughput_full};
 use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::meter::Meter;
 use crate::registry::{Setup, Values};
 use crate::{Announcement, Arrival, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
@@ -13,9 +14,18 @@ use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 /// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
 /// used.
 const PATIENCE: u32 = 2;
+/// Reports in which a receiver without a round-trip time isn't silenced; a sender that has announced none by then never will.
+const STRANGER: u32 = 8;
 /// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
 /// else limits it.
 const STALLED: (u32, Span) = (4, Span::secs(2));
+/// A report interval may hold one frame, or none. What arrives is measured over a second, which holds large frames and small
+/// ones, and over a quarter of it, which notices that more is sent; the higher of the two counts (as in RFC 5348, 4.3, where the
+/// highest of some intervals does).
+const LONG: Span = Span::secs(1);
+const SHORT: Span = Span::millis(250);
+/// Least time between two reports of the start phase while the round-trip time is not known.
+const UNKNOWN: Span = Span::millis(100);
 /// One report on the wire: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
 /// The receivers' part of RTCP's share (RFC 3550, 6.3.1).
@@ -63,6 +73,7 @@ pub(super) struct Receiver {
     ever_lost: bool,
     announced: Option<Rate>,
     received: Bytes,
+    meter: Meter,
     /// The highest receive rate of any interval: what the path is known to carry before the first loss (RFC 5348, 6.3.1).
     most_received: Option<Rate>,
     since: Option<Time>,
@@ -92,11 +103,15 @@ impl Receiver {
             rtt: RoundTrip::new(&config),
             indicator: Indicator::new(&config),
             losses: Losses::default(),
-            events: config.loss_events.then(|| Box::new(LossHistory::new(LossSettings::default()))),
+            events: config.loss_events.then(|| {
+                // No discounting: with it a smooth stream takes more than its share of a drop-tail queue (docs/controllers/tfrc.md).
+                Box::new(LossHistory::new(LossSettings { discount: 1.0, ..LossSettings::default() }))
+            }),
             marked: 0,
             ever_lost: false,
             announced: None,
             received: Bytes::ZERO,
+            meter: Meter::default(),
             most_received: None,
             since: None,
             first: None,
@@ -119,32 +134,40 @@ impl Receiver {
         (all.0 - before.0 + carried.0, all.1.saturating_sub(before.1).saturating_add(carried.1))
     }
 
-    /// The receive rate since the last call; `None` when nothing came.
-    fn receive_rate(&mut self, now: Time) -> Option<Rate> {
+    /// The receive rate since the last call, and the higher of those over the last second and its last quarter; `None` when
+    /// nothing came since.
+    fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
-        let rate = (received > Bytes::ZERO).then(|| received.per(now.since(since).max(Span::millis(1))));
-        self.most_received = self.most_received.max(rate);
-        rate
+        if received == Bytes::ZERO {
+            return None;
+        }
+        let latest = received.per(now.since(since).max(Span::millis(1)));
+        let lately = [SHORT, LONG].into_iter().filter_map(|over| self.meter.rate(now, over)).max().unwrap_or(latest);
+        self.most_received = self.most_received.max(Some(lately));
+        Some((latest, lately))
     }
 
     /// Ends a report interval: a new claim, or none when there is nothing to base it on.
     fn compute(&mut self, slot: &Slot) -> Option<Claim> {
         self.reports = self.reports.saturating_add(1);
         let (expected, lost) = self.fresh(slot);
-        let x_recv = self.receive_rate(slot.now)?;
+        let (latest, x_recv) = self.receive_rate(slot.now)?;
         let (state, queue) = self.indicator.judge();
         let rtt = self.rtt.step(slot.now, self.indicator.drift());
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
         let patient = self.reports <= PATIENCE || waited < self.config.least_interval * u64::from(PATIENCE);
-        if self.config.init_announced && !self.rtt.is_known() && patient {
+        let waits = self.config.init_announced && !self.rtt.is_known() && patient;
+        if waits && !self.config.ramp {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv, slot.now) {
+        // The start phase doubles what arrives, and needs no round-trip time; what follows it does.
+        let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
+            Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
             Err(old) => self.smoothed(old, lost > 0, state, x_recv, rtt),
         };
         Some(Claim {
@@ -250,7 +273,8 @@ impl Receiver {
 
     fn after_report(&mut self, slot: &Slot) -> Turn {
         let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
-        let fast = Span::from_secs_f64(fast).max(self.rtt.get() * 2);
+        let apart = if self.rtt.is_known() { self.rtt.get() * 2 } else { UNKNOWN };
+        let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { self.config.least_interval };
         let own = match (self.ramp, self.claim) {
@@ -265,6 +289,7 @@ impl Receiver {
     fn reply(&mut self) -> Reply {
         // A report leaves: the session counts anew from here.
         self.counted = (0, 0);
+        self.rtt.on_report();
         self.claim.map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
     }
 }
@@ -278,6 +303,7 @@ impl ReceiverHalf for Receiver {
         self.since.get_or_insert(arrival.at);
         self.first.get_or_insert(arrival.at);
         self.received += arrival.size;
+        self.meter.add(arrival.size, arrival.at, LONG);
         if let Some(rate) = read_rate(arrival.notice) {
             self.announced = Some(rate);
         }
@@ -308,9 +334,7 @@ impl ReceiverHalf for Receiver {
     fn on_announce(&mut self, announced: &Announcement<'_>) {
         let Some((rate, rtt)) = read_announcement(announced.body, self.id) else { return };
         self.announced = Some(rate);
-        if let Some(rtt) = rtt {
-            self.rtt.on_announced(rtt, announced.at);
-        }
+        self.rtt.on_announced(rtt, announced.at);
     }
 
     fn due(&self) -> Due {
@@ -332,7 +356,9 @@ impl ReceiverHalf for Receiver {
         let computed = self.compute(slot);
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        if self.group && slot.interval > self.config.t_suspend {
+        // Who has no round-trip time has to be heard to get one.
+        let stranger = self.config.ramp && !self.rtt.is_known() && self.reports <= STRANGER;
+        if self.group && slot.interval > self.config.t_suspend && !stranger {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
             let until = slot.now + round;
             if news {
@@ -349,6 +375,7 @@ impl ReceiverHalf for Receiver {
             self.reply()
         } else {
             self.counted = (0, 0);
+            self.rtt.on_report();
             Reply::Plain
         }
     }

@@ -6,6 +6,8 @@ const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
 /// Weight of a packet in the mean of the one-way delay.
 const PACKET: f64 = 1.0 / 16.0;
+/// The same for the delay that an announcement had on its way: that of the last few packets before it.
+const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
@@ -23,13 +25,19 @@ struct Anchor {
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
 /// ```
 ///
-/// T_oneway is the packets' mean with weight 1/16, T_ref its value when RTT was announced. Source: ASMP, eq. 6–11.
+/// T_oneway is the packets' mean with weight 1/16. T_ref, multiplicative, is its value when RTT was announced; additive, the delay
+/// with which the announcement arrived that the receiver's last report answered: RTT is the way of that one and of the report.
+/// An announcement is a second older than what it announces; in that time a queue fills. Source: ASMP, eq. 6–11.
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     additive: bool,
     beta: f64,
     initial: Span,
     one_way: Option<OneWay>,
+    recent: Option<OneWay>,
+    /// The delay of the last announcement, and of the one that the last report answered.
+    announced: Option<(OneWay, Time)>,
+    answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
     smoothed: Option<Span>,
 }
@@ -41,6 +49,9 @@ impl RoundTrip {
             beta: config.beta,
             initial: config.initial_rtt,
             one_way: None,
+            recent: None,
+            announced: None,
+            answered: None,
             anchor: None,
             smoothed: None,
         }
@@ -48,7 +59,7 @@ impl RoundTrip {
 
     pub(super) fn on_packet(&mut self, sample: OneWay) {
         let Some(mean) = self.one_way else {
-            self.one_way = Some(sample);
+            (self.one_way, self.recent) = (Some(sample), Some(sample));
             return;
         };
         if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
@@ -57,17 +68,28 @@ impl RoundTrip {
                 anchor.rtt = moved(anchor.rtt, mean.variation_since(anchor.reference));
                 anchor.reference = sample;
             }
-            self.one_way = Some(sample);
+            (self.one_way, self.recent) = (Some(sample), Some(sample));
+            (self.announced, self.answered) = (None, None);
         } else {
             self.one_way = Some(mean.towards(sample, PACKET));
+            self.recent = self.recent.map(|recent| recent.towards(sample, RECENT));
         }
     }
 
-    /// The sender says what it measured. Before the first packet there is no reference, and it is not taken.
-    pub(super) fn on_announced(&mut self, rtt: Span, at: Time) {
-        if let Some(reference) = self.one_way {
+    /// An announcement has arrived, with what the sender measured where it is for us. Before the first packet there is no
+    /// reference, and it is not taken.
+    pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
+        let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
+        let answered = if self.additive { self.answered.or(now) } else { now };
+        if let (Some(rtt), Some((reference, at))) = (rtt, answered) {
             self.anchor = Some(Anchor { rtt: rtt.clamp(LEAST, MOST), reference, at });
         }
+        self.announced = now;
+    }
+
+    /// A report leaves, which answers the last announcement.
+    pub(super) fn on_report(&mut self) {
+        self.answered = self.announced.or(self.answered);
     }
 
     /// Whether the sender has announced one.
@@ -137,7 +159,7 @@ mod tests {
             let mut rtt = round_trip(Mode::Repaired);
             assert_eq!(rtt.step(Time::ZERO, 0.0), Span::millis(500));
             feed(&mut rtt, 30, offset);
-            rtt.on_announced(Span::millis(50), Time::ZERO);
+            rtt.on_announced(Some(Span::millis(50)), Time::ZERO);
             assert_eq!(rtt.step(Time::ZERO, 0.0), Span::millis(50));
             feed(&mut rtt, 50, offset);
             let once = rtt.step(Time::ZERO, 0.0).as_millis_f64();
@@ -154,7 +176,7 @@ mod tests {
         let longer = |offset| {
             let mut rtt = round_trip(Mode::Paper);
             feed(&mut rtt, 30, offset);
-            rtt.on_announced(Span::millis(50), Time::ZERO);
+            rtt.on_announced(Some(Span::millis(50)), Time::ZERO);
             feed(&mut rtt, 60, offset);
             for _ in 0..20 {
                 rtt.step(Time::ZERO, 0.0);
@@ -176,7 +198,7 @@ mod tests {
     fn a_clock_that_is_set_leaves_the_round_trip_where_it_was() {
         let mut rtt = round_trip(Mode::Repaired);
         feed(&mut rtt, 30, 0);
-        rtt.on_announced(Span::millis(50), Time::ZERO);
+        rtt.on_announced(Some(Span::millis(50)), Time::ZERO);
         rtt.step(Time::ZERO, 0.0);
         feed(&mut rtt, 30, 40);
         assert!((rtt.step(Time::ZERO, 0.0).as_millis_f64() - 50.0).abs() < 0.1);
@@ -186,9 +208,9 @@ mod tests {
     fn nonsense_stays_within_its_bounds() {
         let mut rtt = round_trip(Mode::Repaired);
         feed(&mut rtt, 30, 0);
-        rtt.on_announced(Span::MAX, Time::ZERO);
+        rtt.on_announced(Some(Span::MAX), Time::ZERO);
         assert_eq!(rtt.step(Time::NEVER, 1.0), LEAST);
-        rtt.on_announced(Span::ZERO, Time::ZERO);
+        rtt.on_announced(Some(Span::ZERO), Time::ZERO);
         assert!(rtt.step(Time::NEVER, -1e9) <= MOST);
     }
 }

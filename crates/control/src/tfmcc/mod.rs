@@ -6,7 +6,6 @@
 
 mod echo;
 mod message;
-mod meter;
 mod receiver;
 mod rtt;
 mod sender;
@@ -32,6 +31,9 @@ pub(crate) const CONTROLLER: Controller = Controller {
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
 };
 
+/// Of the quick start: round trips in its first feedback round, so that the sender hears of somebody before long.
+const FIRST_ROUND: f64 = 2.0;
+
 const fn number(name: &'static str, about: &'static str, source: &'static str, default: f64, range: [f64; 2]) -> Param {
     let kind = Kind::Number { default, paper: default, min: range[0], max: range[1] };
     Param { name, about, source, kind }
@@ -48,6 +50,13 @@ const PARAMS: &[Param] = &[
         about: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
         source: "RFC 4654; SIGCOMM 2001; NRL NORM",
         kind: Kind::Choice { default: "rfc4654", paper: "rfc4654", of: &["rfc4654", "sigcomm2001", "norm"] },
+    },
+    Param {
+        name: "start",
+        about: "quick: the assumed largest round trip gives way to the first measured one, the first round is short, and slow \
+                start begins with TCP's initial window",
+        source: "own; RFC 5348, 4.2",
+        kind: Kind::Choice { default: "quick", paper: "rfc", of: &["quick", "rfc"] },
     },
     span(
         "r_max",
@@ -104,6 +113,7 @@ enum Profile {
 #[derive(Clone, Copy, Debug)]
 struct Config {
     profile: Profile,
+    quick: bool,
     r_max: Span,
     r_max_decay: f64,
     granularity: Span,
@@ -118,6 +128,11 @@ struct Config {
 }
 
 impl Config {
+    /// How long a feedback round is, `first` the one in which nothing has been measured yet.
+    fn round(&self, r_max: Span, first: bool) -> Span {
+        r_max.scale(if self.quick && first { self.round.min(FIRST_ROUND) } else { self.round })
+    }
+
     fn new(values: &Values) -> Self {
         let profile = match values.choice("profile") {
             "sigcomm2001" => Profile::Sigcomm2001,
@@ -126,6 +141,7 @@ impl Config {
         };
         Self {
             profile,
+            quick: values.choice("start") == "quick",
             r_max: values.span("r_max"),
             r_max_decay: values.number("r_max_decay"),
             granularity: values.span("granularity"),

@@ -1,10 +1,10 @@
 use super::Config;
 use super::message::{Back, Forward};
-use super::meter::Meter;
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
 use crate::equation::{first_interval_sqrt, throughput};
 use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::meter::Meter;
 use crate::registry::{Setup, Values};
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
@@ -27,6 +27,7 @@ pub(super) struct Receiver {
     id: ReceiverId,
     packet: Bytes,
     least: Rate,
+    group: bool,
     chance: Chance,
     last: Option<Last>,
     rtt: RoundTrip,
@@ -50,6 +51,7 @@ impl Receiver {
             id: setup.id,
             packet: setup.packet,
             least: setup.packet.per(config.x_min),
+            group: setup.group,
             chance: setup.chance.clone(),
             last: None,
             rtt: RoundTrip::new(),
@@ -117,8 +119,12 @@ impl Receiver {
             return;
         }
         let bias = forward.x.map(|x| bias(forward.slow_start, self.x_fbr, self.received(now), x));
-        let t = forward.r_max.scale(self.config.round);
-        self.fire = Some(now + draw(&self.config, t, bias, &mut self.chance));
+        let first = forward.slow_start && forward.fb_nr == 0;
+        let t = self.config.round(forward.r_max, first);
+        // Nobody else can speak in its stead: the only receiver need not wait.
+        let alone = first && self.config.quick && !self.group;
+        let wait = if alone { Span::ZERO } else { draw(&self.config, t, bias, &mut self.chance) };
+        self.fire = Some(now + wait);
     }
 
     fn follow(&mut self, before: Option<Last>, forward: &Forward, now: Time) {
@@ -157,9 +163,12 @@ impl Receiver {
         let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
+        // What came through at the end of slow start filled a queue; with the round trip through it, it would be credited with more
+        // than came through once the queue drains.
+        let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            first_interval_sqrt(rate, packet, rtt)
+            first_interval_sqrt(rate, packet, first_rtt)
         };
         if self.losses.on_packet(&heard, first).new_loss_event {
             self.have_loss = true;

@@ -18,6 +18,7 @@ const MOST: Span = Span::secs(60);
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     smoothed: Option<Span>,
+    least: Option<Span>,
     sample: Option<(Span, OneWay)>,
     /// R', once a packet has followed the sample.
     current: Option<Span>,
@@ -27,7 +28,7 @@ pub(super) struct RoundTrip {
 
 impl RoundTrip {
     pub(super) const fn new() -> Self {
-        Self { smoothed: None, sample: None, current: None, drifted: 0.0 }
+        Self { smoothed: None, least: None, sample: None, current: None, drifted: 0.0 }
     }
 
     /// A packet without an echo for us.
@@ -48,6 +49,7 @@ impl RoundTrip {
         let q = if is_clr { config.q_clr } else { config.q_other };
         let first = self.smoothed.is_none();
         self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.sample = Some((sample, way));
         self.current = None;
         self.drifted = 0.0;
@@ -56,6 +58,11 @@ impl RoundTrip {
 
     pub(super) const fn is_known(&self) -> bool {
         self.smoothed.is_some()
+    }
+
+    /// The shortest sample.
+    pub(super) const fn least(&self) -> Option<Span> {
+        self.least
     }
 
     /// What counts now; `r_max` until there is a sample.

@@ -12,6 +12,12 @@ const SILENT: u64 = 4;
 const GONE: u64 = 10;
 /// Steps per largest round trip in which slow start approaches its target.
 const STEPS: u64 = 8;
+/// TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
+fn first_window(packet: Bytes) -> Bytes {
+    let s = packet.get();
+    Bytes::new((4 * s).min((2 * s).max(4_380)))
+}
+
 /// What the notice can say.
 const MOST_R_MAX: Span = Span::secs(65);
 
@@ -44,9 +50,14 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
+    /// The same without the bound by the gap between two packets; with the RFC's start the bound, once met, decays with it.
+    r_known: Span,
     /// The largest sample of this round, and whether it raised R_max.
     r_peak: Span,
     raised: bool,
+    /// R_max is still what was assumed.
+    assumed: bool,
+    group: bool,
     fb_nr: u8,
     round_began: Option<Time>,
     round_heard: bool,
@@ -74,10 +85,15 @@ impl Sender {
             packet: setup.packet,
             least,
             cap: setup.cap,
-            x: setup.packet.per(config.r_max).clamp(least, setup.cap),
+            x: if config.quick { first_window(setup.packet) } else { setup.packet }
+                .per(config.r_max)
+                .clamp(least, setup.cap),
             r_max: config.r_max,
+            r_known: config.r_max,
             r_peak: Span::ZERO,
             raised: false,
+            assumed: config.quick,
+            group: setup.group,
             fb_nr: 0,
             round_began: None,
             round_heard: false,
@@ -106,26 +122,43 @@ impl Sender {
     /// R_max is never below the gap between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + self.config.granularity;
-        self.r_max = self.r_max.max(gap).min(MOST_R_MAX);
+        self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
+        if !self.config.quick {
+            self.r_known = self.r_max;
+        }
     }
 
     fn round(&self) -> Span {
-        self.r_max.scale(self.config.round)
+        self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
+    }
+
+    /// With the quick start the assumed R_max gives way to the first that is measured; in a group once it has lasted, so that
+    /// others had the time to speak. Who is farther away than that is heard all the same, and raises it at once.
+    fn settle_r_max(&mut self, now: Time) {
+        if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
+            return;
+        }
+        self.assumed = false;
+        self.r_known = self.r_peak.max(Span::millis(1));
+        if self.slow_start {
+            self.set(self.x.max(first_window(self.packet).per(self.r_known)), "initial window");
+        }
+        self.stretch();
     }
 
     fn measure(&mut self, rtt: Span) {
         self.r_peak = self.r_peak.max(rtt);
-        if rtt > self.r_max {
-            let by = rtt.saturating_sub(self.r_max);
-            self.r_max += if self.config.profile == Profile::Norm { by.scale(0.75) } else { by };
+        if rtt > self.r_known {
+            let by = rtt.saturating_sub(self.r_known);
+            self.r_known += if self.config.profile == Profile::Norm { by.scale(0.75) } else { by };
             self.raised = true;
             self.stretch();
         }
     }
 
     fn new_round(&mut self, now: Time) {
-        if !self.raised {
-            self.r_max = self.r_max.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
+        if !self.raised && !self.assumed {
+            self.r_known = self.r_known.scale(self.config.r_max_decay).max(self.r_peak).max(Span::millis(1));
             self.stretch();
         }
         (self.r_peak, self.raised) = (Span::ZERO, false);
@@ -177,6 +210,9 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
+        // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial window).
+        let first = first_window(self.packet).per(self.r_known);
+        let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
             self.ramp = None;
             self.set(target, "slow start: twice the least receive rate");
@@ -300,6 +336,7 @@ impl SenderHalf for Sender {
         let Some(rtt) = elapsed(back.echo, now) else { return };
         self.round_began.get_or_insert(now);
         self.measure(rtt);
+        self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
         self.adjust(report.from, &back, rtt, now);

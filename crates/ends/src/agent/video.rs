@@ -7,7 +7,7 @@ use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Decision, Limit, Setup, View};
 use steadycast_link::Ecn;
-use steadycast_media::{Assembly, Encoder, PlayBuffer, SentFrames};
+use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings};
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -52,7 +52,7 @@ struct Epoch {
 pub struct VideoSource {
     make: Box<dyn Fn(Time) -> Sender + Send>,
     sender: Option<Sender>,
-    encoder: Option<Encoder>,
+    encoder: Option<Box<dyn Feed>>,
     /// The ladder's top is what limits, not a cap that the scenario sets.
     capped_by_ladder: bool,
     /// Since when it has been sending, and before pauses: with the first frame of each, when it was ready.
@@ -108,7 +108,7 @@ impl VideoSource {
         settings: SenderSettings,
         factory: Arc<dyn Factory>,
         setup: Setup,
-        encoder: Option<Encoder>,
+        encoder: Option<Box<dyn Feed>>,
         capped_by_ladder: bool,
         chance: Chance,
         means_from: Time,
@@ -157,7 +157,7 @@ impl VideoSource {
             }
         }
         self.sender = Some(sender);
-        let due = self.encoder.as_ref().map_or(Span::ZERO, Encoder::due);
+        let due = self.encoder.as_ref().map_or(Span::ZERO, |e| e.due());
         self.epochs.push(Epoch { first: self.frames.frames.len() as u32, at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
         self.drain(now, out);
@@ -206,16 +206,19 @@ impl VideoSource {
     /// A frame is due, or the session wants to go on.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         while self.running && self.frame_due() <= now {
-            self.frame(now);
+            if !self.frame(now) {
+                break;
+            }
         }
         self.drain(now, out);
     }
 
-    fn frame(&mut self, now: Time) {
+    /// Takes the frame that is due; false when it is not there.
+    fn frame(&mut self, now: Time) -> bool {
         self.account(now);
-        let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return };
+        let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return false };
         let backlog = sender.backlog().bytes;
-        let coded = encoder.next(sender.decision().target, backlog);
+        let Some(coded) = encoder.next(sender.decision().target, backlog) else { return false };
         let by_encoder = encoder.limited();
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
@@ -223,8 +226,10 @@ impl VideoSource {
         }
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
-        let sampled = shown_at(&self.epochs, encoder, coded.display);
-        sender.push_frame(&Frame { index: coded.index, kind: coded.kind, size: coded.size, sampled });
+        let sampled = shown_at(&self.epochs, &**encoder, coded.display);
+        let frame = Frame { index: coded.index, kind: coded.kind, size: coded.size, sampled };
+        sender.push_cut(&frame, encoder.parts());
+        true
     }
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
@@ -239,7 +244,7 @@ impl VideoSource {
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
                 if self.running && !self.finished {
                     self.account(now);
-                    let by_encoder = self.encoder.as_ref().is_some_and(Encoder::limited);
+                    let by_encoder = self.encoder.as_ref().is_some_and(|e| e.limited());
                     self.decisions.push(DecisionRow { at: now, decision, by_encoder });
                 }
             }
@@ -298,7 +303,12 @@ impl VideoSource {
 
     /// When the frame that is shown in place `display` was sampled.
     pub fn shown_at(&self, display: u32) -> Time {
-        self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, e, display))
+        self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, &**e, display))
+    }
+
+    /// Its session, once it has started.
+    pub fn session(&self) -> Option<&Sender> {
+        self.sender.as_ref()
     }
 
     /// Compounds with a report on the stream, and their IP bytes.
@@ -333,7 +343,7 @@ impl VideoSource {
 
 /// When the frame that is shown in place `display` was sampled. Groups of pictures are closed, so that places count from an
 /// epoch's first frame on as frames do.
-fn shown_at(epochs: &[Epoch], encoder: &Encoder, display: u32) -> Time {
+fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
@@ -458,9 +468,9 @@ impl VideoSink {
         self.drain(now, out);
     }
 
-    /// An RTP packet has arrived.
-    pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) {
-        let Some(receiver) = &mut self.receiver else { return };
+    /// An RTP packet has arrived. Returns what it was.
+    pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) -> Received {
+        let Some(receiver) = &mut self.receiver else { return Received::Stray };
         let from = Origin(u64::from(packet.from.0));
         let (ce, notice) = (packet.ecn == Ecn::Ce, media.notice.bytes());
         let level = level_of(self.buffer.as_mut(), now);
@@ -480,6 +490,7 @@ impl VideoSink {
             }
         }
         self.drain(now, out);
+        received
     }
 
     /// A compound of `len` bytes has arrived.

@@ -9,9 +9,9 @@ struct Slice {
     bytes: u64,
 }
 
-/// The receive rate over the last k round trips (RFC 4654, 4.3.4), in eighths of them: no packet is remembered.
+/// The receive rate over the last while, in eighths of it: no packet is remembered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     /// Newest first.
     slices: [Slice; SLICES],
     known: usize,
@@ -19,8 +19,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// A packet arrived; `over` is k round trips.
-    pub(super) fn add(&mut self, size: Bytes, at: Time, over: Span) {
+    /// A packet arrived; `over` is the longest while that will be asked for.
+    pub(crate) fn add(&mut self, size: Bytes, at: Time, over: Span) {
         self.last = at;
         if self.known > 0 {
             self.slices[0].bytes += size.get();
@@ -34,7 +34,7 @@ impl Meter {
     }
 
     /// The rate over the last `over`, as far as it is covered. `None` before the second packet, and after a silence of `over`.
-    pub(super) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
+    pub(crate) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);
         for (i, slice) in self.slices[..self.known].iter().enumerate() {

@@ -1,0 +1,138 @@
+//! Who has been heard at a sender's RTCP port: for the operator's eyes, not for the controller's.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use steadycast_units::{Span, Time};
+use steadycast_wire::ntp::{self, NtpEpoch};
+use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+
+/// One who sends reports.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its canonical name; its SSRC until it has said one.
+    pub cname: String,
+    /// Where its reports come from.
+    pub address: SocketAddr,
+    /// When it was heard first.
+    pub first: Time,
+    /// When it was heard last.
+    pub last: Time,
+    /// Compounds with a report on our stream.
+    pub reports: u64,
+    /// It sends the controller's own reports; a standard receiver does not.
+    pub ours: bool,
+    /// The first report block about our stream, and the latest.
+    pub begin: Option<ReportBlock>,
+    /// See above.
+    pub block: Option<ReportBlock>,
+    /// Round-trip time by the latest report that allows to tell.
+    pub rtt: Option<Span>,
+    /// It has said BYE.
+    pub left: bool,
+}
+
+/// All of them; of more than a thousand, those who were heard latest.
+#[derive(Debug)]
+pub struct Peers {
+    all: BTreeMap<u32, Peer>,
+    epoch: NtpEpoch,
+    app: [u8; 4],
+    unreadable: u64,
+}
+
+const MOST: usize = 1_024;
+/// A name is shown as far as it is plain text, and not longer.
+const NAME: usize = 64;
+
+impl Peers {
+    /// Of a sender whose NTP times have this epoch and whose controller's APP packets this name.
+    pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
+        Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
+    }
+
+    /// All of them, by SSRC.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
+        self.all.iter().map(|(ssrc, peer)| (*ssrc, peer))
+    }
+
+    /// The name of a receiver.
+    pub fn name(&self, ssrc: u32) -> Option<&str> {
+        self.all.get(&ssrc).map(|p| p.cname.as_str())
+    }
+
+    /// Datagrams that could not be read.
+    pub const fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    pub(crate) fn hear(&mut self, now: Time, mine: u32, from: SocketAddr, datagram: &[u8]) {
+        let Ok(compound) = Compound::parse(datagram) else {
+            self.unreadable += 1;
+            return;
+        };
+        for packet in &compound.packets {
+            match packet {
+                Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
+                    if *ssrc != mine =>
+                {
+                    let epoch = self.epoch;
+                    let Some(peer) = self.peer(now, *ssrc, from) else { continue };
+                    if let Some(block) = blocks.iter().find(|b| b.ssrc == mine) {
+                        peer.reports += 1;
+                        peer.begin.get_or_insert(*block);
+                        peer.block = Some(*block);
+                        peer.rtt = ntp::round_trip(epoch.middle(now), block.lsr, block.dlsr).or(peer.rtt);
+                    }
+                }
+                Packet::App { ssrc, name, .. } if *name == self.app && *ssrc != mine => {
+                    if let Some(peer) = self.peer(now, *ssrc, from) {
+                        peer.ours = true;
+                    }
+                }
+                Packet::Sdes { chunks } => {
+                    for (ssrc, cname) in chunks {
+                        if let Some(peer) = self.all.get_mut(ssrc).filter(|p| p.address.ip() == from.ip()) {
+                            peer.cname = cname.chars().filter(|c| !c.is_control()).take(NAME).collect();
+                        }
+                    }
+                }
+                Packet::Bye { ssrcs, .. } => {
+                    for ssrc in ssrcs {
+                        if let Some(peer) = self.all.get_mut(ssrc).filter(|p| p.address.ip() == from.ip()) {
+                            peer.left = true;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Who speaks with this SSRC from this machine; `None` for one who takes another's.
+    fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
+        if self.all.len() >= MOST
+            && !self.all.contains_key(&ssrc)
+            && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
+        {
+            self.all.remove(&oldest);
+        }
+        let fresh = || Peer {
+            cname: format!("{ssrc:08x}"),
+            address: from,
+            first: now,
+            last: now,
+            reports: 0,
+            ours: false,
+            begin: None,
+            block: None,
+            rtt: None,
+            left: false,
+        };
+        let peer = self.all.entry(ssrc).or_insert_with(fresh);
+        if peer.address.ip() != from.ip() {
+            return None;
+        }
+        (peer.last, peer.address, peer.left) = (now, from, false);
+        Some(peer)
+    }
+}

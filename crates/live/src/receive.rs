@@ -1,0 +1,287 @@
+//! A live receiver in a thread of its own.
+
+use crate::folder::{STEP, Words};
+use crate::sdp::Description;
+use crate::send::{Shared, entropy, rtcp};
+use crate::{
+    Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, Nobody, Pair, PairOptions, Reports, Unpacker,
+    WiredSink,
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use steadycast_control::registry::{Chosen, Given, Setup};
+use steadycast_control::{Mode, ReceiverId};
+use steadycast_ends::{Agent, Intake, VideoSink};
+use steadycast_session::{Identity, Receiver};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+
+/// How to receive.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// What is sent, and where to.
+    pub description: Description,
+    /// Sockets.
+    pub pair: PairOptions,
+    /// Canonical name.
+    pub cname: String,
+}
+
+/// The controller that a description names, its mode and its parameters.
+struct Announced {
+    controller: String,
+    mode: Mode,
+    params: Vec<(String, Given)>,
+    session_bandwidth: Rate,
+    packet: Bytes,
+}
+
+impl Announced {
+    /// Without a name the session is a standard one: reports alone.
+    fn of(description: &Description) -> Self {
+        let number = |key: &str| description.of_ours(key).and_then(|v| v.parse::<u64>().ok());
+        let given = |text: &str| match (text.parse::<f64>(), text) {
+            (Ok(n), _) => Given::Number(n),
+            (_, "true") => Given::Switch(true),
+            (_, "false") => Given::Switch(false),
+            _ => Given::Text(text.to_owned()),
+        };
+        let param = |(key, value): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), given(value)));
+        Self {
+            controller: description.of_ours("controller").unwrap_or("fixed").to_owned(),
+            mode: if description.of_ours("mode") == Some("paper") { Mode::Paper } else { Mode::Repaired },
+            params: description.ours.iter().filter_map(param).collect(),
+            session_bandwidth: number("session-bw").map_or(Rate::mbps(2), Rate::bps),
+            packet: number("packet").map_or(Bytes::new(1_000), Bytes::new),
+        }
+    }
+}
+
+/// A receiver that runs.
+pub struct Receiving {
+    shared: Arc<Shared>,
+    shelf: FrameShelf,
+    thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
+}
+
+impl Receiving {
+    /// Opens the sockets, joins the group where there is one, and receives.
+    ///
+    /// # Errors
+    /// An address can't be had, or the sender names a controller that this program does not know.
+    pub fn start(options: ReceiveOptions) -> Result<Self, LiveError> {
+        let clock = Clock::start();
+        let seed = entropy();
+        let description = options.description.clone();
+        let announced = Announced::of(&description);
+        let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
+        let group = description.address.ip().is_multicast();
+        let source = options.pair.source.or(description.source);
+        let mux = options.pair.mux || description.mux;
+        let pair_options = PairOptions { source, mux, ..options.pair.clone() };
+        let pair = Pair::receiver(description.address, &pair_options)?;
+        let reports =
+            if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
+        let settings = rtcp(announced.session_bandwidth, group, group && source.is_some());
+        let setup = Setup {
+            packet: announced.packet,
+            mode: announced.mode,
+            floor: Rate::ZERO,
+            cap: Rate::MAX,
+            session_bandwidth: announced.session_bandwidth,
+            group,
+            id: ReceiverId(0),
+            chance: seed.part("half"),
+            pictures: None,
+        };
+        let cname = options.cname.clone();
+        let make = Box::new(move |now: Time, times: u32| {
+            let own = Seed(seed.part(&format!("join.{times}")).bits32().into());
+            let identity = Identity { ssrc: own.part("ssrc").bits32(), cname: cname.clone() };
+            let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
+            let half = factory.receiver(&setup);
+            Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
+        });
+        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, true);
+        let shelf = FrameShelf::default();
+        let consumer: Box<dyn Consumer> = match description.format {
+            Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone())),
+            None => Box::new(Nobody),
+        };
+        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports);
+        let mut driver = Loop::new(clock)?;
+        let ix = driver.add(wired, pair)?;
+        let shared = Arc::new(Shared::default());
+        let (mine, frames) = (Arc::clone(&shared), shelf.clone());
+        let mut session = Session { driver, ix, shared: mine, shelf: frames, options, announced };
+        let thread = std::thread::Builder::new().name("steadycast-receive".into()).spawn(move || {
+            let record = session.run().and_then(|()| session.finish());
+            session.shelf.close();
+            session.shared.done.store(true, Ordering::Relaxed);
+            record
+        })?;
+        Ok(Self { shared, shelf, thread: Some(thread) })
+    }
+
+    /// Where its frames wait.
+    pub fn shelf(&self) -> FrameShelf {
+        self.shelf.clone()
+    }
+
+    /// How it goes, as JSON.
+    pub fn status(&self) -> Value {
+        self.shared.look()
+    }
+
+    /// Whether it has come to its end: the sender has said BYE, or it was stopped.
+    pub fn done(&self) -> bool {
+        self.shared.done.load(Ordering::Relaxed)
+    }
+
+    /// Has it leave with a BYE.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Its record, once it has ended: stops it if it has not.
+    ///
+    /// # Errors
+    /// The loop could not go on; or the thread has died, which is a bug.
+    pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
+        self.stop();
+        let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
+        thread.join().map_err(|_| LiveError::Record("the receiver's thread has died".into()))?
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Session {
+    driver: Loop<WiredSink>,
+    ix: crate::EndIx,
+    shared: Arc<Shared>,
+    shelf: FrameShelf,
+    options: ReceiveOptions,
+    announced: Announced,
+}
+
+/// After the source's BYE nothing more comes; stragglers may still be under way.
+const STRAGGLERS: Span = Span::millis(300);
+/// How long a BYE may take in a large group.
+const LAST_WORDS: Span = Span::secs(1);
+
+impl Session {
+    fn run(&mut self) -> Result<(), LiveError> {
+        let clock = self.driver.clock();
+        self.driver.tell(self.ix, |end, now, _| end.join(now));
+        let mut next = Time::ZERO + STEP;
+        let mut ended: Option<Time> = None;
+        loop {
+            let shared = Arc::clone(&self.shared);
+            self.driver.run(next, |_| !shared.stop.load(Ordering::Relaxed))?;
+            let now = clock.now();
+            while next <= now {
+                self.driver.tell(self.ix, |end, _, _| end.sink_mut().sample(now));
+                next += STEP;
+            }
+            self.shared.show(|| self.status(now));
+            if ended.is_none() && self.session().is_some_and(Receiver::source_ended) {
+                ended = Some(now);
+            }
+            if self.shared.stop.load(Ordering::Relaxed) || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
+                break;
+            }
+        }
+        self.driver.tell(self.ix, WiredSink::leave);
+        self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        Ok(())
+    }
+
+    fn session(&self) -> Option<&Receiver> {
+        self.driver.end(self.ix).sink().session()
+    }
+
+    fn status(&self, now: Time) -> Value {
+        let end = self.driver.end(self.ix);
+        let sink = end.sink();
+        let recent = sink.intake.samples.len().saturating_sub(10);
+        let points = &sink.intake.samples[recent..];
+        let span = STEP * points.len().max(1) as u64;
+        let (bytes, packets, expected) = points.iter().fold((0, 0, 0), |(b, p, e), point| {
+            (b + point.bytes, p + u64::from(point.packets), e + u64::from(point.expected))
+        });
+        let delay = points.iter().rev().find_map(|p| p.delay);
+        let view = self.session().map(Receiver::view).unwrap_or_default();
+        let counts = self.shelf.counts();
+        json!({
+            "at_s": now.as_secs_f64(),
+            "rate_bps": Bytes::new(bytes).per(span).as_bps_f64(),
+            "loss_frac": (expected > 0).then(|| (1.0 - packets as f64 / expected as f64).max(0.0)),
+            "delay_ms": delay.map(|d| d.as_millis_f64()),
+            "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
+            "received": self.session().map_or(0, Receiver::received),
+            "expected": self.session().map_or(0, Receiver::expected),
+            "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
+            "from": end.media_from().map(|a| a.to_string()),
+            "reports_to": end.reports_to().map(|a| a.to_string()),
+            "reports": sink.rtcp_packets,
+            "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
+                      "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
+            "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing },
+            "overrun": self.shelf.overrun(), "unreadable": end.unreadable(),
+        })
+    }
+
+    fn finish(&mut self) -> Result<LiveRecord, LiveError> {
+        let clock = self.driver.clock();
+        let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
+        let Some((wired, _)) = driver.into_ends().pop() else {
+            return Err(LiveError::Record("the receiver is gone".into()));
+        };
+        let counts = self.shelf.counts();
+        let now = clock.now();
+        let mut warnings = Vec::new();
+        if wired.last_media().is_none() {
+            warnings.push(format!("nothing came to {}", self.options.description.address));
+        }
+        if wired.sink().rtcp_packets == 0 {
+            warnings.push("no report was sent: no sender's address was known".into());
+        }
+        if self.options.description.of_ours("controller").is_none() {
+            warnings.push("the sender named no controller: it got standard reports alone".into());
+        }
+        warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
+        let frames = (counts != crate::FrameCounts::default()).then(|| {
+            json!({ "sent": counts.whole + counts.damaged + counts.missing, "ok": counts.whole,
+                    "lost": counts.damaged + counts.missing, "late": 0, "undecodable": 0 })
+        });
+        // What went on before the first packet is not the network's doing.
+        let from = wired.first_media().unwrap_or(Time::ZERO);
+        let span = wired.last_media().unwrap_or(now).since(from);
+        let rate = (!span.is_zero()).then(|| wired.sink().intake.bytes.per(span).as_bps_f64());
+        let receiver = json!({ "name": self.options.cname, "frames": frames, "throughput_bps": rate });
+        let mut flow = Map::new();
+        flow.insert("receivers".into(), json!([receiver]));
+        flow.insert("throughput_bps".into(), json!(rate));
+        let words = Words {
+            controller: self.announced.controller.clone(),
+            mode: if self.announced.mode == Mode::Paper { "paper" } else { "repaired" },
+            params: Vec::new(),
+            packet: self.announced.packet.get(),
+            clip: self.options.description.format.map(|_| "what was sent".to_owned()),
+            receivers: vec![self.options.cname.clone()],
+            group: self.options.description.address.ip().is_multicast(),
+        };
+        let agent = Agent::VideoSink(Box::new(wired.into_sink()));
+        LiveRecord::new(&words, agent, from, now, flow, warnings, self.shelf.rows())
+            .map_err(|problems| LiveError::Record(problems.to_string()))
+    }
+}

@@ -1,0 +1,344 @@
+//! Session descriptions (RFC 8866): what a receiver has to know before the first packet comes.
+//!
+//! Standard receivers read address, payload format and decoder configuration. One attribute is ours, `x-steadycast`: it
+//! names the controller, so that our receivers run its receiving half. Others ignore it, as RFC 8866 asks of them.
+
+use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
+use std::net::{IpAddr, SocketAddr};
+use steadycast_units::Rate;
+use steadycast_wire::payload::PayloadFormat;
+
+/// Why a description can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}; {remedy}")]
+pub struct SdpError {
+    /// What is wrong.
+    pub problem: String,
+    /// What would help.
+    pub remedy: &'static str,
+}
+
+fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
+    SdpError { problem: problem.into(), remedy }
+}
+
+/// What travels, and where to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// Where media goes to: the receiver's address or a group's.
+    pub address: SocketAddr,
+    /// The only source that is wanted (RFC 4570); the sender's own address when this is written.
+    pub source: Option<IpAddr>,
+    /// Time to live of a group of IPv4.
+    pub ttl: Option<u8>,
+    /// RTP and RTCP share the port (RFC 5761).
+    pub mux: bool,
+    /// Media and reports are encrypted (RFC 3711); the key is not in here.
+    pub secure: bool,
+    /// RTP payload type.
+    pub payload_type: u8,
+    /// Payload format; `None` for one that this program does not take apart.
+    pub format: Option<PayloadFormat>,
+    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264, each
+    /// behind a start code.
+    pub config: Vec<u8>,
+    /// Upper limit of the rate.
+    pub bandwidth: Option<Rate>,
+    /// What only our own receivers understand.
+    pub ours: Vec<(String, String)>,
+}
+
+const OURS: &str = "x-steadycast";
+
+impl Description {
+    /// A value of the attribute that is ours.
+    pub fn of_ours(&self, key: &str) -> Option<&str> {
+        self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+
+    /// As text. `own` is the sender's address, `session` a number of its own.
+    pub fn write(&self, own: IpAddr, session: u64) -> String {
+        let origin = Origin::with_ip_addr(session.to_string(), 1, own);
+        let proto = if self.secure { TransportProto::RtpSavp } else { TransportProto::RtpAvp };
+        let mut media = Media::new(MediaType::Video, self.address.port(), proto, self.payload_type);
+        let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
+        let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
+        media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
+        if let Some(rate) = self.bandwidth {
+            media.add_bandwidth(Bandwidth::new(BandwidthType::As, rate.as_bps().div_ceil(1_000)));
+        }
+        let (name, fmtp) = self.encoding();
+        let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
+        put("rtpmap", format!("{} {name}/90000", self.payload_type));
+        if let Some(fmtp) = fmtp {
+            put("fmtp", format!("{} {fmtp}", self.payload_type));
+        }
+        if let Some(source) = self.source {
+            let kind = if source.is_ipv4() { "IP4" } else { "IP6" };
+            put("source-filter", format!(" incl IN {kind} {} {source}", self.address.ip()));
+        }
+        put("extmap", "1 urn:x-steadycast:send-time".into());
+        if !self.ours.is_empty() {
+            let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            put(OURS, ours.join(";"));
+        }
+        if self.mux {
+            media.add_attribute(Attribute::new("rtcp-mux"));
+        }
+        media.add_attribute(Attribute::new("sendonly"));
+        let mut whole = Session::new(origin, "steadycast");
+        whole.times = vec![sdp_types::Time::new(0, 0)];
+        whole.medias = vec![media];
+        let mut text = Vec::new();
+        // Nothing that is written into a vector fails.
+        let _ = whole.write(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn encoding(&self) -> (&'static str, Option<String>) {
+        match self.format {
+            Some(PayloadFormat::Mpeg4) => {
+                // Profile 3 level 5 (advanced simple) fits what is sent; decoders go by the configuration.
+                let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
+                ("MP4V-ES", Some(format!("profile-level-id=245{}", config.unwrap_or_default())))
+            }
+            Some(PayloadFormat::Mpeg2) => ("MPV", None),
+            Some(PayloadFormat::H263p) => ("H263-1998", None),
+            Some(PayloadFormat::H264) => {
+                let sets: Vec<&[u8]> = parameter_sets(&self.config);
+                let mut fmtp = "packetization-mode=1".to_owned();
+                if let Some([_, profile, constraints, level, ..]) = sets.iter().find(|s| s[0] & 0x1f == 7) {
+                    fmtp += &format!("; profile-level-id={}", hex(&[*profile, *constraints, *level]));
+                }
+                if !sets.is_empty() {
+                    let sets: Vec<String> = sets.iter().map(|s| base64(s)).collect();
+                    fmtp += &format!("; sprop-parameter-sets={}", sets.join(","));
+                }
+                ("H264", Some(fmtp))
+            }
+            None => ("x-steadycast-greedy", None),
+        }
+    }
+
+    /// From text: its first video stream.
+    ///
+    /// # Errors
+    /// It is not a session description, or there is no video over RTP in it.
+    pub fn read(text: &[u8]) -> Result<Self, SdpError> {
+        let session = Session::parse(text)
+            .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
+        let media = session.medias.iter().find(|m| m.media == "video");
+        let media = media.ok_or_else(|| wrong("there is no video in it", "name a description with an m=video line"))?;
+        let secure = media.proto.contains("SAVP");
+        if !media.proto.starts_with("RTP/") || media.proto.contains("DTLS") {
+            let problem = format!("the video travels by {}", media.proto);
+            return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
+        }
+        let connection = media.connections.first().or(session.connection.as_ref());
+        let connection = connection.ok_or_else(|| wrong("it has no c= line", "add the address, as c=IN IP4 …"))?;
+        let told = &connection.connection_address;
+        let address = connection
+            .try_address()
+            .map_err(|_| wrong(format!("\"{told}\" is not an address"), "write an IPv4 or IPv6 address, not a name"))?;
+        let payload_type: u8 = media
+            .fmt
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse().ok())
+            .filter(|pt| *pt < 128)
+            .ok_or_else(|| wrong("its m= line has no payload type", "add a number from 0 to 127"))?;
+        let of_type = |name: &str| {
+            let prefix = format!("{payload_type} ");
+            let find = |value: &str| value.strip_prefix(&prefix).map(|rest| rest.trim().to_owned());
+            media.get_attribute_values(name).flatten().find_map(find)
+        };
+        let name = of_type("rtpmap").map(|map| map.split('/').next().unwrap_or_default().to_ascii_uppercase());
+        let format = match name.as_deref() {
+            Some("MP4V-ES") => Some(PayloadFormat::Mpeg4),
+            Some("MPV") => Some(PayloadFormat::Mpeg2),
+            Some("H263-1998" | "H263-2000") => Some(PayloadFormat::H263p),
+            Some("H264") => Some(PayloadFormat::H264),
+            None if payload_type == 32 => Some(PayloadFormat::Mpeg2),
+            _ => None,
+        };
+        let fmtp = of_type("fmtp").unwrap_or_default();
+        let parameter = |key: &str| {
+            let pair = |p: &str| {
+                p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned())
+            };
+            fmtp.split(';').find_map(pair)
+        };
+        let config = match format {
+            Some(PayloadFormat::Mpeg4) => parameter("config").and_then(|text| unhex(&text)).unwrap_or_default(),
+            Some(PayloadFormat::H264) => {
+                let sets = parameter("sprop-parameter-sets").unwrap_or_default();
+                sets.split(',')
+                    .filter_map(unbase64)
+                    .filter(|s| !s.is_empty())
+                    .flat_map(|s| [vec![0, 0, 0, 1], s].concat())
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
+        let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
+        let bandwidth = media.bandwidths.iter().find(|b| b.bwtype == "AS");
+        Ok(Self {
+            address: SocketAddr::new(address.ip, media.port),
+            source: source(media),
+            ttl: address.ttl,
+            mux: media.has_attribute("rtcp-mux"),
+            secure,
+            payload_type,
+            format,
+            config,
+            bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
+            ours,
+        })
+    }
+}
+
+/// The source of `a=source-filter: incl IN IP4 GROUP SOURCE` (RFC 4570).
+fn source(media: &Media) -> Option<IpAddr> {
+    let filter = media.get_first_attribute_value("source-filter").flatten()?;
+    let words: Vec<&str> = filter.split_whitespace().collect();
+    if words.first() == Some(&"incl") { words.get(4)?.parse().ok() } else { None }
+}
+
+/// The NAL units of a stream with start codes.
+fn parameter_sets(stream: &[u8]) -> Vec<&[u8]> {
+    let mut starts = Vec::new();
+    for (at, three) in stream.windows(3).enumerate() {
+        if *three == [0, 0, 1] {
+            starts.push(at);
+        }
+    }
+    let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
+    let unit = |(n, start): (usize, &usize)| {
+        let unit = &stream[start + 3..end(n)];
+        // The zeros before the next start code are its own.
+        let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        &unit[..len]
+    };
+    starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02X}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| d as u8);
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|p| Some(digit(p.first()?)? << 4 | digit(p.get(1)?)?)).collect()
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// RFC 4648, section 4. A dependency would be longer.
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let three = chunk.iter().chain([&0, &0]).take(3).fold(0u32, |n, b| n << 8 | u32::from(*b));
+        for place in 0..4 {
+            let six = (three >> (18 - 6 * place)) as usize & 63;
+            text.push(if place <= chunk.len() { char::from(ALPHABET[six]) } else { '=' });
+        }
+    }
+    text
+}
+
+fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let (mut bits, mut count, mut bytes) = (0u32, 0, Vec::new());
+    for letter in text.trim().trim_end_matches('=').bytes() {
+        let six = ALPHABET.iter().position(|a| *a == letter)? as u32;
+        bits = bits << 6 | six;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description(format: Option<PayloadFormat>, config: &[u8]) -> Description {
+        Description {
+            address: "239.1.2.3:5004".parse().unwrap(),
+            source: None,
+            ttl: Some(4),
+            mux: false,
+            secure: false,
+            payload_type: 96,
+            format,
+            config: config.to_vec(),
+            bandwidth: Some(Rate::kbps(2_000)),
+            ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_the_same() {
+        let own: IpAddr = "10.0.0.1".parse().unwrap();
+        let sets = [0, 0, 0, 1, 0x67, 0x42, 0xc0, 0x1e, 0xd9, 0, 0, 0, 1, 0x68, 0xce, 0x3c, 0x80];
+        let all = [
+            description(Some(PayloadFormat::Mpeg4), &[0, 0, 1, 0xb0, 0xf5]),
+            Description { payload_type: 32, mux: true, ..description(Some(PayloadFormat::Mpeg2), &[]) },
+            Description { source: Some(own), ..description(Some(PayloadFormat::H263p), &[]) },
+            Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
+            Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
+        ];
+        for one in all {
+            let text = one.write(own, 17);
+            assert_eq!(Description::read(text.as_bytes()), Ok(one), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_lines_are_those_that_standard_receivers_expect() {
+        let text =
+            description(Some(PayloadFormat::Mpeg4), &[0, 0, 1, 0xb0, 0xf5]).write("10.0.0.1".parse().unwrap(), 17);
+        for line in [
+            "o=- 17 1 IN IP4 10.0.0.1\r\n",
+            "m=video 5004 RTP/AVP 96\r\nc=IN IP4 239.1.2.3/4\r\nb=AS:2000\r\n",
+            "a=rtpmap:96 MP4V-ES/90000\r\na=fmtp:96 profile-level-id=245; config=000001B0F5\r\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn ffmpegs_description_is_read() {
+        let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\na=tool:libavformat\r\n\
+                    m=video 5004 RTP/AVP 96\r\na=rtpmap:96 MP4V-ES/90000\r\na=fmtp:96 profile-level-id=1;config=000001B001\r\n";
+        let read = Description::read(text.as_bytes()).unwrap();
+        assert_eq!((read.format, read.config), (Some(PayloadFormat::Mpeg4), vec![0, 0, 1, 0xb0, 1]));
+        assert_eq!(read.address, "127.0.0.1:5004".parse().unwrap());
+    }
+
+    #[test]
+    fn what_can_t_be_used_is_said_with_a_remedy() {
+        for (text, what) in [
+            ("nonsense", "not a session description"),
+            ("v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=audio 5 RTP/AVP 0\r\n", "no video"),
+            ("v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n", "c= line"),
+            ("v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=video 5 UDP/TLS/RTP/SAVPF 96\r\n", "TLS"),
+        ] {
+            let error = Description::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn base64_is_rfc_4648s() {
+        // Section 10.
+        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(base64(plain.as_bytes()), coded);
+            assert_eq!(unbase64(coded), Some(plain.as_bytes().to_vec()));
+        }
+    }
+}

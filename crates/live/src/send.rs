@@ -1,0 +1,519 @@
+//! A live sender in a thread of its own.
+
+use crate::folder::{STEP, Words, reported, series};
+use crate::sdp::Description;
+use crate::{
+    Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, NetError, Outbox, Pair, PairOptions, Payloads, Peers,
+    RungData, Steering, Store, WiredSource, Zeros,
+};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use steadycast_control::registry::{Chosen, Factory, Given, Setup};
+use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
+use steadycast_ends::{Agent, VideoSource};
+use steadycast_media::{Encoder, Feed, Ladder, Vbr, Waiting};
+use steadycast_session::{Emit, Identity, Profile, RtcpSettings, SenderSettings};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::payload::PayloadFormat;
+
+/// Why a live session can't begin, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The controller or one of its parameters.
+    #[error("controller: {0}")]
+    Controller(#[from] ParamError),
+    /// An address, a port or an interface.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A frame table that can't be used.
+    #[error("ladder: {0}; encode the clip again")]
+    Ladder(#[from] steadycast_media::LadderError),
+    /// The system gives no more sockets or threads.
+    #[error("{0}; look at `ulimit -n`")]
+    System(#[from] io::Error),
+    /// The controller serves one receiver.
+    #[error("--to: controller {0} serves one receiver, and this is a group; take asmp or tfmcc")]
+    OneReceiver(String),
+    /// The record is not what a scenario can say: a bug.
+    #[error("the record can't be written: {0}")]
+    Record(String),
+}
+
+/// What a session sends.
+pub enum Medium {
+    /// Always as much as it may, of nothing.
+    Greedy,
+    /// What an encoder in another thread makes of a source.
+    Encoder {
+        /// Payload format.
+        format: PayloadFormat,
+        /// What a decoder must be told first.
+        config: Vec<u8>,
+        /// How it is steered.
+        steering: Steering,
+    },
+    /// A clip at every quantizer.
+    Ladder {
+        /// Payload format.
+        format: PayloadFormat,
+        /// What a decoder must be told first.
+        config: Vec<u8>,
+        /// Frame sizes.
+        ladder: Box<Ladder>,
+        /// Frames, by their quantizers.
+        rungs: BTreeMap<u8, RungData>,
+        /// After how many frames it ends; never without.
+        frames: Option<u32>,
+    },
+}
+
+impl Medium {
+    const fn format(&self) -> Option<PayloadFormat> {
+        match self {
+            Self::Greedy => None,
+            Self::Encoder { format, .. } | Self::Ladder { format, .. } => Some(*format),
+        }
+    }
+
+    fn config(&self) -> Vec<u8> {
+        match self {
+            Self::Greedy => Vec::new(),
+            Self::Encoder { config, .. } | Self::Ladder { config, .. } => config.clone(),
+        }
+    }
+}
+
+/// How to send.
+#[derive(Clone, Debug)]
+pub struct SendOptions {
+    /// A receiver's RTP address, or a group's.
+    pub to: SocketAddr,
+    /// Sockets.
+    pub pair: PairOptions,
+    /// The controller's name.
+    pub controller: String,
+    /// Paper or repaired.
+    pub mode: Mode,
+    /// The controller's parameters.
+    pub params: Vec<(String, Given)>,
+    /// IP size of a full packet.
+    pub packet: Bytes,
+    /// Least rate.
+    pub floor: Rate,
+    /// Highest rate.
+    pub cap: Rate,
+    /// Of which RTCP may take 5 %.
+    pub session_bandwidth: Rate,
+    /// Canonical name.
+    pub cname: String,
+    /// The clip's name, for the record; nothing for a greedy source.
+    pub clip: Option<String>,
+}
+
+/// What both threads know.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) stop: AtomicBool,
+    pub(crate) done: AtomicBool,
+    /// Somebody looks: the status is made only then.
+    pub(crate) asked: AtomicBool,
+    pub(crate) status: Mutex<Value>,
+}
+
+impl Shared {
+    /// The latest status; the next one is made for whoever asks again.
+    pub(crate) fn look(&self) -> Value {
+        self.asked.store(true, Ordering::Relaxed);
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
+        if self.asked.swap(false, Ordering::Relaxed) {
+            *self.status.lock().unwrap_or_else(PoisonError::into_inner) = make();
+        }
+    }
+}
+
+/// Bytes of the system's own randomness.
+pub(crate) fn entropy() -> Seed {
+    let mut bytes = [0; 8];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut bytes));
+    let clock = Clock::start();
+    // Without it the time and the process have to do: other sessions differ in them.
+    Seed(match read {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => clock.epoch().0 ^ u64::from(std::process::id()).rotate_left(32),
+    })
+}
+
+/// RTCP of a live session: feedback as often as its 5 % allow. `summary`: receivers can't hear each other (source-specific
+/// multicast) and are told how many they are.
+pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) -> RtcpSettings {
+    RtcpSettings {
+        profile: Profile::Avpf { t_rr_interval: Span::ZERO },
+        session_bandwidth,
+        t_min: None,
+        group,
+        summary,
+    }
+}
+
+/// A sender that runs.
+pub struct Sending {
+    shared: Arc<Shared>,
+    desk: Option<EncoderDesk>,
+    sdp: String,
+    thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
+}
+
+/// What goes before a payload: IP, UDP, RTP with the send time, and the largest notice of a controller that has one.
+fn overhead(factory: &dyn Factory) -> u64 {
+    let notice = if factory.extension() == 0 { 0 } else { 24 };
+    28 + 12 + 4 + 8 + notice
+}
+
+/// By how much a pacer that is woken late catches up: more would be a burst.
+const CREDIT: Span = Span::millis(4);
+
+impl Sending {
+    /// Opens the sockets and begins to send.
+    ///
+    /// # Errors
+    /// A parameter, an address or the medium can't be used; nothing was sent then.
+    pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
+        let clock = Clock::start();
+        let seed = entropy();
+        let factory = Chosen::shared(&options.controller, options.mode, &options.params)?;
+        let group = options.to.ip().is_multicast();
+        let entry = steadycast_control::registry::find(&options.controller)?;
+        if group && entry.cast == steadycast_control::registry::Cast::Unicast {
+            return Err(LiveError::OneReceiver(options.controller));
+        }
+        let pair = Pair::sender(options.to, &options.pair)?;
+        let own = pair.rtp().local().ip();
+        let (format, config, greedy) = (medium.format(), medium.config(), matches!(medium, Medium::Greedy));
+        let payload_type = if format == Some(PayloadFormat::Mpeg2) { 32 } else { 96 };
+        let identity = Identity { ssrc: seed.part("ssrc").bits32(), cname: options.cname.clone() };
+        let first_seq = seed.part("seq").bits32() as u16;
+        let settings = SenderSettings {
+            identity: identity.clone(),
+            rtcp: rtcp(options.session_bandwidth, group, group && crate::source_specific(options.to.ip())),
+            packet: options.packet,
+            payload_type,
+            fragment_header: 0,
+            emit: Emit::Paced,
+            backlog: Span::secs(1),
+            credit: CREDIT,
+            greedy,
+            app: factory.app(),
+            first_seq,
+            first_timestamp: seed.part("timestamp").bits32(),
+            epoch: clock.epoch(),
+        };
+        let max_payload = options.packet.get().saturating_sub(overhead(&*factory)).max(64) as usize;
+        let cost = overhead(&*factory);
+        let (mut floor, mut cap) = (options.floor, options.cap);
+        let (mut desk, mut over) = (None, None);
+        let (feed, payloads, by_ladder): (Option<Box<dyn Feed>>, Box<dyn Payloads>, bool) = match medium {
+            Medium::Greedy => (None, Box::new(Zeros), false),
+            Medium::Encoder { format, steering, .. } => {
+                let store = Store::new(format, max_payload);
+                let own = EncoderDesk::default();
+                desk = Some(own.clone());
+                let steering = Steering { overhead: cost, ..steering };
+                (Some(Box::new(LiveFeed::new(own, store.clone(), steering, clock))), Box::new(store), false)
+            }
+            Medium::Ladder { format, ladder, rungs, frames, .. } => {
+                ladder.check()?;
+                let store = Store::new(format, max_payload);
+                let range = ladder.range(max_payload as u64, cost);
+                let by_ladder = cap >= range.1;
+                cap = cap.min(range.1);
+                floor = floor.max(range.0).min(cap);
+                let paper = options.mode == Mode::Paper;
+                let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
+                let vbr = Vbr::Bucket { factor: 2.5 };
+                let encoder = Encoder::new(Arc::new(*ladder), vbr, waiting, max_payload as u64, cost);
+                let feed = LadderFeed::new(encoder, store.clone(), rungs, frames);
+                over = Some(feed.over());
+                (Some(Box::new(feed)), Box::new(store), by_ladder)
+            }
+        };
+        let setup = Setup {
+            packet: options.packet,
+            mode: options.mode,
+            floor: floor.min(cap),
+            cap,
+            session_bandwidth: options.session_bandwidth,
+            group,
+            id: ReceiverId(identity.ssrc),
+            chance: seed.part("half"),
+            pictures: None,
+        };
+        let description = Description {
+            address: options.to,
+            source: (group && crate::source_specific(options.to.ip())).then_some(own),
+            ttl: options.pair.ttl,
+            mux: options.pair.mux,
+            secure: false,
+            payload_type,
+            format,
+            config,
+            bandwidth: Some(cap.min(Rate::mbps(100_000))),
+            ours: ours(&options),
+        };
+        let sdp = description.write(own, clock.epoch().0 >> 32);
+        let app = factory.app();
+        let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        let wired = WiredSource::new(source, payloads, None).with_peers(Peers::new(clock.epoch(), app));
+        let mut driver = Loop::new(clock)?;
+        let ix = driver.add(wired, pair)?;
+        if let Some(desk) = &desk {
+            desk.wake_by(driver.waker());
+        }
+        let shared = Arc::new(Shared::default());
+        let mut session =
+            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq };
+        let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
+            let record = session.run().and_then(|()| session.finish());
+            session.shared.done.store(true, Ordering::Relaxed);
+            record
+        })?;
+        Ok(Self { shared, desk, sdp, thread: Some(thread) })
+    }
+
+    /// The session description, for receivers.
+    pub fn sdp(&self) -> &str {
+        &self.sdp
+    }
+
+    /// The desk at which its encoder works, where it has one.
+    pub fn desk(&self) -> Option<EncoderDesk> {
+        self.desk.clone()
+    }
+
+    /// How it goes, as JSON: see the session's view.
+    pub fn status(&self) -> Value {
+        self.shared.look()
+    }
+
+    /// Whether it has come to its end: the source's, or by [`Sending::stop`].
+    pub fn done(&self) -> bool {
+        self.shared.done.load(Ordering::Relaxed)
+    }
+
+    /// Has it send what waits no more, and say BYE.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Its record, once it has ended: stops it if it has not.
+    ///
+    /// # Errors
+    /// The loop could not go on; or the thread has died, which is a bug.
+    pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
+        self.stop();
+        let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
+        thread.join().map_err(|_| LiveError::Record("the sender's thread has died".into()))?
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What our receivers need to know to run the receiving half.
+fn ours(options: &SendOptions) -> Vec<(String, String)> {
+    let mode = if options.mode == Mode::Paper { "paper" } else { "repaired" };
+    let mut all = vec![
+        ("controller".to_owned(), options.controller.clone()),
+        ("mode".to_owned(), mode.to_owned()),
+        ("session-bw".to_owned(), options.session_bandwidth.as_bps().to_string()),
+        ("packet".to_owned(), options.packet.get().to_string()),
+    ];
+    all.extend(options.params.iter().map(|(key, value)| (format!("param.{key}"), said(value))));
+    all
+}
+
+fn said(value: &Given) -> String {
+    match value {
+        Given::Number(n) => n.to_string(),
+        Given::Text(text) => text.clone(),
+        Given::Switch(on) => on.to_string(),
+    }
+}
+
+struct Session {
+    driver: Loop<WiredSource>,
+    ix: crate::EndIx,
+    shared: Arc<Shared>,
+    desk: Option<EncoderDesk>,
+    over: Option<Arc<AtomicBool>>,
+    options: SendOptions,
+    first_seq: u16,
+}
+
+/// How long a BYE may take, and what waits in the pacer at a source's end.
+const LAST_WORDS: Span = Span::secs(2);
+
+impl Session {
+    fn run(&mut self) -> Result<(), LiveError> {
+        let clock = self.driver.clock();
+        self.tell(WiredSource::start);
+        let mut next = Time::ZERO + STEP;
+        loop {
+            let shared = Arc::clone(&self.shared);
+            self.driver.run(next, |_| !shared.stop.load(Ordering::Relaxed))?;
+            let now = clock.now();
+            while next <= now {
+                self.tell(|end, _, _| end.source_mut().sample(next));
+                next += STEP;
+            }
+            self.shared.show(|| self.status(now));
+            if self.shared.stop.load(Ordering::Relaxed) || self.ended() {
+                break;
+            }
+        }
+        // What waits in the pacer still leaves when the source has ended by itself.
+        let until = clock.now() + LAST_WORDS;
+        while !self.shared.stop.load(Ordering::Relaxed) && clock.now() < until && self.backlog() > Bytes::ZERO {
+            self.driver.run(clock.now() + STEP, |_| true)?;
+        }
+        self.tell(WiredSource::stop);
+        self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        if let Some(desk) = &self.desk {
+            desk.close();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, what: impl FnOnce(&mut WiredSource, Time, &mut Outbox)) {
+        self.driver.tell(self.ix, what);
+    }
+
+    fn end(&self) -> &WiredSource {
+        self.driver.end(self.ix)
+    }
+
+    fn backlog(&self) -> Bytes {
+        self.end().source().session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
+    }
+
+    /// Whether the source has given all that it has.
+    fn ended(&self) -> bool {
+        self.desk.as_ref().is_some_and(EncoderDesk::over)
+            || self.over.as_ref().is_some_and(|over| over.load(Ordering::Relaxed))
+    }
+
+    fn status(&self, now: Time) -> Value {
+        let (end, source) = (self.end(), self.end().source());
+        let peers: Vec<Value> = end
+            .peers()
+            .into_iter()
+            .flat_map(Peers::iter)
+            .map(|(ssrc, p)| {
+                json!({
+                    "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left,
+                    "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports,
+                    "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
+                    "loss_frac": p.block.map(|b| f64::from(b.fraction) / 256.0),
+                    "jitter_ms": p.block.map(|b| f64::from(b.jitter) / 90.0),
+                })
+            })
+            .collect();
+        let recent = source.samples.len().saturating_sub(10);
+        let sent: u64 = source.samples[recent..].iter().map(|s| s.bytes).sum();
+        let span = STEP * (source.samples.len() - recent).max(1) as u64;
+        let decision = source.session().map(|s| s.decision().clone());
+        let decided = decision.map(|d| {
+            let limit = source.decisions.last().map_or("start", |row| source.limit(row));
+            let by = d.why.by.and_then(|id| end.peers()?.name(id.0)).map(str::to_owned);
+            json!({
+                "target_bps": d.target.as_bps_f64(), "pacing_bps": d.pacing.as_bps_f64(), "limit": limit,
+                "at_floor": d.limit == Limit::Floor, "rule": d.why.rule, "loss": d.why.loss,
+                "rtt_ms": d.why.rtt.map(|r| r.as_millis_f64()), "by": by,
+            })
+        });
+        let (refused, unsent) = self.driver.pair(self.ix).rtp().failures();
+        let last = source.frames.frames.last().map(|f| f.coded.quantizer);
+        json!({
+            "at_s": now.as_secs_f64(),
+            "rate_bps": Bytes::new(sent).per(span).as_bps_f64(),
+            "decision": decided,
+            "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
+            "packets": source.sent_packets, "frames": source.frames.frames.len(),
+            "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
+            "quantizer": last, "feedback": source.feedback().0, "refused": refused, "unsent": unsent,
+            "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
+        })
+    }
+
+    fn finish(&mut self) -> Result<LiveRecord, LiveError> {
+        let clock = self.driver.clock();
+        let now = clock.now();
+        let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
+        let late = driver.lateness().spread.clone();
+        let Some((wired, pair)) = driver.into_ends().pop() else {
+            return Err(LiveError::Record("the sender is gone".into()));
+        };
+        let bytes: Vec<u64> = wired.source().samples.iter().map(|s| s.bytes).collect();
+        let sent = wired.source().sent_bytes.per(now.since(Time::ZERO));
+        let none = Peers::new(clock.epoch(), *b"NONE");
+        let (names, rows) = reported(wired.peers().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
+        let rates: Vec<f64> = rows.iter().filter_map(|r| r["throughput_bps"].as_f64()).collect();
+        let mean = (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64);
+        let (ramp, cov) = series(&bytes);
+        let quantile = |q: f64| late.quantile(q).map(|s| s.as_millis_f64());
+        let mut flow = Map::new();
+        flow.insert("receivers".into(), Value::Array(rows));
+        flow.insert("throughput_bps".into(), json!(mean));
+        flow.insert("sent_bps".into(), json!(sent.as_bps_f64()));
+        flow.insert("rate_cov".into(), json!(cov));
+        flow.insert("ramp_s".into(), json!({ "1Mbps": ramp, "share_80pct": null }));
+        flow.insert(
+            "pacing_late_ms".into(),
+            json!({ "p50": quantile(0.5), "p99": quantile(0.99), "max": late.max().map(|s| s.as_millis_f64()) }),
+        );
+        let mut warnings = Vec::new();
+        let (refused, unsent) = pair.rtp().failures();
+        if refused > 0 {
+            warnings.push(format!("{refused} packets were refused: nobody listened at {}", self.options.to));
+        }
+        if unsent > 0 {
+            warnings.push(format!("{unsent} packets could not leave this machine"));
+        }
+        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
+        if left_out > 0 {
+            warnings.push(format!("the encoder was too slow: {left_out} pictures were left out"));
+        }
+        if names.is_empty() {
+            warnings.push("no receiver has reported: what arrived is not known".into());
+        }
+        let quoted = |(key, value): &(String, Given)| match value {
+            Given::Text(text) => format!("{key} = {}", Value::String(text.clone())),
+            other => format!("{key} = {}", said(other)),
+        };
+        let words = Words {
+            controller: self.options.controller.clone(),
+            mode: if self.options.mode == Mode::Paper { "paper" } else { "repaired" },
+            params: self.options.params.iter().map(quoted).collect(),
+            packet: self.options.packet.get(),
+            clip: self.options.clip.clone(),
+            receivers: names,
+            group: self.options.to.ip().is_multicast(),
+        };
+        let agent = Agent::VideoSource(Box::new(wired.into_source()));
+        LiveRecord::new(&words, agent, Time::ZERO, now, flow, warnings, Vec::new())
+            .map_err(|problems| LiveError::Record(problems.to_string()))
+    }
+}

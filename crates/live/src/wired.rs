@@ -1,0 +1,460 @@
+//! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
+
+use crate::net::origin;
+use crate::{Datagram, End, Outbox, Peers, Which};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use steadycast_control::Notice;
+use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
+use steadycast_link::Ecn;
+use steadycast_session::{Fragment, Media, Received, Sender};
+use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
+use steadycast_wire::IP_UDP_OVERHEAD;
+use steadycast_wire::rtcp::Compound;
+use steadycast_wire::rtp::RtpHeader;
+
+/// Where the bytes of a sender's packets come from.
+pub trait Payloads: Send {
+    /// Appends the payload of this packet: `media.header.payload_len` bytes.
+    fn write(&mut self, media: &Media, out: &mut Vec<u8>);
+}
+
+/// Payloads that nobody looks into.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Zeros;
+
+impl Payloads for Zeros {
+    fn write(&mut self, media: &Media, out: &mut Vec<u8>) {
+        out.resize(out.len() + usize::from(media.header.payload_len), 0);
+    }
+}
+
+/// Where the payloads of a receiver go.
+pub trait Consumer: Send {
+    /// A packet that had not come before, with its extended sequence number.
+    fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
+}
+
+/// Nobody wants them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Consumer for Nobody {
+    fn take(&mut self, _: Time, _: u64, _: &RtpHeader, _: &[u8]) {}
+}
+
+/// What each packet of a flow carried, in the order of sequence numbers: shared by a sender and the receivers that run beside
+/// it, so that they can tell what became of each frame.
+#[derive(Clone, Debug, Default)]
+pub struct Trail(Arc<Mutex<Vec<Fragment>>>);
+
+impl Trail {
+    fn push(&self, fragment: Fragment) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fragment);
+    }
+
+    /// The extended number, counted from the first packet, and the content of the packet with these 16 bits. The newest packet is
+    /// less than half of the numbers ahead of any that arrives.
+    fn find(&self, first: u16, seq: u16) -> Option<(u64, Fragment)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = (all.len() as u64).checked_sub(1)?;
+        let behind = first.wrapping_add(newest as u16).wrapping_sub(seq);
+        let place = newest.checked_sub(u64::from(behind))?;
+        all.get(place as usize).map(|fragment| (place, *fragment))
+    }
+}
+
+/// What became of RTCP datagrams that this end wrote, so that a group's echo of them is known.
+#[derive(Debug, Default)]
+struct Echo([u64; 8], usize);
+
+impl Echo {
+    fn digest(bytes: &[u8]) -> u64 {
+        // FNV-1a: any hash will do, since only one's own datagrams are compared with each other.
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    }
+    fn wrote(&mut self, bytes: &[u8]) {
+        self.1 = (self.1 + 1) % self.0.len();
+        self.0[self.1] = Self::digest(bytes);
+    }
+    fn is_own(&self, bytes: &[u8]) -> bool {
+        self.0.contains(&Self::digest(bytes))
+    }
+}
+
+/// A video sender on its sockets.
+pub struct WiredSource {
+    source: VideoSource,
+    payloads: Box<dyn Payloads>,
+    trail: Option<Trail>,
+    peers: Option<Peers>,
+    echo: Echo,
+    outgoing: Vec<(Bytes, Ecn, Body)>,
+    ended: bool,
+}
+
+impl WiredSource {
+    /// Of this sender. With a trail it leaves there what each packet carried.
+    pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
+        let (echo, outgoing) = (Echo::default(), Vec::new());
+        Self { source, payloads, trail, peers: None, echo, outgoing, ended: false }
+    }
+
+    /// Keeps a list of who sends reports.
+    #[must_use]
+    pub fn with_peers(self, peers: Peers) -> Self {
+        Self { peers: Some(peers), ..self }
+    }
+
+    /// Who sends reports, if a list is kept.
+    pub const fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
+    /// The sender.
+    pub const fn source(&self) -> &VideoSource {
+        &self.source
+    }
+
+    /// The sender, to be sampled and for its record.
+    pub const fn source_mut(&mut self) -> &mut VideoSource {
+        &mut self.source
+    }
+
+    /// Gives the sender back.
+    pub fn into_source(self) -> VideoSource {
+        self.source
+    }
+
+    /// Starts the session.
+    pub fn start(&mut self, now: Time, out: &mut Outbox) {
+        self.with(out, |source, o| source.start(now, o));
+    }
+
+    /// Ends the session with a BYE.
+    pub fn stop(&mut self, now: Time, out: &mut Outbox) {
+        self.with(out, |source, o| source.stop(now, o));
+        self.ended = true;
+    }
+
+    fn with(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSource, &mut Out<'_>)) {
+        what(&mut self.source, &mut Out { packets: &mut self.outgoing });
+        for (_, _, body) in self.outgoing.drain(..) {
+            match body {
+                Body::Rtp(media) => {
+                    if let Some(trail) = &self.trail {
+                        trail.push(media.fragment);
+                    }
+                    out.push(Which::Rtp, None, |bytes| {
+                        media.encode_header(bytes);
+                        self.payloads.write(&media, bytes);
+                    });
+                }
+                Body::Rtcp { bytes, .. } => {
+                    self.echo.wrote(&bytes);
+                    out.push(Which::Rtcp, None, |all| all.extend_from_slice(&bytes));
+                }
+                Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
+            }
+        }
+    }
+}
+
+impl End for WiredSource {
+    fn wake(&self) -> Time {
+        self.source.wake()
+    }
+
+    fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        self.with(out, |source, o| source.on_wake(now, o));
+    }
+
+    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        if datagram.which == Which::Rtcp && !self.echo.is_own(datagram.bytes) {
+            let mine = self.source.session().map_or(0, Sender::ssrc);
+            if let Some(peers) = &mut self.peers {
+                peers.hear(now, mine, datagram.meta.from, datagram.bytes);
+            }
+            let from = address(datagram.meta.from);
+            self.with(out, |source, o| source.on_rtcp(now, from, datagram.bytes, o));
+        }
+    }
+
+    fn done(&self) -> bool {
+        self.ended && self.source.wake() == Time::NEVER
+    }
+}
+
+/// How a receiver knows when packets left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// Sender and receiver share a clock: the stamp in the packet says it.
+    Stamped,
+    /// They don't: delays count from the least that was seen.
+    AboveLeast,
+}
+
+/// A video receiver on its sockets.
+pub struct WiredSink {
+    sink: VideoSink,
+    consumer: Box<dyn Consumer>,
+    trail: Option<(Trail, u16)>,
+    departure: Departure,
+    least: Option<OneWay>,
+    sent: Option<PeerTime>,
+    echo: Echo,
+    /// Where reports go; `None`: to the group.
+    reports: Reports,
+    outgoing: Vec<(Bytes, Ecn, Body)>,
+    ended: bool,
+    /// Datagrams that could not be read.
+    unreadable: u64,
+    first: Option<Time>,
+    last: Option<Time>,
+    from: Option<SocketAddr>,
+}
+
+/// Where a receiver's reports go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reports {
+    /// To all members of the group.
+    Group,
+    /// To the sender: where its reports come from, or else the port after the one that its media comes from.
+    Sender {
+        /// As far as it is known.
+        known: Option<SocketAddr>,
+        /// RTP and RTCP share a port.
+        mux: bool,
+        /// Its reports have been heard, so that the address is certain.
+        heard: bool,
+    },
+}
+
+impl WiredSink {
+    /// Of this receiver. With a trail and the flow's first sequence number it learns which frame each packet belongs to.
+    pub fn new(
+        sink: VideoSink,
+        consumer: Box<dyn Consumer>,
+        trail: Option<(Trail, u16)>,
+        departure: Departure,
+        reports: Reports,
+    ) -> Self {
+        Self {
+            sink,
+            consumer,
+            trail,
+            departure,
+            least: None,
+            sent: None,
+            echo: Echo::default(),
+            reports,
+            outgoing: Vec::new(),
+            ended: false,
+            unreadable: 0,
+            first: None,
+            last: None,
+            from: None,
+        }
+    }
+
+    /// The receiver.
+    pub const fn sink(&self) -> &VideoSink {
+        &self.sink
+    }
+
+    /// The receiver, to be sampled and for its record.
+    pub const fn sink_mut(&mut self) -> &mut VideoSink {
+        &mut self.sink
+    }
+
+    /// Gives the receiver back.
+    pub fn into_sink(self) -> VideoSink {
+        self.sink
+    }
+
+    /// Datagrams that could not be read.
+    pub const fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// When the last packet of media came.
+    pub const fn last_media(&self) -> Option<Time> {
+        self.last
+    }
+
+    /// When the first packet of media came.
+    pub const fn first_media(&self) -> Option<Time> {
+        self.first
+    }
+
+    /// Where media comes from.
+    pub const fn media_from(&self) -> Option<SocketAddr> {
+        self.from
+    }
+
+    /// Where its reports go; `None` when nobody is known, or to the whole group.
+    pub const fn reports_to(&self) -> Option<SocketAddr> {
+        match self.reports {
+            Reports::Sender { known, .. } => known,
+            Reports::Group => None,
+        }
+    }
+
+    /// Joins the session.
+    pub fn join(&mut self, now: Time) {
+        self.sink.join(now);
+    }
+
+    /// Leaves the session with a BYE.
+    pub fn leave(&mut self, now: Time, out: &mut Outbox) {
+        self.with(out, |sink, o| sink.leave(now, o));
+        self.ended = true;
+    }
+
+    fn with<T>(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSink, &mut Out<'_>) -> T) -> T {
+        let result = what(&mut self.sink, &mut Out { packets: &mut self.outgoing });
+        for (_, _, body) in self.outgoing.drain(..) {
+            let Body::Rtcp { bytes, .. } = body else { continue };
+            let to = match self.reports {
+                Reports::Group => None,
+                // Whoever was never heard can't be told anything.
+                Reports::Sender { known: None, .. } => continue,
+                Reports::Sender { known, .. } => known,
+            };
+            self.echo.wrote(&bytes);
+            out.push(Which::Rtcp, to, |all| all.extend_from_slice(&bytes));
+        }
+        result
+    }
+
+    fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        let Ok((header, mut extensions, payload)) = RtpHeader::parse(datagram.bytes) else {
+            self.unreadable += 1;
+            return;
+        };
+        let from = datagram.meta.from;
+        if let Reports::Sender { known, mux, heard: false } = &mut self.reports {
+            let port = if *mux { from.port() } else { from.port().saturating_add(1) };
+            *known = Some(SocketAddr::new(from.ip(), port));
+        }
+        let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
+        let notice = extensions.next().filter(fits).map_or(Notice::NONE, |(id, bytes)| Notice::new(id, bytes));
+        let (seq, fragment) = match &self.trail {
+            None => (u64::from(header.seq), Fragment::default()),
+            Some((trail, first)) => match trail.find(*first, header.seq) {
+                Some((place, fragment)) => (u64::from(*first) + place, fragment),
+                None => return,
+            },
+        };
+        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
+        let media = Media { header, notice, fragment, seq, size };
+        let ecn = if datagram.meta.ce { Ecn::Ce } else { Ecn::NotCapable };
+        let sent = self.left(now, &header);
+        let body = Body::Plain(0);
+        let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
+        if let Received::New(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
+            self.first.get_or_insert(now);
+            (self.last, self.from) = (Some(now), Some(from));
+            self.consumer.take(now, seq, &header, payload);
+        }
+    }
+
+    /// When a packet left, on our clock: see [`Departure`].
+    fn left(&mut self, now: Time, header: &RtpHeader) -> Time {
+        let Some(stamp) = header.send_time else { return now };
+        if self.departure == Departure::Stamped {
+            return stamp.own(now);
+        }
+        let sent = stamp.peer(self.sent);
+        self.sent = Some(sent);
+        let way = OneWay::between(sent, now);
+        let least = self.least.map_or(way, |least| least.min(way));
+        self.least = Some(least);
+        // A delay of more than a minute is another clock's.
+        let delay = way.variation_since(least).later();
+        if delay > Span::secs(60) {
+            self.least = None;
+        }
+        now.before(delay)
+    }
+
+    fn on_rtcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        if self.echo.is_own(datagram.bytes) {
+            return;
+        }
+        let Ok(compound) = Compound::parse(datagram.bytes) else {
+            self.unreadable += 1;
+            return;
+        };
+        if let Reports::Sender { known, heard, .. } = &mut self.reports {
+            (*known, *heard) = (Some(datagram.meta.from), true);
+        }
+        let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
+        self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
+    }
+}
+
+impl End for WiredSink {
+    fn wake(&self) -> Time {
+        self.sink.wake()
+    }
+
+    fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        self.with(out, |sink, o| sink.on_wake(now, o));
+    }
+
+    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        match datagram.which {
+            Which::Rtp => self.on_rtp(now, datagram, out),
+            Which::Rtcp => self.on_rtcp(now, datagram, out),
+        }
+    }
+
+    fn done(&self) -> bool {
+        self.ended && !self.sink.leaving()
+    }
+}
+
+/// Either end of a video flow.
+pub enum Wired {
+    /// The sender.
+    Source(Box<WiredSource>),
+    /// A receiver.
+    Sink(Box<WiredSink>),
+}
+
+impl End for Wired {
+    fn wake(&self) -> Time {
+        match self {
+            Self::Source(source) => source.wake(),
+            Self::Sink(sink) => sink.wake(),
+        }
+    }
+
+    fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        match self {
+            Self::Source(source) => source.on_wake(now, out),
+            Self::Sink(sink) => sink.on_wake(now, out),
+        }
+    }
+
+    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        match self {
+            Self::Source(source) => source.on_datagram(now, datagram, out),
+            Self::Sink(sink) => sink.on_datagram(now, datagram, out),
+        }
+    }
+
+    fn done(&self) -> bool {
+        match self {
+            Self::Source(source) => source.done(),
+            Self::Sink(sink) => sink.done(),
+        }
+    }
+}
+
+/// The session's table of members wants numbers: equal for equal addresses.
+fn address(from: SocketAddr) -> AgentIx {
+    let folded = origin(from.ip()).0;
+    AgentIx((folded ^ folded >> 32) as u32)
+}

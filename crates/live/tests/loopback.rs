@@ -1,0 +1,252 @@
+//! A sender and receivers over real sockets of this machine, in one loop.
+#![allow(clippy::unwrap_used, reason = "a test may stop")]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use steadycast_control::registry::{Chosen, Given, Setup};
+use steadycast_control::{Mode, ReceiverId};
+use steadycast_ends::{Intake, VideoSink, VideoSource};
+use steadycast_live::{
+    Clock, Consumer, Departure, EndIx, Interface, Loop, Pair, PairOptions, Reports, Trail, Wired, WiredSink,
+    WiredSource, Zeros,
+};
+use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::rtp::RtpHeader;
+
+/// Sequence numbers as they came, and payload bytes.
+#[derive(Clone, Default)]
+struct Taken(Arc<Mutex<(Vec<u64>, usize)>>);
+
+impl Consumer for Taken {
+    fn take(&mut self, _: Time, seq: u64, _: &RtpHeader, payload: &[u8]) {
+        let mut taken = self.0.lock().unwrap();
+        taken.0.push(seq);
+        taken.1 += payload.len();
+    }
+}
+
+struct Session {
+    rate: Rate,
+    controller: &'static str,
+    group: bool,
+}
+
+impl Session {
+    fn rtcp(&self) -> RtcpSettings {
+        let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
+        RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: self.group, summary: false }
+    }
+
+    fn setup(&self, ssrc: u32) -> Setup {
+        Setup {
+            packet: Bytes::new(1_000),
+            mode: Mode::Repaired,
+            floor: Rate::kbps(50),
+            cap: self.rate,
+            session_bandwidth: Rate::mbps(2),
+            group: self.group,
+            id: ReceiverId(ssrc),
+            chance: Seed(u64::from(ssrc)).part("half"),
+            pictures: None,
+        }
+    }
+
+    fn factory(&self) -> Arc<dyn steadycast_control::registry::Factory> {
+        let given: &[(String, Given)] = &[];
+        Chosen::shared(self.controller, Mode::Repaired, given).unwrap()
+    }
+
+    fn source(&self, clock: &Clock) -> WiredSource {
+        let settings = SenderSettings {
+            identity: Identity { ssrc: 7, cname: "sender".into() },
+            rtcp: self.rtcp(),
+            packet: Bytes::new(1_000),
+            payload_type: 96,
+            fragment_header: 0,
+            emit: Emit::Paced,
+            backlog: Span::secs(1),
+            credit: Span::millis(4),
+            greedy: true,
+            app: self.factory().app(),
+            first_seq: 65_500,
+            first_timestamp: 0,
+            epoch: clock.epoch(),
+        };
+        let chance = Seed(1).part("rtcp");
+        let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);
+        WiredSource::new(source, Box::new(Zeros), Some(Trail::default()))
+    }
+
+    fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> WiredSink {
+        let (factory, setup, rtcp) = (self.factory(), self.setup(ssrc), self.rtcp());
+        let make = Box::new(move |now, _| {
+            let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
+            let chance = Seed(u64::from(ssrc)).part("rtcp");
+            Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), chance, now)
+        });
+        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, true);
+        WiredSink::new(sink, Box::new(taken.clone()), None, Departure::Stamped, reports)
+    }
+}
+
+const TO_SENDER: Reports = Reports::Sender { known: None, mux: false, heard: false };
+
+/// What a session came to: the sender, and each receiver with what it took.
+struct Done {
+    source: WiredSource,
+    sinks: Vec<(WiredSink, Vec<u64>, usize)>,
+}
+
+fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Reports, to: SocketAddr) -> Done {
+    let clock = Clock::start();
+    let mut driver = Loop::new(clock).unwrap();
+    let mut taken = Vec::new();
+    for (n, at) in at.iter().enumerate() {
+        let mut sink = session.sink(100 + n as u32, &Taken::default(), reports);
+        let mine = Taken::default();
+        sink = WiredSink::new(sink.into_sink(), Box::new(mine.clone()), None, Departure::Stamped, reports);
+        sink.join(clock.now());
+        driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(*at, options).unwrap()).unwrap();
+        taken.push(mine);
+    }
+    let pair = Pair::sender(to, &PairOptions { source: None, ..options.clone() }).unwrap();
+    let source = driver.add(Wired::Source(Box::new(session.source(&clock))), pair).unwrap();
+    driver.tell(source, |end, now, out| {
+        if let Wired::Source(source) = end {
+            source.start(now, out);
+        }
+    });
+    driver.run(clock.now() + Span::millis(1_500), |_| true).unwrap();
+    driver.tell(source, |end, now, out| {
+        if let Wired::Source(source) = end {
+            source.stop(now, out);
+        }
+    });
+    driver.run(clock.now() + Span::millis(100), |_| true).unwrap();
+    for n in 0..at.len() {
+        driver.tell(EndIx(n), |end, now, out| {
+            if let Wired::Sink(sink) = end {
+                sink.leave(now, out);
+            }
+        });
+    }
+    driver.run(clock.now() + Span::millis(100), |_| true).unwrap();
+    let (mut sinks, mut source) = (Vec::new(), None);
+    let mut taken = taken.into_iter();
+    for (end, _) in driver.into_ends() {
+        match end {
+            Wired::Sink(sink) => {
+                let (seqs, bytes) = taken.next().unwrap().0.lock().unwrap().clone();
+                sinks.push((*sink, seqs, bytes));
+            }
+            Wired::Source(it) => source = Some(*it),
+        }
+    }
+    Done { source: source.unwrap(), sinks }
+}
+
+fn in_order(seqs: &[u64]) -> bool {
+    seqs.windows(2).all(|pair| pair[1] == pair[0] + 1)
+}
+
+/// A free even port on loopback: the system's choice, given back.
+fn free(ip: &str) -> SocketAddr {
+    loop {
+        let socket = std::net::UdpSocket::bind((ip, 0)).unwrap();
+        let at = socket.local_addr().unwrap();
+        if at.port().is_multiple_of(2) && std::net::UdpSocket::bind((ip, at.port() + 1)).is_ok() {
+            return at;
+        }
+    }
+}
+
+#[test]
+fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
+    for (ip, mux) in [("127.0.0.1", false), ("127.0.0.1", true), ("::1", false)] {
+        let session = Session { rate: Rate::mbps(2), controller: "fixed", group: false };
+        let at = free(ip);
+        let options = PairOptions { mux, ..PairOptions::default() };
+        let done = run(&session, &[at], &options, Reports::Sender { known: None, mux, heard: false }, at);
+        let (sink, seqs, bytes) = &done.sinks[0];
+        let sent = done.source.source().sent_packets as usize;
+        assert_eq!(seqs.len(), sent, "{ip}, mux {mux}");
+        assert!(in_order(seqs));
+        // 1.5 s at 2 Mb/s in packets of 1000 B are 375; a machine that is held up may send fewer, never more.
+        assert!((100..=377).contains(&sent), "{sent} packets");
+        assert_eq!(*bytes % seqs.len(), 0, "payloads are of one size");
+        assert_eq!(sink.unreadable(), 0);
+        assert!(sink.sink().rtcp_packets > 0, "it has at least said good-bye");
+        assert!(done.source.source().feedback().0 > 0, "{ip}, mux {mux}: the sender heard no report");
+    }
+}
+
+#[test]
+fn a_controllers_own_reports_come_back_and_raise_the_rate() {
+    let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false };
+    let at = free("127.0.0.1");
+    let done = run(&session, &[at], &PairOptions::default(), TO_SENDER, at);
+    let source = done.source.source();
+    let (reports, _) = source.feedback();
+    assert!(reports >= 5, "{reports} reports in 1.5 s of short round trips");
+    let best = source.decisions.iter().map(|d| d.decision.target).max().unwrap();
+    assert!((Rate::mbps(1)..=Rate::mbps(4)).contains(&best), "{best}");
+    // On loopback nothing waits longer than a scheduler's turn.
+    let rtt = source.decisions.iter().filter_map(|d| d.decision.why.rtt).min().unwrap();
+    assert!(rtt < Span::millis(50), "{rtt}");
+}
+
+#[test]
+fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true };
+    let to: SocketAddr = SocketAddr::new("239.7.9.11".parse().unwrap(), free("127.0.0.1").port());
+    let interface = Some(Interface::Name("lo".into()));
+    let options = PairOptions { interface, ttl: Some(1), ..PairOptions::default() };
+    let done = run(&session, &[to, to], &options, Reports::Group, to);
+    for (sink, seqs, _) in &done.sinks {
+        assert_eq!(seqs.len() as u64, done.source.source().sent_packets);
+        assert!(in_order(seqs));
+        assert_eq!(sink.sink().ssrcs.len(), 1, "its own reports came back, and were no collision");
+    }
+}
+
+#[test]
+fn a_source_specific_member_gets_what_its_source_sends_and_reports_to_it_alone() {
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true };
+    let to = SocketAddr::new("232.7.9.11".parse().unwrap(), free("127.0.0.1").port());
+    let from = |source: &str| PairOptions {
+        // The interface is named by its address, which then is the source's.
+        interface: Some(Interface::Address("127.0.0.1".parse().unwrap())),
+        source: Some(source.parse().unwrap()),
+        ..PairOptions::default()
+    };
+    let done = run(&session, &[to], &from("127.0.0.1"), TO_SENDER, to);
+    assert_eq!(done.sinks[0].1.len() as u64, done.source.source().sent_packets);
+    assert!(done.source.source().feedback().0 > 0, "no report");
+    let none = run(&session, &[to], &from("127.0.0.9"), TO_SENDER, to);
+    assert_eq!(none.sinks[0].1.len(), 0, "a member of another source's channel gets nothing");
+}
+
+#[test]
+fn source_specific_groups_of_ipv6_are_joined_by_the_interfaces_name() {
+    let options = PairOptions {
+        interface: Some(Interface::Name("lo".into())),
+        source: Some("::1".parse().unwrap()),
+        ..PairOptions::default()
+    };
+    let group = SocketAddr::new("ff31::7:9:11".parse().unwrap(), free("::1").port());
+    assert!(Pair::receiver(group, &options).is_ok());
+    let wrong = PairOptions { source: Some("127.0.0.1".parse().unwrap()), ..options };
+    let error = Pair::receiver(group, &wrong).err().unwrap().to_string();
+    assert!(error.contains("of one kind"), "{error}");
+}
+
+#[test]
+fn a_group_that_needs_a_source_says_so() {
+    let to: SocketAddr = "232.7.9.11:5004".parse().unwrap();
+    let error = Pair::receiver(to, &PairOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("232.7.9.11") && error.contains("--source"), "{error}");
+    let port: SocketAddr = "127.0.0.1:65535".parse().unwrap();
+    let error = Pair::receiver(port, &PairOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("from 1 to 65534"), "{error}");
+}

@@ -1,0 +1,339 @@
+use crate::simulation::{columns, ladder};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use steadycast_control::Mode;
+use steadycast_control::registry::Given;
+use steadycast_live::sdp::Description;
+use steadycast_live::{
+    EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, Medium, Next, PairOptions, ReceiveOptions, Receiving,
+    RungData, SendOptions, Sending, Steering, Unit,
+};
+use steadycast_media::Scale;
+use steadycast_session::FrameKind;
+use steadycast_units::{Bytes, Rate};
+use steadycast_wire::payload::PayloadFormat;
+
+fn wrong(error: &LiveError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn want<'py, T>(from: &Bound<'py, PyDict>, key: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    let value = from.get_item(key)?.ok_or_else(|| PyKeyError::new_err(key.to_owned()))?;
+    value.extract().map_err(Into::into)
+}
+
+fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
+    let interface: Option<String> = want(from, "interface")?;
+    let source: Option<String> = want(from, "source")?;
+    Ok(PairOptions {
+        interface: interface.and_then(|text| text.parse::<Interface>().ok()),
+        ttl: want(from, "ttl")?,
+        source: source.map(|text| address(&text)).transpose()?,
+        mux: want(from, "mux")?,
+        ecn: false,
+        local: want(from, "local")?,
+    })
+}
+
+fn address(text: &str) -> PyResult<IpAddr> {
+    text.parse().map_err(|_| PyValueError::new_err(format!("{text}: not an address; write it as 10.0.0.1 or fd00::1")))
+}
+
+fn socket(text: &str) -> PyResult<SocketAddr> {
+    text.parse().map_err(|_| {
+        PyValueError::new_err(format!("{text}: not ADDRESS:PORT; write it as 10.0.0.1:5004 or [fd00::1]:5004"))
+    })
+}
+
+fn format(codec: &str) -> PyResult<PayloadFormat> {
+    match codec {
+        "mpeg4" => Ok(PayloadFormat::Mpeg4),
+        "mpeg2" => Ok(PayloadFormat::Mpeg2),
+        "h263" => Ok(PayloadFormat::H263p),
+        "h264" => Ok(PayloadFormat::H264),
+        other => Err(PyValueError::new_err(format!("codec: there is no {other}; take mpeg4, mpeg2, h263 or h264"))),
+    }
+}
+
+fn scale(codec: &str) -> Scale {
+    if codec == "h264" { Scale::Logarithmic } else { Scale::Linear }
+}
+
+fn given(value: &Bound<'_, PyAny>) -> PyResult<Given> {
+    if let Ok(on) = value.extract::<bool>() {
+        return Ok(Given::Switch(on));
+    }
+    match value.extract::<f64>() {
+        Ok(number) => Ok(Given::Number(number)),
+        Err(_) => Ok(Given::Text(value.extract()?)),
+    }
+}
+
+fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
+    let kind: String = want(from, "kind")?;
+    if kind == "greedy" {
+        return Ok(Medium::Greedy);
+    }
+    let codec: String = want(from, "codec")?;
+    let (format, config) = (format(&codec)?, want::<Vec<u8>>(from, "config")?);
+    if kind == "encoder" {
+        let steering = Steering {
+            fps: want(from, "fps")?,
+            gop: want(from, "gop")?,
+            quantizers: want(from, "quantizers")?,
+            scale: scale(&codec),
+            samples: want(from, "samples")?,
+            own_pace: want(from, "own_pace")?,
+            overhead: 0,
+        };
+        return Ok(Medium::Encoder { format, config, steering });
+    }
+    let table: Bound<'_, PyDict> = want(from, "table")?;
+    let py = from.py();
+    let mut rungs = BTreeMap::new();
+    for rung in want::<Bound<'_, PyList>>(from, "rungs")? {
+        let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
+        let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?.into();
+        let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
+        rungs.insert(q, RungData { data, offsets, head });
+    }
+    let frames = want(from, "frames")?;
+    Ok(Medium::Ladder { format, config, ladder: Box::new(ladder(&table)?), rungs, frames })
+}
+
+/// A live sender. `options` and `medium` are dicts; see `steadycast.live.send`.
+#[pyclass(frozen, name = "Sender", module = "steadycast._core")]
+pub(crate) struct PySender {
+    sending: Mutex<Sending>,
+    desk: Option<EncoderDesk>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pymethods]
+impl PySender {
+    /// Begins to send. Raises ValueError with place, problem and remedy.
+    #[new]
+    fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mode: String = want(options, "mode")?;
+        let params: Vec<(String, Bound<'_, PyAny>)> = want(options, "params")?;
+        let params: PyResult<Vec<_>> = params.into_iter().map(|(key, v)| Ok((key, given(&v)?))).collect();
+        let options = SendOptions {
+            to: socket(&want::<String>(options, "to")?)?,
+            pair: pair(options)?,
+            controller: want(options, "controller")?,
+            mode: if mode == "paper" { Mode::Paper } else { Mode::Repaired },
+            params: params?,
+            packet: Bytes::new(want(options, "packet")?),
+            floor: Rate::bps(want(options, "floor_bps")?),
+            cap: Rate::bps(want(options, "cap_bps")?),
+            session_bandwidth: Rate::bps(want(options, "session_bps")?),
+            cname: want(options, "cname")?,
+            clip: want(options, "clip")?,
+        };
+        let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
+        Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
+    }
+
+    /// The session description.
+    #[getter]
+    fn sdp(&self) -> String {
+        locked(&self.sending).sdp().to_owned()
+    }
+
+    /// How it goes, as JSON; `null` at first.
+    fn status(&self) -> String {
+        locked(&self.sending).status().to_string()
+    }
+
+    /// Whether it has ended.
+    #[getter]
+    fn done(&self) -> bool {
+        locked(&self.sending).done()
+    }
+
+    /// Has it say BYE and end.
+    fn stop(&self) {
+        locked(&self.sending).stop();
+    }
+
+    /// Waits for its end, and returns the record.
+    fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
+        let record = py.detach(|| locked(&self.sending).finish()).map_err(|e| wrong(&e))?;
+        Ok(PyRecord(Mutex::new(record)))
+    }
+
+    /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
+    /// when there will be none any more.
+    fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
+        let patience = Duration::from_secs_f64(patience.clamp(0.0, 60.0));
+        let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
+        match next {
+            Next::Job(job) => (job.picture, job.first, job.quantizer).into_pyobject(py).map(Bound::into_any),
+            Next::Nothing => Ok(py.None().into_bound(py)),
+            Next::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
+        }
+    }
+
+    /// For an encoder: an access unit of picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
+    fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
+        let kind = match kind {
+            0 => FrameKind::I,
+            1 => FrameKind::P,
+            _ => FrameKind::B,
+        };
+        if let Some(desk) = &self.desk {
+            desk.push(Unit { picture, kind, quantizer, bytes: data });
+        }
+    }
+
+    /// For an encoder: its source has no more pictures.
+    fn end(&self) {
+        if let Some(desk) = &self.desk {
+            desk.end();
+        }
+    }
+}
+
+/// A live receiver. `options` is a dict; see `steadycast.live.receive`.
+#[pyclass(frozen, name = "Receiver", module = "steadycast._core")]
+pub(crate) struct PyReceiver {
+    receiving: Mutex<Receiving>,
+    shelf: FrameShelf,
+    description: Description,
+}
+
+#[pymethods]
+impl PyReceiver {
+    /// Begins to receive. Raises ValueError with place, problem and remedy.
+    #[new]
+    fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let text: Option<String> = want(options, "sdp")?;
+        let description = match text {
+            Some(text) => Description::read(text.as_bytes()).map_err(|e| PyValueError::new_err(e.to_string()))?,
+            None => {
+                let codec: Option<String> = want(options, "codec")?;
+                let format = codec.map(|c| format(&c)).transpose()?;
+                Description {
+                    address: socket(&want::<String>(options, "at")?)?,
+                    source: None,
+                    ttl: None,
+                    mux: false,
+                    secure: false,
+                    payload_type: if format == Some(PayloadFormat::Mpeg2) { 32 } else { 96 },
+                    format,
+                    config: Vec::new(),
+                    bandwidth: None,
+                    ours: Vec::new(),
+                }
+            }
+        };
+        let options =
+            ReceiveOptions { description: description.clone(), pair: pair(options)?, cname: want(options, "cname")? };
+        let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
+        let shelf = receiving.shelf();
+        Ok(Self { receiving: Mutex::new(receiving), shelf, description })
+    }
+
+    /// The codec's name, or `None`.
+    #[getter]
+    fn codec(&self) -> Option<&'static str> {
+        self.description.format.map(|format| match format {
+            PayloadFormat::Mpeg4 => "mpeg4",
+            PayloadFormat::Mpeg2 => "mpeg2",
+            PayloadFormat::H263p => "h263",
+            PayloadFormat::H264 => "h264",
+        })
+    }
+
+    /// What a decoder must be told first.
+    #[getter]
+    fn config<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.description.config)
+    }
+
+    /// Where it listens.
+    #[getter]
+    fn address(&self) -> String {
+        self.description.address.to_string()
+    }
+
+    /// The controller that the sender names, or `None`.
+    #[getter]
+    fn controller(&self) -> Option<String> {
+        self.description.of_ours("controller").map(str::to_owned)
+    }
+
+    /// How it goes, as JSON; `null` at first.
+    fn status(&self) -> String {
+        locked(&self.receiving).status().to_string()
+    }
+
+    /// Whether it has ended.
+    #[getter]
+    fn done(&self) -> bool {
+        locked(&self.receiving).done()
+    }
+
+    /// Has it say BYE and end.
+    fn stop(&self) {
+        locked(&self.receiving).stop();
+    }
+
+    /// Waits for its end, and returns the record.
+    fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
+        let record = py.detach(|| locked(&self.receiving).finish()).map_err(|e| wrong(&e))?;
+        Ok(PyRecord(Mutex::new(record)))
+    }
+
+    /// From now on frames are kept for `frames`.
+    fn want_frames(&self) {
+        self.shelf.want();
+    }
+
+    /// The frames that have come, as (ticks, damaged, arrival in s, bytes); an empty list after `patience` seconds without any,
+    /// `None` when there will be none any more.
+    fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
+        let patience = Duration::from_secs_f64(patience.clamp(0.0, 60.0));
+        let Some(frames) = py.detach(|| self.shelf.take(patience)) else { return Ok(None) };
+        let list = PyList::empty(py);
+        for f in frames {
+            list.append((f.ticks, f.damaged, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;
+        }
+        Ok(Some(list))
+    }
+}
+
+/// What a live session has left behind.
+#[pyclass(frozen, name = "LiveRecord", module = "steadycast._core")]
+pub(crate) struct PyRecord(Mutex<LiveRecord>);
+
+#[pymethods]
+impl PyRecord {
+    /// summary.json, without what needs pixels.
+    fn summary(&self, complete: bool) -> String {
+        locked(&self.0).summary(complete).to_string()
+    }
+
+    /// The session as a scenario file.
+    #[getter]
+    fn toml(&self) -> String {
+        locked(&self.0).toml().to_owned()
+    }
+
+    /// A table of the record, as a simulation's.
+    fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        columns(py, locked(&self.0).table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
+    }
+}
