@@ -142,6 +142,43 @@ pub struct Allowance {
     pub until: Time,
 }
 
+/// A promise that a controller makes of itself, checked as it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Its name in `summary.json`, as "INV-1".
+    pub id: &'static str,
+    /// How often it was looked at.
+    pub checked: u64,
+    /// How often it did not hold.
+    pub broken: u64,
+}
+
+impl Check {
+    /// A promise that has not been looked at.
+    pub const fn new(id: &'static str) -> Self {
+        Self { id, checked: 0, broken: 0 }
+    }
+
+    /// Looks at it once.
+    pub fn see(&mut self, holds: bool) {
+        self.checked += 1;
+        self.broken += u64::from(!holds);
+    }
+
+    /// Adds what others have seen to `all`, by name.
+    pub fn gather(all: &mut Vec<Self>, more: &[Self]) {
+        for check in more {
+            match all.iter_mut().find(|known| known.id == check.id) {
+                Some(known) => {
+                    known.checked += check.checked;
+                    known.broken += check.broken;
+                }
+                None => all.push(*check),
+            }
+        }
+    }
+}
+
 /// The sending half of a controller.
 pub trait SenderHalf: Send {
     /// A packet has left.
@@ -183,6 +220,12 @@ pub trait SenderHalf: Send {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let _ = packet;
         Notice::NONE
+    }
+
+    /// The promises that it has kept an eye on. A look is cheap, once per report at most, and finds out by other means than those that
+    /// keep the promise.
+    fn checks(&self) -> &[Check] {
+        &[]
     }
 
     /// What goes to the whole group beside the sender report that is about to leave.
@@ -350,8 +393,30 @@ pub trait ReceiverHalf: Send {
         None
     }
 
+    /// As of the sending half.
+    fn checks(&self) -> &[Check] {
+        &[]
+    }
+
     /// Its own view, for the record: a pure getter.
     fn view(&self) -> View {
         View::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_promise_is_counted_and_added_to_others_of_its_name() {
+        let (mut one, mut two) = (Check::new("INV-1"), Check::new("INV-3"));
+        one.see(true);
+        one.see(false);
+        two.see(true);
+        let mut all = vec![one];
+        Check::gather(&mut all, &[two, one]);
+        let told: Vec<_> = all.iter().map(|c| (c.id, c.checked, c.broken)).collect();
+        assert_eq!(told, [("INV-1", 4, 2), ("INV-3", 1, 0)]);
     }
 }

@@ -8,8 +8,8 @@ use crate::equation::{self, LossRate};
 use crate::loss::{Change, Heard, LossHistory, LossSettings};
 use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
 use crate::{
-    Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
-    Slot, View, Wake, Why,
+    Arrival, Body, Check, Decision, Departing, Due, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
+    Sent, Slot, View, Wake, Why,
 };
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -310,6 +310,8 @@ pub(crate) struct Sender {
     covered_to: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
+    /// With losses the rate is at most twice what arrives, once X_recv_set no longer holds "no limit", above the least rate.
+    twice: Check,
 }
 
 impl Sender {
@@ -336,6 +338,7 @@ impl Sender {
             covered_to: None,
             rule: "one packet per second until the first report",
             by: None,
+            twice: Check::new("INV-6"),
         }
     }
 
@@ -548,6 +551,10 @@ impl Sender {
             self.allow(now, rtt, self.most_received().scale(2.0), "twice the received rate");
         }
         self.set_timer(now);
+        let most = self.most_received();
+        if self.loss.is_some() && most < Rate::MAX && self.allowed > self.least() {
+            self.twice.see(self.allowed.as_bps_f64() <= 2.0 * most.as_bps_f64() + 8.0);
+        }
         Some(sample)
     }
 }
@@ -594,6 +601,10 @@ impl SenderHalf for Sender {
 
     fn wake(&self) -> Option<Wake> {
         self.nofeedback.map(|at| Wake { at, why: "no report" })
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.twice)
     }
 
     fn decision(&self) -> Decision {

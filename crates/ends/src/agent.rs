@@ -51,7 +51,7 @@ impl Agent {
     /// A packet has arrived; what it can't make sense of, an agent ignores.
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {
-            (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, packet, *n),
+            (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, *n, packet.size, packet.sent),
             (Self::TcpSink(sink), Body::Tcp(transfer, segment)) => {
                 sink.on_segment(now, packet, *transfer, segment, out);
             }

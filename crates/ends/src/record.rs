@@ -1,7 +1,7 @@
 //! What a run has left behind.
 
 use crate::{Agent, AgentIx, Body};
-use steadycast_link::{Ecn, Link};
+use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
@@ -33,6 +33,8 @@ pub struct Record<'a> {
 pub struct LinkRecord<'a> {
     /// The link itself, which counts.
     pub link: &'a Link,
+    /// What it had counted at the end of the warm-up; nothing without one.
+    pub before: Option<&'a Counts>,
     /// Packets that have reached its end.
     pub carried: u64,
     /// Its series; empty where none is kept.

@@ -252,9 +252,9 @@ impl Link {
         }
         rest.tell(idle);
         rest.counts.offered += 1;
-        if let Err(drop) = rest.queue.admit(now, size, ecn, &rest.transmitter) {
+        if !rest.queue.has_room(now, size) {
             rest.counts.full += 1;
-            return Fate::Dropped(drop);
+            return Fate::Dropped(Drop::Full);
         }
         rest.waited = idle.free.since(now);
         rest.counts.wait.add(rest.waited);

@@ -67,6 +67,7 @@ impl QueueState {
         Self { kind: *kind, waiting: VecDeque::new(), bytes: 0, red: RedState::default(), chance }
     }
 
+    #[inline]
     fn leave(&mut self, now: Time) {
         while let Some(&(departure, size)) = self.waiting.front() {
             if departure > now {
@@ -83,13 +84,21 @@ impl QueueState {
         self.waiting.len()
     }
 
-    pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
+    /// Whether there is room at `now`.
+    #[inline]
+    pub(crate) fn has_room(&mut self, now: Time, size: Bytes) -> bool {
         self.leave(now);
+        let (Queue::DropTail(limit) | Queue::Red(Red { limit, .. })) = self.kind;
+        self.fits(size, limit)
+    }
+
+    pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
+        let room = self.has_room(now, size);
         match self.kind {
-            Queue::DropTail(limit) => self.fits(size, limit).then_some(ecn).ok_or(Drop::Full),
+            Queue::DropTail(_) => room.then_some(ecn).ok_or(Drop::Full),
             Queue::Red(red) => {
                 let early = self.early(&red, now, size, link.rate(now));
-                if !self.fits(size, red.limit) {
+                if !room {
                     self.red.since = Some(0);
                     return Err(Drop::Full);
                 }
@@ -102,11 +111,13 @@ impl QueueState {
         }
     }
 
+    #[inline]
     pub(crate) fn admitted(&mut self, size: Bytes, departure: Time) {
         self.waiting.push_back((departure, size.get() as u32));
         self.bytes += size.get();
     }
 
+    #[inline]
     fn fits(&self, size: Bytes, limit: Amount) -> bool {
         match limit {
             Amount::Packets(most) => self.waiting.len() < most as usize,

@@ -14,6 +14,7 @@
 mod media;
 mod pacer;
 mod participant;
+mod peers;
 mod receiver;
 mod sender;
 

@@ -2,8 +2,8 @@ use crate::participant::{Farewell, Participant, Standing};
 use crate::sender::{CLOCK_RATE, app};
 use crate::{Identity, Output, RtcpSettings};
 use steadycast_control::{
-    Announcement, Arrival, Body, BufferLevel, Due, FrameEdge, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View,
-    Wake,
+    Announcement, Arrival, Body, BufferLevel, Check, Due, FrameEdge, Overheard, ReceiverHalf, ReceiverId, Reply, Slot,
+    View, Wake,
 };
 use steadycast_rtcp::{Arrived, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, PeerTime, Span, Time};
@@ -70,6 +70,11 @@ impl Receiver {
     /// The receiver half's own view, for the record.
     pub fn view(&self) -> View {
         self.half.view()
+    }
+
+    /// The promises that the receiver half has kept an eye on.
+    pub fn checks(&self) -> &[Check] {
+        self.half.checks()
     }
 
     /// Interarrival jitter (RFC 3550, A.8).

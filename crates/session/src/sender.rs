@@ -1,10 +1,12 @@
 use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
+use crate::peers::Peers;
 use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use steadycast_control::{
-    Allowance, Body, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf, Sent, Wake,
+    Allowance, Body, Check, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf,
+    Sent, Wake,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Span, Stamp, Time};
@@ -54,7 +56,7 @@ pub struct Sender {
     changed: bool,
     pacer: Pacer,
     participant: Participant,
-    peers: BTreeMap<u32, Peer>,
+    peers: Peers,
     seq: u64,
     packets: u32,
     octets: u32,
@@ -109,13 +111,6 @@ pub struct Feedback {
     pub unreadable: u64,
 }
 
-struct Peer {
-    from: Origin,
-    heard: Time,
-    highest: Option<u32>,
-    cumulative: i32,
-}
-
 impl Sender {
     /// A sender that starts now. `chance` draws RTCP's intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
@@ -135,7 +130,7 @@ impl Sender {
             changed: true,
             pacer: Pacer::new(emit, settings.backlog, settings.credit),
             participant,
-            peers: BTreeMap::new(),
+            peers: Peers::default(),
             seq: u64::from(settings.first_seq),
             packets: 0,
             octets: 0,
@@ -187,6 +182,11 @@ impl Sender {
     /// Feedback that has arrived so far.
     pub fn feedback(&self) -> Feedback {
         self.feedback
+    }
+
+    /// The promises that the controller has kept an eye on.
+    pub fn checks(&self) -> &[Check] {
+        self.half.checks()
     }
 
     /// RTCP's share of the session bandwidth over the last half minute, as heard here.
@@ -281,8 +281,8 @@ impl Sender {
                 Packet::Bye { ssrcs, .. } => {
                     for ssrc in ssrcs {
                         self.participant.heard_bye(now, from, *ssrc, datagram.len());
-                        if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
-                            self.peers.remove(ssrc);
+                        if self.peers.get(*ssrc).is_some_and(|p| p.from == from) {
+                            self.peers.remove(*ssrc);
                             self.half.on_leave(now, ReceiverId(*ssrc));
                         }
                     }
@@ -307,8 +307,10 @@ impl Sender {
     }
 
     fn report(&mut self, now: Time, origin: Origin, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
-        let peer = self.peers.entry(from).or_insert(Peer { from: origin, heard: now, highest: None, cumulative: 0 });
-        peer.heard = now;
+        if let Some(gone) = self.peers.make_room_for(from) {
+            self.half.on_leave(now, ReceiverId(gone));
+        }
+        let peer = self.peers.hear(now, origin, from);
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
@@ -481,10 +483,8 @@ impl Sender {
 
     /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
     fn forget_silent(&mut self, now: Time) {
-        let limit = self.participant.member_timeout();
-        let silent: Vec<u32> = self.peers.iter().filter(|(_, p)| now.since(p.heard) > limit).map(|(s, _)| *s).collect();
-        for ssrc in silent {
-            self.peers.remove(&ssrc);
+        let limit = now.before(self.participant.member_timeout());
+        while let Some(ssrc) = self.peers.pop_silent(limit) {
             self.half.on_leave(now, ReceiverId(ssrc));
             self.read_decision();
         }

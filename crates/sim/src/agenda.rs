@@ -1,6 +1,7 @@
-//! What happens next: a 4-ary heap of packed keys.
+//! What happens next: a heap of packed keys.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use steadycast_units::Time;
 
 /// What a key in the agenda is for.
@@ -18,16 +19,13 @@ pub(crate) enum Due {
 
 /// When something is due, and what: time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits). The turn is the order among
 /// equal times: who was scheduled first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
     low: u64,
 }
 
 impl Key {
-    /// After all others.
-    const LAST: Self = Self { high: u64::MAX, low: u64::MAX };
-
     fn new(at: Time, turn: u64, due: Due) -> Self {
         let (kind, index) = match due {
             Due::Lane(i) => (0, i),
@@ -71,9 +69,7 @@ impl PartialOrd for Key {
 
 #[derive(Default)]
 pub(crate) struct Agenda {
-    /// The heap, and behind it keys after all others, so that every family of four is whole.
-    heap: Vec<Key>,
-    len: usize,
+    keys: BinaryHeap<Reverse<Key>>,
     turns: u64,
     /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and putting
     /// one in, and most events put in another.
@@ -81,7 +77,7 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// A key for `put`, now or later; among equal times those made first come first.
+    /// A key to be put in, now or later; among equal times those made first come first.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: Due) -> Key {
         self.turns += 1;
@@ -90,11 +86,13 @@ impl Agenda {
 
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
-        if std::mem::take(&mut self.taken) {
-            self.sink(key);
-        } else {
-            self.push(key);
+        if std::mem::take(&mut self.taken)
+            && let Some(mut first) = self.keys.peek_mut()
+        {
+            first.0 = key;
+            return;
         }
+        self.keys.push(Reverse(key));
     }
 
     /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is due.
@@ -107,55 +105,11 @@ impl Agenda {
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
         if std::mem::take(&mut self.taken) {
-            self.pop();
+            self.keys.pop();
         }
-        let first = *self.heap.first()?;
-        self.taken = first.at() <= until && self.len > 0;
+        let first = self.keys.peek()?.0;
+        self.taken = first.at() <= until;
         self.taken.then(|| (first.at(), first.due()))
-    }
-
-    /// Puts a key in the first one's place.
-    #[inline]
-    fn sink(&mut self, key: Key) {
-        let mut hole = 0;
-        loop {
-            let first = 4 * hole + 1;
-            let Some(&[a, b, c, d]) = self.heap.get(first..).and_then(<[Key]>::first_chunk) else { break };
-            let (ab, i) = if b < a { (b, first + 1) } else { (a, first) };
-            let (cd, j) = if d < c { (d, first + 3) } else { (c, first + 2) };
-            let (least, child) = if cd < ab { (cd, j) } else { (ab, i) };
-            if key <= least {
-                break;
-            }
-            self.heap[hole] = least;
-            hole = child;
-        }
-        self.heap[hole] = key;
-    }
-
-    fn push(&mut self, key: Key) {
-        let mut hole = self.len;
-        self.len += 1;
-        if self.heap.len() < self.len + 3 {
-            self.heap.resize(2 * self.len + 3, Key::LAST);
-        }
-        while hole > 0 {
-            let parent = (hole - 1) / 4;
-            if self.heap[parent] <= key {
-                break;
-            }
-            self.heap[hole] = self.heap[parent];
-            hole = parent;
-        }
-        self.heap[hole] = key;
-    }
-
-    fn pop(&mut self) {
-        self.len -= 1;
-        let last = std::mem::replace(&mut self.heap[self.len], Key::LAST);
-        if self.len > 0 {
-            self.sink(last);
-        }
     }
 }
 
@@ -172,25 +126,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_come_in_the_order_of_time_then_of_making(steps in prop::collection::vec((0u64..50, 0u64..40), 1..200)) {
+        fn keys_come_in_the_order_of_time_then_of_making(steps in prop::collection::vec((0u64..50, 0u64..40, any::<bool>()), 1..200)) {
             let mut agenda = Agenda::default();
             let (mut waiting, mut now) = (Vec::new(), 0);
-            for (n, (later, until)) in steps.into_iter().enumerate() {
-                put(&mut agenda, Time::from_nanos(now + later), Due::Agent(n as u32));
-                waiting.push((now + later, n as u32));
+            let due = |n: u32, flight| if flight { Due::Lane(n) } else { Due::Agent(n) };
+            for (n, (later, until, flight)) in steps.into_iter().enumerate() {
+                put(&mut agenda, Time::from_nanos(now + later), due(n as u32, flight));
+                waiting.push((now + later, n as u32, flight));
                 if n % 3 == 2 {
                     let until = now + until / 8;
-                    let first = waiting.iter().min().copied().filter(|(at, _)| *at <= until);
+                    let first = waiting.iter().min().copied().filter(|(at, ..)| *at <= until);
                     waiting.retain(|key| Some(*key) != first);
                     let told = agenda.take(Time::from_nanos(until));
-                    prop_assert_eq!(told, first.map(|(at, n)| (Time::from_nanos(at), Due::Agent(n))));
-                    now = first.map_or(now, |(at, _)| at);
+                    prop_assert_eq!(told, first.map(|(at, n, flight)| (Time::from_nanos(at), due(n, flight))));
+                    now = first.map_or(now, |(at, ..)| at);
                 }
             }
             waiting.sort_unstable();
             let rest: Vec<_> = std::iter::from_fn(|| agenda.take(Time::NEVER)).collect();
-            let due = waiting.into_iter().map(|(at, n)| (Time::from_nanos(at), Due::Agent(n)));
-            prop_assert_eq!(rest, due.collect::<Vec<_>>());
+            let left = waiting.into_iter().map(|(at, n, flight)| (Time::from_nanos(at), due(n, flight)));
+            prop_assert_eq!(rest, left.collect::<Vec<_>>());
         }
     }
 

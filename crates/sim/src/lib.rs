@@ -4,9 +4,11 @@
 //! Everything in it is determined by the scenario and its seed.
 
 mod agenda;
+mod batch;
 mod build;
 
 mod capture;
+mod lane;
 mod net;
 mod network;
 mod packet;

@@ -9,10 +9,11 @@
 //! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at only at its
 //! destination.
 
-use crate::agenda::{Agenda, Due, Key};
+use crate::agenda::{Agenda, Due};
+use crate::lane::{InFlight, Lane};
 use crate::packet::{Packet, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use steadycast_ends::AgentIx;
 use steadycast_link::{Ecn, Fate, Link};
 use steadycast_units::{Bytes, Span, Time};
@@ -94,19 +95,9 @@ impl Ways {
     }
 }
 
-#[derive(Clone, Copy)]
-struct InFlight {
-    key: Key,
-    packet: PacketIx,
-    size: u32,
-    /// The place on its way behind the link that it is on; of a group's packet that link, marked.
-    place: u32,
-    ecn: Ecn,
-}
-
 /// Packets in flight. The first lanes are those of the links, then come the shared ones.
 pub(crate) struct Lanes {
-    lanes: Vec<VecDeque<InFlight>>,
+    lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
@@ -115,7 +106,7 @@ const SHARED_LANES: usize = 64;
 
 impl Lanes {
     pub(crate) fn new(links: usize) -> Self {
-        Self { lanes: vec![VecDeque::new(); links], shared: BTreeMap::new() }
+        Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
     /// The shared lane of a latency.
@@ -127,7 +118,7 @@ impl Lanes {
             return None;
         }
         let lane = self.lanes.len() as u32;
-        self.lanes.push(VecDeque::new());
+        self.lanes.push(Lane::default());
         self.shared.insert(latency, lane);
         Some(lane)
     }
@@ -149,6 +140,11 @@ impl Group {
     pub(crate) fn new(tree: Tree, links: usize) -> Self {
         Self { tree, leaf: vec![None; links] }
     }
+
+    /// See [`Group::leaf`].
+    pub(crate) fn leaf(&self, link: u32) -> Option<AgentIx> {
+        self.leaf[link as usize]
+    }
 }
 
 /// A packet at its destination.
@@ -167,7 +163,7 @@ pub(crate) struct Fan {
 }
 
 /// One copy of a fan.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leg {
     pub(crate) link: u32,
     pub(crate) ecn: Ecn,
@@ -210,7 +206,7 @@ impl Fans {
 impl Net {
     /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one copy,
     /// which the caller releases.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, now: Time, node: u32, packet: Packet, out: &mut Vec<Delivery>) {
         let (to, size, ecn) = (packet.to, u32::try_from(packet.size.get()).unwrap_or(u32::MAX), packet.ecn);
         let packet = self.pool.put(packet);
@@ -221,23 +217,23 @@ impl Net {
     }
 
     /// The first packet of a lane has arrived, and is delivered or goes on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let in_flight = &mut self.lanes.lanes[lane as usize];
-        let flying = *in_flight.front()?;
+        let InFlight { key, packet, size, place, ecn } = *in_flight.front()?;
         // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
-        if flying.key.at() > now {
+        if key.at() > now {
             return None;
         }
-        in_flight.pop_front();
+        in_flight.pop();
         if let Some(next) = in_flight.front() {
             self.agenda.put(next.key);
         }
         self.hops += 1;
-        if flying.place & MARK != 0 {
-            return self.arrive_in_group(now, flying.place & !MARK, flying.packet, flying.ecn, out);
+        if place & MARK != 0 {
+            return self.arrive_in_group(now, place & !MARK, packet, ecn, out);
         }
-        self.forward(now, Place(flying.place), flying.packet, flying.size, flying.ecn)
+        self.forward(now, Place(place), packet, size, ecn)
     }
 
     /// A copy of a group's packet has arrived by link `l`.
@@ -260,7 +256,7 @@ impl Net {
     }
 
     /// Sends a unicast packet on, or delivers it.
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, now: Time, way: Place, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
         match self.ways.next(way) {
             Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
@@ -334,7 +330,7 @@ impl Net {
     }
 
     /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not.
-    #[inline]
+    #[inline(always)]
     fn offer(&mut self, now: Time, l: u32, packet: PacketIx, size: u32, ecn: Ecn) -> Option<(Time, Ecn)> {
         let hop = &mut self.links[l as usize];
         let fate = hop.link.offer(now, Bytes::new(u64::from(size)), ecn);
@@ -348,6 +344,7 @@ impl Net {
     }
 
     #[cold]
+    #[inline(never)]
     fn show(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
         if let Some(capture) = &mut self.capture {
             capture.seen(l, now, self.pool.get(packet), ecn, fate);
@@ -356,51 +353,42 @@ impl Net {
 
     /// A packet was just offered to `link` and arrives at `at`.
     #[allow(clippy::too_many_arguments, reason = "as above")]
-    #[inline]
+    #[inline(always)]
     fn fly(&mut self, now: Time, at: Time, link: u32, place: u32, packet: PacketIx, size: u32, ecn: Ecn) {
         let lane = self.lane(link, at.since(now));
         let key = self.agenda.key(at, Due::Lane(lane));
-        let flying = InFlight { key, packet, size, place, ecn };
         let in_flight = &mut self.lanes.lanes[lane as usize];
-        match in_flight.back() {
-            None => {
-                in_flight.push_back(flying);
+        if in_flight.is_behind(key) {
+            let first = in_flight.is_empty();
+            in_flight.push(InFlight { key, packet, size, place, ecn });
+            if first {
                 self.agenda.put(key);
             }
-            Some(last) if last.key < key => in_flight.push_back(flying),
-            Some(_) => self.overtake(lane, flying),
+        } else if in_flight.insert(key, packet, size, place, ecn) {
+            // A jitter that reorders has let it overtake all others. The agenda still has the key of the one that was first.
+            self.agenda.put(key);
         }
     }
 
     /// The lane for a packet that was just offered.
-    #[inline]
+    #[inline(always)]
     fn lane(&mut self, link: u32, latency: Span) -> u32 {
-        let hop = &mut self.links[link as usize];
+        let hop = &self.links[link as usize];
         if hop.shared.0 == latency {
-            return hop.shared.1;
-        }
-        if !hop.link.was_idle() {
-            return link;
-        }
-        match self.lanes.shared(latency) {
-            Some(lane) => {
-                hop.shared = (latency, lane);
-                lane
-            }
-            None => link,
+            hop.shared.1
+        } else if hop.link.was_idle() {
+            self.share(link, latency)
+        } else {
+            link
         }
     }
 
-    /// A jitter that reorders has let this packet overtake others.
     #[cold]
-    fn overtake(&mut self, lane: u32, flying: InFlight) {
-        let in_flight = &mut self.lanes.lanes[lane as usize];
-        let place = in_flight.partition_point(|f| f.key < flying.key);
-        in_flight.insert(place, flying);
-        if place == 0 {
-            // The agenda still has the key of the packet that was first.
-            self.agenda.put(flying.key);
-        }
+    #[inline(never)]
+    fn share(&mut self, link: u32, latency: Span) -> u32 {
+        let Some(lane) = self.lanes.shared(latency) else { return link };
+        self.links[link as usize].shared = (latency, lane);
+        lane
     }
 
     /// Takes one step of a join or leave of a group; returns the next one, if the tree changes further up.
@@ -432,7 +420,7 @@ impl Net {
     /// For each link how many packets are on it.
     pub(crate) fn under_way(&self) -> Vec<u64> {
         let mut on = vec![0; self.links.len()];
-        for flying in self.lanes.lanes.iter().flatten() {
+        for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
                 place if place & MARK == 0 => self.ways.steps[place as usize - 1],
                 place => place & !MARK,

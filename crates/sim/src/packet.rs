@@ -46,17 +46,21 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Takes a packet in, with one copy.
+    #[inline(always)]
     pub(crate) fn put(&mut self, packet: Packet) -> PacketIx {
-        match self.free.pop() {
-            Some(ix) => {
-                self.packets[ix as usize] = (1, packet);
-                PacketIx(ix)
-            }
-            None => {
-                self.packets.push((1, packet));
-                PacketIx(self.packets.len() as u32 - 1)
-            }
+        if let Some(ix) = self.free.pop()
+            && let Some(place) = self.packets.get_mut(ix as usize)
+        {
+            // Part by part, and the old body is dropped last: else the new one would wait for that in memory.
+            let Packet { to, from, size, sent, ecn, body } = packet;
+            let (copies, place) = place;
+            let old = std::mem::replace(&mut place.body, body);
+            (*copies, place.to, place.from, place.size, place.sent, place.ecn) = (1, to, from, size, sent, ecn);
+            drop(old);
+            return PacketIx(ix);
         }
+        self.packets.push((1, packet));
+        PacketIx(self.packets.len() as u32 - 1)
     }
 
     pub(crate) fn get(&self, ix: PacketIx) -> &Packet {
@@ -72,8 +76,14 @@ impl Pool {
     /// One copy less; without any the place is free.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
+        self.release_all(ix, 1);
+    }
+
+    /// So many copies less.
+    #[inline]
+    pub(crate) fn release_all(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;
-        *copies -= 1;
+        *copies -= less;
         if *copies == 0 {
             self.free.push(ix.0);
         }

@@ -1,16 +1,17 @@
 //! The simulated world: time goes from one event to the next.
 
 use crate::agenda::Due;
+use crate::batch::Batch;
 use crate::build::{BuildError, Builder};
 use crate::capture::{Shape, Taps, Who};
-use crate::net::{Capture, Delivery, Net};
-use crate::packet::Packet;
+use crate::net::{Capture, Delivery, Fan, Net};
+use crate::packet::{Packet, To};
 use crate::port::Port;
 use crate::tree::Step;
 use serde_json::Value;
 use std::io::{self, Write};
 use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, LinkPoint, LinkRecord, Out, PacketRow, Record, Table};
-use steadycast_link::Ecn;
+use steadycast_link::{Counts, Ecn};
 use steadycast_scenario::{self as sc, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
@@ -59,8 +60,12 @@ pub struct Simulation {
     pub(crate) step: Span,
     pub(crate) links: Vec<Vec<LinkPoint>>,
     link_last: Vec<(u64, u64)>,
+    /// What the links had counted at the end of the warm-up; empty until then, and without one.
+    warm: Vec<Counts>,
     /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
     pub(crate) logs: Vec<Option<Vec<PacketRow>>>,
+    /// For each group.
+    batches: Vec<Batch>,
     deliveries: Vec<Delivery>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
@@ -104,6 +109,7 @@ impl Simulation {
             scenario,
             logs,
             armed: vec![Time::NEVER; agents.len()],
+            batches: net.groups.iter().map(|_| Batch::default()).collect(),
             net,
             agents,
             ports,
@@ -114,6 +120,7 @@ impl Simulation {
             step,
             links: vec![Vec::new(); kept],
             link_last: vec![(0, 0); kept],
+            warm: Vec::new(),
             deliveries: Vec::new(),
             outgoing: Vec::new(),
         }
@@ -175,6 +182,7 @@ impl Simulation {
         let under_way = self.net.under_way();
         let links = self.net.links.iter().zip(under_way).enumerate().map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
+            before: self.warm.get(n),
             carried: hop.link.arrived() - on_it,
             series: self.links.get(n).map_or(&[][..], Vec::as_slice),
         });
@@ -234,22 +242,31 @@ impl Simulation {
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
+        let warm = Time::ZERO + self.scenario.warmup;
         let mut next = Time::ZERO + self.step;
         while self.now < end {
             let step = next.min(end);
-            let until = step.min(self.now + ASK);
+            let mut until = step.min(self.now + ASK);
+            if self.now < warm {
+                until = until.min(warm);
+            }
             // A run of 10 s ends before the packet that would leave after 10 s.
             self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
             self.now = until;
+            if until == warm {
+                self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
+            }
             if until == step {
                 self.sample();
                 next = until + self.step;
             }
             if !go_on(self.now) {
+                self.settle();
                 return self.now >= end;
             }
         }
         self.drain(end);
+        self.settle();
         true
     }
 
@@ -257,7 +274,7 @@ impl Simulation {
     fn drain(&mut self, end: Time) {
         for ix in 0..self.agents.len() {
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
-            self.after(ix as u32);
+            self.after(AgentIx(ix as u32));
         }
         self.deliver();
         let hops = self.net.hops;
@@ -280,12 +297,14 @@ impl Simulation {
                 Due::Fan(n) => {
                     let fan = self.net.fans.take(n);
                     self.net.hops += fan.legs.len() as u64;
-                    for leg in &fan.legs {
-                        let out = &mut self.deliveries;
-                        if let Some(delivery) = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out) {
-                            self.hand_over(delivery);
+                    if !self.hold(&fan) {
+                        for leg in &fan.legs {
+                            let out = &mut self.deliveries;
+                            if let Some(delivery) = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out) {
+                                self.hand_over(delivery);
+                            }
+                            self.deliver();
                         }
-                        self.deliver();
                     }
                     self.net.fans.keep(fan.legs);
                 }
@@ -294,6 +313,28 @@ impl Simulation {
             }
         }
         self.now = until;
+    }
+
+    /// Whether a fan's plain packet will be told to its sinks later, together with others.
+    fn hold(&mut self, fan: &Fan) -> bool {
+        let packet = self.net.pool.get(fan.packet);
+        let (To::Group(group), Body::Plain(number), true) = (packet.to, &packet.body, self.logs.is_empty()) else {
+            return false;
+        };
+        let what = (*number, packet.size, packet.sent);
+        let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
+        let held = batch.take((self.now, &fan.legs), what, group, &mut self.agents);
+        if held {
+            self.net.pool.release_all(fan.packet, fan.legs.len() as u32);
+        }
+        held
+    }
+
+    /// Tells all sinks what they have not been told.
+    fn settle(&mut self) {
+        for (batch, group) in self.batches.iter_mut().zip(&self.net.groups) {
+            batch.settle(group, &mut self.agents);
+        }
     }
 
     #[inline]
@@ -306,23 +347,62 @@ impl Simulation {
     /// A packet has reached an agent.
     #[inline]
     fn hand_over(&mut self, delivery: Delivery) {
-        let ix = delivery.agent.0 as usize;
-        let packet = self.net.pool.get(delivery.packet);
-        if let Some(Some(log)) = self.logs.get_mut(ix) {
+        let Delivery { agent: from, packet: ix, ecn } = delivery;
+        let n = from.0 as usize;
+        let packet = self.net.pool.get(ix);
+        if let Some(Some(log)) = self.logs.get_mut(n) {
             let delay = Some(self.now.since(packet.sent));
-            log.extend(PacketRow::of(self.now, packet.size, &packet.body, delivery.ecn, delay));
+            log.extend(PacketRow::of(self.now, packet.size, &packet.body, ecn, delay));
         }
-        let arriving = packet.arriving(delivery.ecn);
-        let agent = &mut self.agents[ix];
-        if let (Agent::PlainSink(sink), Body::Plain(number)) = (&mut *agent, &packet.body) {
-            // It sends nothing and never wakes: there is no after.
-            sink.on_packet(self.now, &arriving, *number);
-            self.net.pool.release(delivery.packet);
-            return;
+        let arriving = packet.arriving(ecn);
+        match (&mut self.agents[n], &packet.body) {
+            (Agent::PlainSink(_), Body::Plain(number)) => {
+                let (number, size, sent) = (*number, packet.size, packet.sent);
+                if let To::Group(group) = packet.to {
+                    // What came before comes first.
+                    let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
+                    batch.settle(group, &mut self.agents);
+                }
+                // It sends nothing and never wakes: there is no after.
+                if let Agent::PlainSink(sink) = &mut self.agents[n] {
+                    sink.on_packet(self.now, number, size, sent);
+                }
+                self.net.pool.release(ix);
+                return;
+            }
+            // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
+            (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) => {
+                let answer = sink.take(self.now, &arriving, *transfer, segment);
+                let wake = sink.wake();
+                self.net.pool.release(ix);
+                if let Some((size, ecn, body)) = answer {
+                    self.let_go(from, size, ecn, body);
+                }
+                self.arm(from, wake);
+                return;
+            }
+            (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) => {
+                let more = source.take(self.now, *transfer, ack);
+                self.net.pool.release(ix);
+                self.drain_tcp(from, more);
+                return;
+            }
+            (agent, _) => agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing }),
         }
-        agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing });
-        self.net.pool.release(delivery.packet);
-        self.after(delivery.agent.0);
+        self.net.pool.release(ix);
+        self.after(from);
+    }
+
+    fn drain_tcp(&mut self, from: AgentIx, more: bool) {
+        while let Agent::TcpSource(source) = &mut self.agents[from.0 as usize] {
+            match if more { source.poll(self.now) } else { None } {
+                Some((size, ecn, body)) => self.let_go(from, size, ecn, body),
+                None => {
+                    let wake = source.wake();
+                    return self.arm(from, wake);
+                }
+            }
+        }
     }
 
     fn wake(&mut self, ix: u32) {
@@ -339,7 +419,7 @@ impl Simulation {
         if agent.wake() <= at {
             agent.on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
-        self.after(ix);
+        self.after(AgentIx(ix));
         self.deliver();
     }
 
@@ -353,17 +433,18 @@ impl Simulation {
         match self.plan[entry as usize] {
             Plan::Start { agent, .. } => {
                 self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent.0);
+                self.after(agent);
             }
             Plan::Stop { agent, .. } => {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent.0);
+                self.after(agent);
             }
             Plan::Tree { sink: Some(sink), .. } if self.agents[sink.0 as usize].leaving() => {
                 let at = self.agents[sink.0 as usize].wake().max(self.now);
                 self.remind(at, Due::Plan(entry));
             }
             Plan::Tree { group, node, join, .. } => {
+                self.batches[group as usize].forget(&self.net.groups[group as usize], &mut self.agents);
                 if let Some(step) = self.net.graft(group, Step { node, join }) {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
                     let at = self.now + latency + self.upwards(group, step.node);
@@ -382,35 +463,47 @@ impl Simulation {
     }
 
     /// After an agent was called: its packets leave, and its next wake is put into the agenda.
-    fn after(&mut self, ix: u32) {
+    fn after(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
-            let from = AgentIx(ix);
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
-                if let Some(Some(log)) = self.logs.get_mut(ix as usize) {
-                    log.extend(PacketRow::of(self.now, size, &body, ecn, None));
-                }
-                let port = &mut self.ports[ix as usize];
-                let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
-                if port.jitters() {
-                    port.hold(self.now, packet);
-                } else {
-                    let node = port.node;
-                    self.net.send(self.now, node, packet, &mut self.deliveries);
-                }
+                self.let_go(from, size, ecn, body);
             }
             self.outgoing = outgoing;
         }
-        let wake = self.agents[ix as usize].wake().min(self.ports[ix as usize].wake());
-        let armed = &mut self.armed[ix as usize];
-        if wake < *armed {
+        let wake = self.agents[from.0 as usize].wake();
+        self.arm(from, wake);
+    }
+
+    /// A packet leaves an agent.
+    #[inline(always)]
+    fn let_go(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: Body) {
+        if let Some(Some(log)) = self.logs.get_mut(from.0 as usize) {
+            log.extend(PacketRow::of(self.now, size, &body, ecn, None));
+        }
+        let port = &mut self.ports[from.0 as usize];
+        let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
+        if port.jitters() {
+            port.hold(self.now, packet);
+        } else {
+            self.net.send(self.now, port.node, packet, &mut self.deliveries);
+        }
+    }
+
+    /// Has an agent woken when it wants to, or when its port has something to release.
+    #[inline]
+    fn arm(&mut self, agent: AgentIx, wake: Time) {
+        let ix = agent.0 as usize;
+        let wake = wake.min(self.ports[ix].wake());
+        if wake < self.armed[ix] {
             let at = wake.max(self.now);
-            *armed = at;
-            self.remind(at, Due::Agent(ix));
+            self.armed[ix] = at;
+            self.remind(at, Due::Agent(agent.0));
         }
     }
 
     fn sample(&mut self) {
+        self.settle();
         for agent in &mut self.agents {
             agent.sample(self.now);
         }

@@ -43,8 +43,8 @@ fn one_receiver_behind_a_narrow_link_is_heard_among_hundreds_that_do_not_hear_ea
     let text = tree(400, asmp, "source").replace("40s", "60s");
     let wide = run(&text);
     let narrow =
-        run(&format!("{text}\n[[event]]\nat = \"0s\"\nset = {{ link = \"t1.1-leaf7\", rate = \"200kbps\" }}\n"));
+        run(&format!("{text}\n[[event]]\nat = \"0s\"\nset = {{ link = \"t1.1-leaf7\", rate = \"50kbps\" }}\n"));
     let rate = |run: &lab::Run| num(&run.flow("video")["throughput_bps"]);
-    between(rate(&narrow), 80e3, 230e3);
-    assert!(rate(&wide) > 1.3 * rate(&narrow), "{} without the narrow link", rate(&wide));
+    between(rate(&narrow), 15e3, 60e3);
+    assert!(rate(&wide) > 1.6 * rate(&narrow), "{} without the narrow link", rate(&wide));
 }

@@ -59,6 +59,7 @@ impl Receiver {
 
     /// A segment arrived; the acknowledgment to send now, if any. One from outside of the window is not taken, and is
     /// answered like a duplicate.
+    #[inline(always)] // As Sender::poll.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         if segment.cwr {
@@ -127,6 +128,7 @@ impl Receiver {
         self.distinct_segments += 1;
     }
 
+    #[inline(always)]
     fn in_order(&mut self, now: Time) -> Option<Ack> {
         let Some(delay) = self.delay else {
             return Some(self.acknowledge());
@@ -182,6 +184,7 @@ impl Receiver {
         self.blocks = kept;
     }
 
+    #[inline(always)]
     fn acknowledge(&mut self) -> Ack {
         self.waiting = 0;
         self.due = None;

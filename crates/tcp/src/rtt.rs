@@ -13,6 +13,8 @@ pub enum Floor {
 #[derive(Clone, Debug)]
 pub(crate) struct Estimator {
     tick: u64,
+    /// 2⁶⁴ / tick, rounded down.
+    inverse: u64,
     phase: u64,
     /// 8 · SRTT in ticks; 0 before the first sample and after four back-offs in a row.
     srtt8: i64,
@@ -32,6 +34,7 @@ impl Estimator {
         let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
             tick,
+            inverse: (u64::MAX / tick),
             phase: phase.as_nanos() % tick,
             srtt8: 0,
             var4: 0,
@@ -48,8 +51,11 @@ impl Estimator {
     /// it.
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         let rtt = now.since(sent).as_nanos();
-        let into_tick = if self.tick == 1 { 0 } else { (sent.as_nanos() % self.tick + self.phase) % self.tick };
-        let ticks = (rtt.saturating_add(into_tick) / self.tick).clamp(1, 1 << 50) as i64;
+        let into_tick = match self.parts(sent.as_nanos()).1 + self.phase {
+            next if next >= self.tick => next - self.tick,
+            same => same,
+        };
+        let ticks = self.parts(rtt.saturating_add(into_tick)).0.clamp(1, 1 << 50) as i64;
         if self.srtt8 == 0 {
             self.srtt8 = ticks << 3;
             self.var4 = ticks << 1;
@@ -65,6 +71,15 @@ impl Estimator {
             Floor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
             Floor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
         };
+    }
+
+    /// How many ticks fit, and what is left: exact, without a division.
+    #[inline]
+    fn parts(&self, ns: u64) -> (u64, u64) {
+        // ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick
+        let ticks = (u128::from(ns) * u128::from(self.inverse) >> 64) as u64;
+        let left = ns - ticks * self.tick;
+        if left >= self.tick { (ticks + 1, left - self.tick) } else { (ticks, left) }
     }
 
     pub(crate) fn srtt(&self) -> Option<Span> {
@@ -88,5 +103,23 @@ impl Estimator {
 
     pub(crate) fn end_backoff(&mut self) {
         self.backoff = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ticks_and_what_is_left_are_those_of_a_division(ns in any::<u64>(), tick in 1u64..100_000_000_000, few in 0u64..5) {
+            let of = |tick| Estimator::new(Span::nanos(tick), Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO, Floor::Whole);
+            let tick = tick.min(60_000_000_000);
+            for ns in [ns, ns >> 30, few, tick * few, tick * few + tick - 1, u64::MAX - few] {
+                prop_assert_eq!(of(tick).parts(ns), (ns / tick, ns % tick));
+                prop_assert_eq!(of(1).parts(ns), (ns, 0));
+            }
+        }
     }
 }

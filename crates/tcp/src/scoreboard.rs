@@ -50,7 +50,12 @@ impl Scoreboard {
     }
 
     /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
+    #[inline]
     pub(crate) fn take(&mut self, blocks: &[Block; 3]) -> u32 {
+        if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.take_some(blocks) }
+    }
+
+    fn take_some(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
             // What was never sent, or is acknowledged, is nonsense or old.

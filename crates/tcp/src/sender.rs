@@ -244,6 +244,7 @@ impl Sender {
 
     /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`],
     /// [`Sender::on_timer`] and [`Sender::offer`].
+    #[inline(always)] // A segment that is returned in memory is read back before it is there.
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
             self.completed.get_or_insert(now);
@@ -384,6 +385,7 @@ impl Sender {
         self.completed
     }
 
+    #[inline(always)]
     fn emit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
         let retransmission = seq < self.max;

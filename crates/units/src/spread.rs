@@ -99,6 +99,26 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
+    /// What was counted since `earlier`, which was a copy of this one. The longest of it is known to its class only when the longest of
+    /// all was there before.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut fresh = self.clone();
+        fresh.zeros -= earlier.zeros.min(fresh.zeros);
+        fresh.sum_ns -= earlier.sum_ns.min(fresh.sum_ns);
+        for (class, count) in earlier.classes.iter().enumerate() {
+            if let Some(place) = (earlier.first + class).checked_sub(fresh.first).and_then(|p| fresh.classes.get_mut(p))
+            {
+                *place -= (*count).min(*place);
+            }
+        }
+        if self.max == earlier.max {
+            let last = fresh.classes.iter().rposition(|count| *count > 0);
+            fresh.max = last.map_or(Span::ZERO, |c| Span::nanos(Self::middle(fresh.first + c)).min(self.max));
+        }
+        fresh
+    }
+
     /// In units of 1.024 µs: linear up to 64 units, then 64 classes per octave.
     fn class(ns: u64) -> usize {
         let units = ns >> 10;
@@ -134,6 +154,30 @@ mod tests {
             let rank = ((ns.len() as f64 * q).ceil() as usize).clamp(1, ns.len());
             let (exact, told) = (ns[rank - 1] as f64, spread.quantile(q).map_or(0.0, |s| s.as_nanos() as f64));
             prop_assert!((told / exact - 1.0).abs() < 0.01, "{told} {exact}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_came_since_a_copy_is_what_was_added(
+            before in prop::collection::vec(0u64..1_000_000_000, 0..50), after in prop::collection::vec(0u64..1_000_000_000, 0..50),
+        ) {
+            let mut all = Spread::default();
+            before.iter().for_each(|n| all.add(Span::nanos(*n)));
+            let copy = all.clone();
+            let mut fresh = Spread::default();
+            for n in &after {
+                all.add(Span::nanos(*n));
+                fresh.add(Span::nanos(*n));
+            }
+            let since = all.since(&copy);
+            prop_assert_eq!((since.count(), since.mean()), (fresh.count(), fresh.mean()));
+            let near = |a: Option<Span>, b: Option<Span>| match (a, b) {
+                (Some(a), Some(b)) => a.as_secs_f64() >= b.as_secs_f64() * 0.985 - 2e-6 && a.as_secs_f64() <= b.as_secs_f64() * 1.015 + 2e-6,
+                (a, b) => a == b,
+            };
+            prop_assert!(near(since.max(), fresh.max()), "{:?} {:?}", since.max(), fresh.max());
+            prop_assert!(near(since.quantile(0.9), fresh.quantile(0.9)));
         }
     }
 

@@ -163,6 +163,8 @@ class Experiment:
     figures: tuple[Figure, ...] = ()
     sizes: Sets | None = None
     """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
+    source: str = "Table 2's ladder, no pictures"
+    """What those sizes are."""
     notes: tuple[str, ...] = ()
 
 
@@ -171,7 +173,7 @@ class Medium:
     """What the video flow sends."""
 
     name: str
-    """table2, synthetic or clip."""
+    """table2 (frame sizes only), synthetic or clip."""
     label: str
     sets: Sets
     pixels: bool
@@ -181,8 +183,9 @@ def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
     """Media an experiment runs with: frame sizes, and pictures where a statement needs them or a clip is given."""
     media = []
     if experiment.sizes is not None:
-        media.append(Medium("table2", "Table 2's ladder, no pictures", experiment.sizes, pixels=False))
-    if clips:
+        media.append(Medium("table2", experiment.source, experiment.sizes, pixels=False))
+    # An experiment whose sizes stand in its scenario sends what the paper's controllers were fed with.
+    if clips and experiment.sizes != {}:
         names = ", ".join(clip.name for clip in clips)
         sets: dict[str, Any] = {
             "flow.video.media": "clip",

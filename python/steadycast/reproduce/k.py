@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
+from steadycast.reproduce import measure
 from steadycast.reproduce.experiment import (
     DB,
     FRAMES,
@@ -119,32 +120,11 @@ _NARROW = Change(
 # ---------------------------------------------------------------- how it is measured
 
 
-def _video(variant: str, of: Callable[[Flow], float | None]) -> Callable[[Seen], float | None]:
-    return lambda seen: of(seen[variant].flow("video"))
+_video, _more, _times = measure.of, measure.more, measure.times
 
 
 def _tcp(variant: str, of: Callable[[Flow], float | None]) -> Callable[[Seen], float | None]:
-    return lambda seen: of(seen[variant].flow("tcp")) if seen[variant].has("tcp") else None
-
-
-def _more(high: str, low: str, of: Callable[[Flow], float | None]) -> Callable[[Seen], float | None]:
-    """By how much one variant's video exceeds the other's."""
-
-    def measure(seen: Seen) -> float | None:
-        a, b = of(seen[high].flow("video")), of(seen[low].flow("video"))
-        return None if a is None or b is None else a - b
-
-    return measure
-
-
-def _times(high: str, low: str, of: Callable[[Flow], float]) -> Callable[[Seen], float | None]:
-    """How many times the other variant's."""
-
-    def measure(seen: Seen) -> float | None:
-        a, b = of(seen[high].flow("video")), of(seen[low].flow("video"))
-        return a / b if b > 0 else None
-
-    return measure
+    return measure.of(variant, of, "tcp")
 
 
 def _lost_beyond_three_times(seen: Seen) -> float:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from steadycast.folder import Json
     from steadycast.run import Run
 
-FORMAT = 1
+FORMAT = 2
 """Raised when an observation gets other content: older ones in the cache then don't count."""
 
 
@@ -59,6 +59,28 @@ class Flow:
     def rates(self) -> list[float]:
         """Throughput in bit/s, second by second."""
         return [float(x) for x in self.content["rates"]]
+
+    @property
+    def targets(self) -> list[float]:
+        """What the controller wanted in bit/s, at the end of each interval of the record."""
+        return [float(x) for x in self.content["targets"]]
+
+    @property
+    def buffer(self) -> list[float]:
+        """What was in the play-out buffer, in bytes, at the end of each interval of the record."""
+        return [float(x) for x in self.content["buffer"]]
+
+    @property
+    def decisions(self) -> list[tuple[float, str, float | None, float | None]]:
+        """Each decision of the sender: when, by which rule, at which loss, at which round trip in ms."""
+        d = self.content["decisions"]
+        rows = zip(d["t_s"], d["rule"], d["loss"], d["rtt_ms"], strict=True)
+        return [(t, d["rules"][rule], loss, rtt) for t, rule, loss, rtt in rows]
+
+    @property
+    def lost_packets(self) -> float:
+        """Share of packets that never came."""
+        return float(self.content["loss_frac"] or 0.0)
 
     @property
     def limited(self) -> dict[str, float]:
@@ -138,7 +160,7 @@ def observe(run: Run) -> Json:
     import polars as pl
 
     summary = run.summary
-    rates, frames = run.rates.to_polars(), run.frames.to_polars()
+    rates, frames, decisions = run.rates.to_polars(), run.frames.to_polars(), run.decisions.to_polars()
     flows: dict[str, Any] = {}
     for flow in summary["flows"]:
         receiver = flow["receivers"][0]
@@ -155,10 +177,23 @@ def observe(run: Run) -> Json:
             "frames": receiver.get("frames"),
             "psnr_db": receiver.get("psnr_db"),
             "mos": receiver.get("mos"),
+            "sent_packets": flow.get("sent_packets"),
+            "completed_s": flow.get("completed_s"),
+            "srtt_ms": flow.get("srtt_ms"),
+            "cwnd_packets": flow.get("cwnd_packets"),
+            "skipped_frames": flow.get("skipped_frames"),
+            "buffer_underflows": receiver.get("buffer_underflows"),
+            "buffer_overflows": receiver.get("buffer_overflows"),
             "rates": [round(x) for x in rates.filter(here)["throughput_bps"].fill_null(0.0).to_list()],
         }
         if flow["kind"] == "video":
             seen |= _frames(frames.filter(here).sort("frame"))
+            sender = rates.filter((pl.col("flow") == flow["name"]) & pl.col("target_bps").is_not_null())
+            seen["targets"] = [round(x) for x in sender["target_bps"].to_list()]
+            seen["buffer"] = [round(x) for x in rates.filter(here)["buffer_bytes"].drop_nulls().to_list()]
+            seen["decisions"] = _decisions(
+                decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
+            )
         flows[flow["name"]] = seen
     return {
         "format": FORMAT,
@@ -173,6 +208,19 @@ def observe(run: Run) -> Json:
         "broken": [i["id"] for i in summary["invariants"] if i["broken"]],
         "warnings": summary["warnings"],
         "sha256": summary["record_sha256"],
+    }
+
+
+def _decisions(rows: pl.DataFrame) -> Json:
+    """Return the sender's decisions, in columns; rules by their place in a list."""
+    rules = rows["rule"].unique(maintain_order=True).to_list()
+    place = {rule: n for n, rule in enumerate(rules)}
+    return {
+        "rules": rules,
+        "t_s": rows["t_s"].round(4).to_list(),
+        "rule": [place[rule] for rule in rows["rule"].to_list()],
+        "loss": rows["loss"].round(6).to_list(),
+        "rtt_ms": rows["rtt_ms"].round(3).to_list(),
     }
 
 

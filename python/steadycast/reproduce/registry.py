@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Sequence
 
 from steadycast.errors import UserError
-from steadycast.reproduce import k
+from steadycast.reproduce import h, k, m
 from steadycast.reproduce.experiment import Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = k.EXPERIMENTS
+EXPERIMENTS: tuple[Experiment, ...] = (*k.EXPERIMENTS, *m.EXPERIMENTS, *h.EXPERIMENTS)
 
 
 def chosen(ids: Sequence[str]) -> list[Experiment]:

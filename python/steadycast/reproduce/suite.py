@@ -40,7 +40,11 @@ class Part:
     def warning(self) -> str:
         """What to know before any verdict is believed; empty when there is nothing."""
         shares = {
-            v.title: [run.flow("video").limited.get("encoder", 0.0) for run in self.runs(v.name)]
+            v.title: [
+                run.flow("video").limited.get("encoder") or 0.0
+                for run in self.runs(v.name)
+                if run.has("video")
+            ]
             for v in self.experiment.variants
         }
         capped = {title: sum(s) / len(s) for title, s in shares.items() if s and sum(s) / len(s) > 0.5}

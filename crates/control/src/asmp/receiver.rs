@@ -8,7 +8,7 @@ use crate::equation::{LossRate, loss_for, throughput_full};
 use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::meter::Meter;
 use crate::registry::{Setup, Values};
-use crate::{Announcement, Arrival, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
+use crate::{Announcement, Arrival, Check, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
 /// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
@@ -87,6 +87,8 @@ pub(super) struct Receiver {
     claim: Option<Claim>,
     turn: Turn,
     rounds: Rounds,
+    /// At most a packet per round trip more in each report, the start phase apart; a promise of the repaired mode.
+    steps: Check,
 }
 
 impl Receiver {
@@ -122,6 +124,7 @@ impl Receiver {
             claim: None,
             turn: Turn::Rtcp,
             rounds: Rounds::default(),
+            steps: Check::new("INV-1"),
             config,
         }
     }
@@ -354,6 +357,12 @@ impl ReceiverHalf for Receiver {
             return self.reply();
         }
         let computed = self.compute(slot);
+        if let (true, Some(new), Some(old)) = (self.config.clamp_increase, computed, self.claim)
+            && !new.start
+        {
+            let most = old.rate.as_bps_f64() + self.packet.as_f64() * 8.0 / new.rtt.as_secs_f64();
+            self.steps.see(new.rate.as_bps_f64() <= most + 8.0);
+        }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
         // Who has no round-trip time has to be heard to get one.
@@ -378,6 +387,10 @@ impl ReceiverHalf for Receiver {
             self.rtt.on_report();
             Reply::Plain
         }
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.steps)
     }
 
     fn view(&self) -> View {

@@ -2,7 +2,7 @@ use super::Config;
 use super::message::{Claim, MOST_ANNOUNCED, announcement, rate_notice};
 use super::suppress::RTCP_SHARE;
 use crate::registry::{Setup, Values};
-use crate::{Body, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Body, Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
@@ -52,6 +52,9 @@ pub(super) struct Sender {
     /// When a report last showed that packets arrive; at first, when the first packet left.
     sign_of_life: Option<Time>,
     halve_at: Option<Time>,
+    /// The rate is the least of the live ones; a look through the table, once in as many reports as it has entries.
+    least: Check,
+    unchecked: usize,
 }
 
 impl Sender {
@@ -73,6 +76,8 @@ impl Sender {
             highest: 0,
             sign_of_life: None,
             halve_at: None,
+            least: Check::new("INV-3"),
+            unchecked: 0,
             config,
         }
     }
@@ -120,6 +125,19 @@ impl Sender {
         }
         let quiet_since = *self.sign_of_life.get_or_insert(now);
         self.halve_at = Some((quiet_since + self.interval() * SILENCE).max(now));
+    }
+
+    fn look(&mut self, now: Time) {
+        self.unchecked += 1;
+        if self.config.skip.is_some() || self.unchecked < self.table.len() {
+            return;
+        }
+        self.unchecked = 0;
+        let life = self.interval() * GONE;
+        let live = self.table.values().filter(|entry| entry.heard + life > now);
+        if let Some(least) = live.filter_map(|entry| entry.claim).map(|(claim, _)| claim.rate).min() {
+            self.least.see(self.rate == least.clamp(self.floor, self.cap));
+        }
     }
 
     fn expire(&mut self, now: Time) {
@@ -184,6 +202,7 @@ impl SenderHalf for Sender {
         }
         self.expire(now);
         self.settle(now);
+        self.look(now);
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
@@ -210,6 +229,10 @@ impl SenderHalf for Sender {
         let silence = self.halve_at.filter(|_| self.rate > self.floor);
         let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
         [oldest, silence].into_iter().flatten().min_by_key(|wake| wake.at)
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.least)
     }
 
     fn decision(&self) -> Decision {

@@ -3,7 +3,7 @@ use super::message::{Back, Forward};
 use super::rtt::elapsed;
 use super::{Config, Profile};
 use crate::registry::{Setup, Values};
-use crate::{Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -75,6 +75,9 @@ pub(super) struct Sender {
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
+    /// Outside slow start the rate rises by at most a packet per R_max in each R_max; and when it last did.
+    rises: Check,
+    risen: Option<Time>,
 }
 
 impl Sender {
@@ -109,6 +112,8 @@ impl Sender {
             halve_at: None,
             rule: "one packet per R_max",
             echoes: Echoes::default(),
+            rises: Check::new("INV-4"),
+            risen: None,
             config,
         }
     }
@@ -267,6 +272,19 @@ impl Sender {
         }
     }
 
+    fn look(&mut self, before: Rate, r_max: Span, slow: bool, now: Time) {
+        if slow {
+            self.risen = Some(now);
+            return;
+        }
+        let since = self.risen.map_or(Span::ZERO, |at| now.since(at));
+        let most = self.packet.as_f64() * 8.0 / r_max.as_secs_f64() * since.ratio(r_max).min(1.0);
+        self.rises.see(self.x.as_bps_f64() <= before.as_bps_f64() + most + 8.0);
+        if self.x > before {
+            self.risen = Some(now);
+        }
+    }
+
     fn clr_timer(&self) -> Option<Time> {
         let clr = self.clr?;
         let gone = clr.heard + clr.rtt * GONE;
@@ -339,7 +357,9 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
+        let (x, r_max, slow) = (self.x, self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
+        self.look(x, r_max, slow, now);
         self.last_heard = Some(now);
         self.halve_at = Some(now + self.r_max * GONE);
         if !is_clr && !back.leave {
@@ -382,6 +402,10 @@ impl SenderHalf for Sender {
         .into_iter()
         .flatten()
         .min_by_key(|wake| wake.at)
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.rises)
     }
 
     fn decision(&self) -> Decision {

@@ -1,8 +1,8 @@
 //! Packets at a constant rate, always or in some periods, and where they go.
 
 use super::Out;
+use crate::Body;
 use crate::intake::Intake;
-use crate::{Arriving, Body};
 use steadycast_link::Ecn;
 use steadycast_scenario::{PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
@@ -138,12 +138,12 @@ impl PlainSink {
         Self { intake, first: None, next: 0 }
     }
 
-    /// Packet number so-and-so of the flow has come.
+    /// Packet number so-and-so of the flow, which left at `sent`, has come.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, number: u64) {
+    pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
         self.next = self.next.max(number + 1);
-        self.intake.add(now, packet.size, packet.sent);
+        self.intake.add(now, size, sent);
     }
 
     /// Packets that should have come, from the first that did to the newest.

@@ -148,17 +148,24 @@ impl TcpSource {
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    /// An acknowledgement of the transfer so-and-so has come.
-    pub fn on_ack(&mut self, now: Time, transfer: u32, ack: &Ack, out: &mut Out<'_>) {
+    /// An acknowledgement of the transfer so-and-so has come; whether it is this one's, and to be polled for what leaves now.
+    pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
         if !self.running || transfer != self.number {
-            return;
+            return false;
         }
         self.account(now);
         self.sender.on_ack(now, ack);
         if let Some(srtt) = self.sender.srtt() {
             self.srtt.add(srtt);
         }
-        self.drain(now, out);
+        true
+    }
+
+    /// As [`TcpSource::take`], and lets go what there is.
+    pub fn on_ack(&mut self, now: Time, transfer: u32, ack: &Ack, out: &mut Out<'_>) {
+        if self.take(now, transfer, ack) {
+            self.drain(now, out);
+        }
     }
 
     /// A timer has run out, or the application writes.
@@ -218,34 +225,43 @@ impl TcpSource {
     }
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
-        loop {
-            self.feed(now);
-            match self.sender.poll(now) {
-                Poll::Send(segment) => {
-                    self.digest.add(now.as_nanos() ^ u64::from(segment.seq) << 40);
-                    self.sent_bytes += segment.len;
-                    let ecn = match segment.ecn {
-                        steadycast_tcp::Ecn::NotEct => Ecn::NotCapable,
-                        steadycast_tcp::Ecn::Ect => Ecn::Ect0,
-                        steadycast_tcp::Ecn::Ce => Ecn::Ce,
-                    };
-                    out.send(segment.len, ecn, Body::Tcp(self.number, segment));
-                }
-                Poll::Wait { .. } => return,
-                Poll::Done => {
-                    // One whose application only pauses is not at its end.
-                    if matches!(self.work, Work::OnOff { .. }) {
-                        return;
-                    }
-                    if !std::mem::replace(&mut self.done, true) {
-                        self.completed.push(now);
-                        if let Work::Transfers { off, next } = &mut self.work {
-                            *next = now + draw(off, &mut self.chance);
-                        }
-                    }
-                    return;
-                }
+        while let Some((size, ecn, body)) = self.poll(now) {
+            out.send(size, ecn, body);
+        }
+    }
+
+    /// What leaves next: size, ECN field and content; `None` until something else happens.
+    #[inline(always)]
+    pub fn poll(&mut self, now: Time) -> Option<(Bytes, Ecn, Body)> {
+        self.feed(now);
+        match self.sender.poll(now) {
+            Poll::Send(segment) => {
+                self.digest.add(now.as_nanos() ^ u64::from(segment.seq) << 40);
+                self.sent_bytes += segment.len;
+                let ecn = match segment.ecn {
+                    steadycast_tcp::Ecn::NotEct => Ecn::NotCapable,
+                    steadycast_tcp::Ecn::Ect => Ecn::Ect0,
+                    steadycast_tcp::Ecn::Ce => Ecn::Ce,
+                };
+                Some((segment.len, ecn, Body::Tcp(self.number, segment)))
             }
+            Poll::Wait { .. } => None,
+            Poll::Done => {
+                self.finished(now);
+                None
+            }
+        }
+    }
+
+    /// All that was written is acknowledged.
+    fn finished(&mut self, now: Time) {
+        // One whose application only pauses is not at its end.
+        if matches!(self.work, Work::OnOff { .. }) || std::mem::replace(&mut self.done, true) {
+            return;
+        }
+        self.completed.push(now);
+        if let Work::Transfers { off, next } = &mut self.work {
+            *next = now + draw(off, &mut self.chance);
         }
     }
 
@@ -297,22 +313,22 @@ impl TcpSink {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// A segment of the transfer so-and-so has come.
-    pub fn on_segment(
+    /// A segment of the transfer so-and-so has come; what it answers: size, ECN field and content.
+    #[inline(always)]
+    pub fn take(
         &mut self,
         now: Time,
         packet: &Arriving<'_>,
         transfer: u32,
         segment: &Segment,
-        out: &mut Out<'_>,
-    ) {
+    ) -> Option<(Bytes, Ecn, Body)> {
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: steadycast_tcp::Ecn::Ce, ..*segment },
             _ => segment,
         };
         match transfer.cmp(&self.transfer) {
             // The transfer is over: nobody is there to answer.
-            Ordering::Less => return,
+            Ordering::Less => return None,
             Ordering::Equal => {}
             Ordering::Greater => {
                 (self.receiver, self.transfer, self.distinct) = (Receiver::new(&self.config), transfer, 0);
@@ -324,19 +340,34 @@ impl TcpSink {
             self.intake.add(now, packet.size, packet.sent);
         }
         self.distinct = distinct;
-        self.reply(ack, out);
+        ack.map(|ack| self.answer(ack))
+    }
+
+    /// As [`TcpSink::take`], and lets the answer go.
+    pub fn on_segment(
+        &mut self,
+        now: Time,
+        packet: &Arriving<'_>,
+        transfer: u32,
+        segment: &Segment,
+        out: &mut Out<'_>,
+    ) {
+        if let Some((size, ecn, body)) = self.take(now, packet, transfer, segment) {
+            out.send(size, ecn, body);
+        }
     }
 
     /// The delayed acknowledgement is due.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
-        let ack = self.receiver.on_timer(now);
-        self.reply(ack, out);
+        if let Some(ack) = self.receiver.on_timer(now) {
+            let (size, ecn, body) = self.answer(ack);
+            out.send(size, ecn, body);
+        }
     }
 
-    fn reply(&self, ack: Option<Ack>, out: &mut Out<'_>) {
-        if let Some(ack) = ack {
-            out.send(self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack));
-        }
+    #[inline(always)]
+    fn answer(&self, ack: Ack) -> (Bytes, Ecn, Body) {
+        (self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack))
     }
 
     /// When it next wants [`TcpSink::on_wake`].

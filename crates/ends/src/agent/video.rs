@@ -5,7 +5,7 @@ use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
-use steadycast_control::{BufferLevel, Decision, Limit, Setup, View};
+use steadycast_control::{BufferLevel, Check, Decision, Limit, Setup, View};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings};
@@ -84,6 +84,7 @@ pub struct VideoSource {
     pub rtcp_shares: Vec<f64>,
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: (u64, Bytes),
+    past_checks: Vec<Check>,
     past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
     pub backlog: steadycast_units::Spread,
@@ -122,6 +123,7 @@ impl VideoSource {
             capped_by_ladder,
             epochs: Vec::new(),
             past_feedback: (0, Bytes::ZERO),
+            past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
             finished: false,
@@ -151,6 +153,7 @@ impl VideoSource {
         if let Some(old) = &self.sender {
             sender.continue_from(old.next_seq());
             self.past_feedback = self.feedback();
+            self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
                 self.frames.skip_to(encoder.resume());
@@ -317,6 +320,13 @@ impl VideoSource {
         (self.past_feedback.0 + now.packets, self.past_feedback.1 + now.bytes)
     }
 
+    /// What the sender halves have kept an eye on.
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let mut all = self.past_checks.clone();
+        Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
+        all
+    }
+
     /// Frames that were not sent because the backlog was at its bound.
     pub fn skipped(&self) -> u64 {
         self.past_skipped + self.sender.as_ref().map_or(0, |s| s.backlog().skipped)
@@ -380,6 +390,7 @@ pub struct VideoSink {
     receiver: Option<Receiver>,
     /// Packets expected before the latest join.
     past_expected: u64,
+    past_checks: Vec<Check>,
     /// When it joined for the first time.
     pub joined: Time,
     /// What came.
@@ -409,6 +420,7 @@ impl VideoSink {
             make,
             receiver: None,
             past_expected: 0,
+            past_checks: Vec::new(),
             joined: Time::NEVER,
             intake,
             assembly: frames.then(Assembly::default),
@@ -431,6 +443,7 @@ impl VideoSink {
     /// Joins, or joins again: a new session under another SSRC.
     pub fn join(&mut self, now: Time) {
         self.past_expected = self.expected();
+        self.past_checks = self.checks();
         let mut receiver = (self.make)(now, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
         // Its RTCP timer runs from the join on, before any packet has come.
@@ -456,6 +469,13 @@ impl VideoSink {
 
     fn expected(&self) -> u64 {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
+    }
+
+    /// What the receiver halves have kept an eye on.
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let mut all = self.past_checks.clone();
+        Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
+        all
     }
 
     /// When it next wants [`VideoSink::on_wake`].

@@ -1,0 +1,72 @@
+//! The receivers that a sender has heard of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_rtcp::Origin;
+use steadycast_units::Time;
+
+/// One that has reported.
+pub(crate) struct Peer {
+    pub(crate) from: Origin,
+    heard: Time,
+    /// Its last block: what the next one is counted from.
+    pub(crate) highest: Option<u32>,
+    pub(crate) cumulative: i32,
+}
+
+/// All that report, up to a bound: whoever makes SSRCs up gets no more memory than that. The one that was heard longest ago makes room;
+/// should it be a true one, it is taken in again with its next report.
+#[derive(Default)]
+pub(crate) struct Peers {
+    table: BTreeMap<u32, Peer>,
+    by_age: BTreeSet<(Time, u32)>,
+}
+
+impl Peers {
+    /// More than the largest groups that Steadycast is made for.
+    pub(crate) const MOST: usize = 1 << 17;
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whom a newcomer displaces, if anybody.
+    pub(crate) fn make_room_for(&mut self, ssrc: u32) -> Option<u32> {
+        if self.table.len() < Self::MOST || self.table.contains_key(&ssrc) {
+            return None;
+        }
+        self.pop_oldest()
+    }
+
+    /// A report has arrived.
+    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32) -> &mut Peer {
+        let peer = self.table.entry(ssrc).or_insert(Peer { from, heard: now, highest: None, cumulative: 0 });
+        if peer.heard != now {
+            self.by_age.remove(&(peer.heard, ssrc));
+            peer.heard = now;
+        }
+        self.by_age.insert((now, ssrc));
+        peer
+    }
+
+    pub(crate) fn get(&self, ssrc: u32) -> Option<&Peer> {
+        self.table.get(&ssrc)
+    }
+
+    pub(crate) fn remove(&mut self, ssrc: u32) {
+        if let Some(peer) = self.table.remove(&ssrc) {
+            self.by_age.remove(&(peer.heard, ssrc));
+        }
+    }
+
+    /// Takes out one that was heard before `limit`, as long as there is one.
+    pub(crate) fn pop_silent(&mut self, limit: Time) -> Option<u32> {
+        self.by_age.first().filter(|(heard, _)| *heard < limit)?;
+        self.pop_oldest()
+    }
+
+    fn pop_oldest(&mut self) -> Option<u32> {
+        let (_, ssrc) = self.by_age.pop_first()?;
+        self.table.remove(&ssrc);
+        Some(ssrc)
+    }
+}

@@ -1,0 +1,74 @@
+//! Plain packets of a group that have arrived and whose sinks have not been told.
+//!
+//! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round for each: what a
+//! sink counts comes out of memory once per batch.
+
+use crate::net::{Group, Leg};
+use steadycast_ends::Agent;
+use steadycast_units::{Bytes, Time};
+
+/// Arrivals of one group, all by the same links.
+#[derive(Default)]
+pub(crate) struct Batch {
+    legs: Vec<Leg>,
+    arrivals: Vec<Arrival>,
+}
+
+struct Arrival {
+    at: Time,
+    number: u64,
+    size: Bytes,
+    sent: Time,
+}
+
+/// No more than this many wait: by then memory is no longer what counts.
+const MOST: usize = 64;
+
+impl Batch {
+    /// Takes the arrival of a plain packet by these links in; `false` when not all of them lead to plain sinks and nowhere else.
+    pub(crate) fn take(
+        &mut self,
+        (at, legs): (Time, &[Leg]),
+        (number, size, sent): (u64, Bytes, Time),
+        group: &Group,
+        agents: &mut [Agent],
+    ) -> bool {
+        if self.legs != legs {
+            self.settle(group, agents);
+            let plain = |leg: &Leg| {
+                group.leaf(leg.link).is_some_and(|agent| matches!(agents[agent.0 as usize], Agent::PlainSink(_)))
+            };
+            if !legs.iter().all(plain) {
+                return false;
+            }
+            self.legs.clear();
+            self.legs.extend_from_slice(legs);
+        }
+        self.arrivals.push(Arrival { at, number, size, sent });
+        if self.arrivals.len() == MOST {
+            self.settle(group, agents);
+        }
+        true
+    }
+
+    /// Tells the sinks what they have not been told.
+    pub(crate) fn settle(&mut self, group: &Group, agents: &mut [Agent]) {
+        if self.arrivals.is_empty() {
+            return;
+        }
+        for agent in self.legs.iter().filter_map(|leg| group.leaf(leg.link)) {
+            if let Agent::PlainSink(sink) = &mut agents[agent.0 as usize] {
+                for Arrival { at, number, size, sent } in &self.arrivals {
+                    sink.on_packet(*at, *number, *size, *sent);
+                }
+            }
+        }
+        self.arrivals.clear();
+    }
+
+    /// The tree changes: the links may lead elsewhere.
+    pub(crate) fn forget(&mut self, group: &Group, agents: &mut [Agent]) {
+        self.settle(group, agents);
+        self.legs.clear();
+    }
+}

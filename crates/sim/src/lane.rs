@@ -1,0 +1,137 @@
+//! Packets in flight, in the order of arrival.
+
+use crate::agenda::Key;
+use crate::packet::PacketIx;
+use steadycast_link::Ecn;
+
+/// One copy of a packet between two nodes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct InFlight {
+    /// When it arrives.
+    pub(crate) key: Key,
+    pub(crate) packet: PacketIx,
+    pub(crate) size: u32,
+    /// What comes behind the link that it is on.
+    pub(crate) place: u32,
+    pub(crate) ecn: Ecn,
+}
+
+/// A ring, which a hop reads and writes once: shorter code than that of the standard one.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// As many as a power of two, or none.
+    slots: Vec<InFlight>,
+    head: usize,
+    len: usize,
+    /// The key of the one that came in last.
+    last: Key,
+}
+
+impl Lane {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether what arrives at this key arrives behind all others.
+    #[inline]
+    pub(crate) fn is_behind(&self, key: Key) -> bool {
+        self.len == 0 || self.last < key
+    }
+
+    #[inline]
+    fn slot(&self, n: usize) -> usize {
+        (self.head + n) & (self.slots.len().wrapping_sub(1))
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&InFlight> {
+        if self.len == 0 { None } else { self.slots.get(self.head) }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        self.head = self.slot(1);
+        self.len -= 1;
+    }
+
+    /// Puts one in behind all others.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, flying: InFlight) {
+        if self.len == self.slots.len() {
+            self.grow();
+        }
+        let slot = self.slot(self.len);
+        self.slots[slot] = flying;
+        self.len += 1;
+        self.last = flying.key;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.slots.rotate_left(self.head);
+        self.head = 0;
+        self.slots.resize((2 * self.len).max(4), InFlight::default());
+    }
+
+    /// Puts one in where it belongs; returns whether it arrives first.
+    ///
+    /// Told field by field: if its address were taken, it would be put together in memory on the fast path, too.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn insert(&mut self, key: Key, packet: PacketIx, size: u32, place: u32, ecn: Ecn) -> bool {
+        let flying = InFlight { key, packet, size, place, ecn };
+        let last = self.last;
+        self.push(flying);
+        self.last = last.max(flying.key);
+        let mut place = self.len - 1;
+        while place > 0 && flying.key < self.slots[self.slot(place - 1)].key {
+            let (to, from) = (self.slot(place), self.slot(place - 1));
+            self.slots[to] = self.slots[from];
+            place -= 1;
+        }
+        let slot = self.slot(place);
+        self.slots[slot] = flying;
+        place == 0
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &InFlight> {
+        (0..self.len).map(|n| &self.slots[self.slot(n)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agenda::{Agenda, Due};
+    use proptest::prelude::*;
+    use steadycast_units::Time;
+
+    proptest! {
+        #[test]
+        fn what_is_in_flight_arrives_in_the_order_of_keys(steps in prop::collection::vec((0u64..30, 0u32..3), 1..100)) {
+            let (mut lane, mut agenda, mut told) = (Lane::default(), Agenda::default(), Vec::new());
+            for (at, pops) in steps {
+                let key = agenda.key(Time::from_nanos(at), Due::Lane(0));
+                let behind = told.last().is_none_or(|last| *last < key);
+                prop_assert_eq!(lane.is_behind(key), behind);
+                let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotCapable };
+                if behind {
+                    lane.push(flying);
+                } else {
+                    prop_assert_eq!(lane.insert(key, flying.packet, 1, 0, Ecn::NotCapable), told.iter().all(|other| key < *other));
+                }
+                told.push(key);
+                told.sort_unstable();
+                for _ in 0..pops {
+                    prop_assert_eq!(lane.front().map(|f| f.key), told.first().copied());
+                    if !told.is_empty() {
+                        lane.pop();
+                        told.remove(0);
+                    }
+                }
+                prop_assert_eq!(lane.iter().map(|f| f.key).collect::<Vec<_>>(), told.clone());
+            }
+        }
+    }
+}
