@@ -313,6 +313,53 @@ def emulate(
 
 
 @app.command(
+    short_help="Run a scenario simulated and emulated, and set the two side by side.",
+    epilog=_examples(
+        "steadycast agree dumbbell.toml", "steadycast agree dumbbell.toml --seeds 1-3 -o agreement"
+    ),
+)
+def agree(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for both worlds' results.")
+    ] = None,
+    seeds: Annotated[str, _SEEDS] = "1",
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Run a scenario simulated and emulated, and set the two side by side: one table, and one figure.
+
+    "Not near" is a result: the exit code is 0. Needs the rights that emulate needs.
+    """
+    from steadycast.progress import Terminal
+
+    if not file.is_file():
+        raise UserError(
+            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
+        )
+    try:
+        with Terminal() as progress:
+            found = _module("steadycast.agree").agree(
+                file, seeds=seed_range(seeds), sets=sets or (), out=out, force=force, progress=progress
+            )
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        _print_json(found.json())
+        return
+    from steadycast.report import terminal
+
+    terminal.console().print(found.table())
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if out is not None:
+        print(f"\nfigure: {out / 'agree.png'}")
+
+
+@app.command(
     short_help="Write report.html again, or save one of its figures.",
     epilog=_examples(
         "steadycast report home",

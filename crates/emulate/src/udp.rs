@@ -92,7 +92,7 @@ impl UdpEnd {
         Self { agent, place, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0 }
     }
 
-    /// Datagrams that it made sense of.
+    /// Packets of media, or of plain traffic, that have come.
     pub(crate) const fn heard(&self) -> u64 {
         self.heard
     }
@@ -223,7 +223,7 @@ impl End for UdpEnd {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let Some((body, sent)) = self.read(datagram.which, datagram.bytes) else { return };
-        self.heard += 1;
+        self.heard += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = if datagram.meta.ce { Ecn::Ce } else { Ecn::NotCapable };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let sent = sent.unwrap_or(now);

@@ -170,6 +170,9 @@ pub struct Config {
     /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
     /// RFC 6937), instead of waiting until enough has left the network.
     pub proportional_reduction: bool,
+    /// With SACK: a repair is lost, and repeated, when something that was sent after it has arrived (RACK, RFC 8985), instead of
+    /// waiting for the time-out.
+    pub repeat_repairs: bool,
     /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
     pub hold_ssthresh: bool,
     /// Mark segments as ECN-capable and answer marks (RFC 3168), once per round trip.
@@ -240,6 +243,7 @@ impl Config {
     /// | `max_rto`, `initial_rto` | 60 s, 3 s | same | 120 s, 1 s |
     /// | `impatient`, `recovery_burst` | yes, 2 | same | no, none |
     /// | `proportional_reduction` | no | same | yes |
+    /// | `repeat_repairs` | no | same | yes |
     /// | `hold_ssthresh` | no | same | yes |
     /// | `hystart` | off | same | classic, with `Cubic` |
     /// | `ecn` | off | same | off |
@@ -274,6 +278,7 @@ impl Config {
             impatient: true,
             recovery_burst: 2,
             proportional_reduction: false,
+            repeat_repairs: false,
             hold_ssthresh: false,
             ecn: false,
             hystart: Hystart::Off,
@@ -304,6 +309,7 @@ impl Config {
                 impatient: false,
                 recovery_burst: 0,
                 proportional_reduction: true,
+                repeat_repairs: true,
                 hold_ssthresh: true,
                 hystart: if congestion == Congestion::Cubic { Hystart::Classic } else { Hystart::Off },
                 ..ns2

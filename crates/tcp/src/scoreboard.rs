@@ -23,6 +23,8 @@ pub(crate) struct Scoreboard {
     /// Unsacked ones below it have been sent again in this recovery.
     repaired_to: u32,
     repaired_count: u32,
+    /// Of those, how many are known to be lost again.
+    lost_again: u32,
 }
 
 impl Scoreboard {
@@ -109,6 +111,22 @@ impl Scoreboard {
     pub(crate) fn start_repair(&mut self) {
         self.repaired_to = self.una;
         self.repaired_count = 0;
+        self.lost_again = 0;
+    }
+
+    /// Whether this segment has arrived, as far as is known.
+    pub(crate) fn has(&self, seq: u32) -> bool {
+        seq < self.una || (seq < self.sacked_to && self.sacked_count > 0 && self.sacked.get(seq))
+    }
+
+    /// One past the highest that has arrived.
+    pub(crate) fn arrived_to(&self) -> u32 {
+        self.sacked_to.max(self.una)
+    }
+
+    /// So many repaired holes are lost again, and wait to be repaired.
+    pub(crate) fn set_lost_again(&mut self, count: usize) {
+        self.lost_again = count as u32;
     }
 
     /// The lowest segment that is lost and not repaired (RFC 6675, NextSeg rule 1).
@@ -144,7 +162,7 @@ impl Scoreboard {
 
     /// Segments believed to be under way (RFC 6675, SetPipe).
     pub(crate) fn pipe(&self) -> u32 {
-        self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count
+        self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count - self.lost_again
     }
 
     fn unsacked(&self, low: u32, high: u32) -> u32 {

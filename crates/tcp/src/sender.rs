@@ -4,6 +4,7 @@ use crate::hystart::{Advice, Hystarter};
 use crate::rtt::Estimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
 use crate::wire::{Ack, Ecn, Segment};
+use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
 
 /// What the sender wants.
@@ -70,6 +71,40 @@ impl Shrinking {
     }
 }
 
+/// Repairs of this recovery that have not arrived, as RACK (RFC 8985) sees them: one is lost when something that was sent after it
+/// has arrived. Nothing is reordered on a way of first-in-first-out links, so that there is nothing to wait for.
+#[derive(Clone, Debug, Default)]
+struct Repairs {
+    /// In the order of sending, with the first new segment that was sent after each.
+    sent: VecDeque<(u32, u32)>,
+    /// Lost again, in the order in which that became known.
+    again: VecDeque<u32>,
+}
+
+impl Repairs {
+    fn clear(&mut self) {
+        self.sent.clear();
+        self.again.clear();
+    }
+
+    /// Sorts out what an acknowledgment has told.
+    fn look(&mut self, board: &Scoreboard) {
+        if self.sent.is_empty() && self.again.is_empty() {
+            return;
+        }
+        // The latest one that has arrived, or that new data has overtaken.
+        let arrived = board.arrived_to();
+        let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
+        let latest = self.sent.iter().rposition(|(seq, _)| board.has(*seq)).map_or(0, |n| n + 1);
+        for (seq, _) in self.sent.drain(..overtaken.max(latest)) {
+            if !board.has(seq) {
+                self.again.push_back(seq);
+            }
+        }
+        self.again.retain(|seq| !board.has(*seq));
+    }
+}
+
 /// The sending end: window, losses, timer.
 ///
 /// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a
@@ -107,6 +142,7 @@ pub struct Sender {
     burst_left: u32,
     board: Scoreboard,
     shrinking: Shrinking,
+    repairs: Repairs,
 
     cwnd: f64,
     ssthresh: f64,
@@ -168,6 +204,7 @@ impl Sender {
             burst_left: u32::MAX,
             board: Scoreboard::default(),
             shrinking: Shrinking::default(),
+            repairs: Repairs::default(),
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
@@ -279,6 +316,7 @@ impl Sender {
         self.next = self.una;
         if self.config.uses_sack() {
             self.board.lose_all();
+            self.repairs.clear();
         }
         self.rtt.back_off();
         self.timed = None;
@@ -416,8 +454,7 @@ impl Sender {
 
     fn choose_by_board(&mut self) -> Result<u32, Why> {
         if std::mem::take(&mut self.repair_first) {
-            self.board.on_repair(self.una);
-            return Ok(self.una);
+            return Ok(self.repair(self.una));
         }
         let cwnd = self.cwnd as u32;
         let outstanding = self.max - self.una;
@@ -427,10 +464,17 @@ impl Sender {
         let room = under_way < cwnd;
         if repairing
             && room
+            && let Some(seq) = self.repairs.again.pop_front()
+        {
+            self.board.set_lost_again(self.repairs.again.len());
+            self.repairs.sent.push_back((seq, self.max));
+            return Ok(seq);
+        }
+        if repairing
+            && room
             && let Some(seq) = self.board.next_lost()
         {
-            self.board.on_repair(seq);
-            return Ok(seq);
+            return Ok(self.repair(seq));
         }
         let in_window = outstanding < self.window;
         if room && in_window && self.max < self.end {
@@ -440,8 +484,7 @@ impl Sender {
             && room
             && let Some(seq) = self.board.next_suspect()
         {
-            self.board.on_repair(seq);
-            return Ok(seq);
+            return Ok(self.repair(seq));
         }
         Err(match (repairing, room, self.max < self.end) {
             (true, _, _) => Why::Recovery,
@@ -450,6 +493,15 @@ impl Sender {
             _ if cwnd >= self.window => Why::ReceiverWindow,
             _ => Why::CongestionWindow,
         })
+    }
+
+    /// This hole is sent again.
+    fn repair(&mut self, seq: u32) -> u32 {
+        self.board.on_repair(seq);
+        if self.config.repeat_repairs {
+            self.repairs.sent.push_back((seq, self.max));
+        }
+        seq
     }
 
     // ---- acknowledgments without SACK
@@ -535,7 +587,7 @@ impl Sender {
                 self.state = State::Open;
                 self.guarded = false;
                 self.dupacks = 0;
-                self.board.start_repair();
+                self.start_repair();
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
@@ -546,7 +598,7 @@ impl Sender {
                 if self.state == State::Loss && self.una >= self.recover {
                     self.state = State::Open;
                     self.guarded = false;
-                    self.board.start_repair();
+                    self.start_repair();
                 }
                 if !marked {
                     self.grow(now, ack, acked);
@@ -556,6 +608,10 @@ impl Sender {
         let sacked = self.board.take(&ack.sacks);
         if sacked > 0 && acked == 0 {
             self.dupacks += 1;
+        }
+        if self.config.repeat_repairs && self.state != State::Open {
+            self.repairs.look(&self.board);
+            self.board.set_lost_again(self.repairs.again.len());
         }
         let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
         if self.state == State::Open && lost && self.una < self.max {
@@ -583,10 +639,16 @@ impl Sender {
         self.guarded = true;
         self.partial_seen = false;
         self.repair_first = true;
-        self.board.start_repair();
+        self.start_repair();
         self.shrinking = Shrinking { from: self.max - self.una, delivered: 0, out: 0 };
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
+    }
+
+    /// A recovery begins or ends.
+    fn start_repair(&mut self) {
+        self.board.start_repair();
+        self.repairs.clear();
     }
 
     /// `least`: the least window of CUBIC, which is 1 after a mark and 2 after a loss (RFC 9438, section 4.6).

@@ -1,0 +1,315 @@
+"""One scenario in two worlds, simulated and emulated across the kernel's own TCP, and how near they are."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast import style
+from steadycast.emulate import emulate
+from steadycast.errors import UserError
+from steadycast.folder import FORMAT, Json, aggregate, find, free_or_force, number, write_json
+from steadycast.progress import Progress
+from steadycast.report import say
+from steadycast.run import run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from steadycast.run import Run
+
+WORLDS = ("simulated", "emulated")
+
+AIMS = {"throughput_bps": ("relative", 0.10), "delay_ms.p95": ("ms", 15.0)}
+"""How near the worlds are to be: mean throughput, and the 95th percentile of delay."""
+
+_FLOW = (
+    ("throughput", "throughput_bps"),
+    ("throughput of a second, p10", "second_bps.p10"),
+    ("throughput of a second, p50", "second_bps.p50"),
+    ("throughput of a second, p90", "second_bps.p90"),
+    ("rate's variation", "rate_cov"),
+    ("RTT p50", "srtt_ms.p50"),
+    ("RTT p95", "srtt_ms.p95"),
+    ("window, mean", "cwnd_packets.mean"),
+    ("sent again", "retransmitted_packets"),
+    ("time-outs", "timeouts"),
+)
+_RECEIVER = (
+    ("loss", "loss_frac"),
+    ("delay p50", "delay_ms.p50"),
+    ("delay p95", "delay_ms.p95"),
+    ("delay p99", "delay_ms.p99"),
+    ("frames lost", "frames.lost"),
+    ("PSNR", "psnr_db.raw.y"),
+)
+_LINK = (
+    ("utilisation", "utilisation_frac"),
+    ("dropped", "drop_frac"),
+    ("queue p50", "queue_ms.p50"),
+    ("queue p95", "queue_ms.p95"),
+    ("queue p99", "queue_ms.p99"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity in both worlds: means over the seeds."""
+
+    of: str
+    what: str
+    path: str
+    simulated: Json
+    emulated: Json
+
+    @property
+    def difference(self) -> float | None:
+        """Emulated less simulated: of the simulated value for rates and counts, in its own unit otherwise."""
+        a, b = number(self.simulated), number(self.emulated)
+        if a is None or b is None:
+            return None
+        if self.path.endswith(("_ms", "_frac", "_db", "_cov")) or "_ms." in self.path or "_db." in self.path:
+            return b - a
+        return (b - a) / a if a else None
+
+    @property
+    def near(self) -> bool | None:
+        """Whether it is as near as it is meant to be; None where nothing is meant."""
+        aim = AIMS.get(self.path)
+        if aim is None or self.difference is None:
+            return None
+        return abs(self.difference) <= aim[1]
+
+    def said(self) -> str:
+        """Say the difference, with its unit."""
+        x = self.difference
+        if x is None or not math.isfinite(x):
+            return say.NOTHING
+        if "_ms" in self.path:
+            return f"{x:+.1f} ms"
+        if "_db" in self.path:
+            return f"{x:+.2f} dB"
+        if self.path.endswith("_frac"):
+            return f"{100 * x:+.2f} pp"
+        if self.path.endswith("_cov"):
+            return f"{x:+.3f}"
+        return f"{100 * x:+.1f} %"
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Both worlds' runs of one scenario, with what they come to."""
+
+    name: str
+    runs: Mapping[str, Sequence[Run]]
+    rows: Sequence[Row]
+
+    @property
+    def near(self) -> bool:
+        """Whether all is as near as it is meant to be."""
+        return all(row.near is not False for row in self.rows)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the runs warn of, each once."""
+        said = [w for runs in self.runs.values() for each in runs for w in each.summary["warnings"]]
+        return list(dict.fromkeys(said))
+
+    def json(self) -> Json:
+        """As a JSON object."""
+        rows = [
+            {
+                "of": row.of,
+                "what": row.what,
+                "path": row.path,
+                "simulated": row.simulated,
+                "emulated": row.emulated,
+                "difference": row.difference,
+                "near": row.near,
+            }
+            for row in self.rows
+        ]
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "near": self.near,
+            "warnings": self.warnings,
+            "rows": rows,
+        }
+
+    def table(self) -> Table:
+        """As a table for the terminal."""
+        from steadycast.report import terminal
+
+        table = terminal.plain("", "simulated", "emulated", "difference", "aim")
+        last = ""
+        for row in self.rows:
+            if row.of != last:
+                table.add_row(row.of, style="bold")
+                last = row.of
+            how = say.by_unit(row.path)
+            verdict = {None: "", True: "near", False: "not near"}[row.near]
+            table.add_row(f"  {row.what}", how(row.simulated), how(row.emulated), row.said(), verdict)
+        return table
+
+    def figure(self) -> Figure | None:
+        """Throughput and delay of both worlds' first seed over time, on shared scales."""
+        return _draw(self)
+
+
+def agree(
+    scenario: str | Path,
+    *,
+    seeds: Sequence[int] = (1,),
+    sets: Sequence[str] = (),
+    out: Path | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    quality: bool = True,
+) -> Agreement:
+    """Run a scenario in both worlds, once per seed.
+
+    Args:
+        scenario: a file.
+        seeds: of the runs.
+        sets: changes to the scenario.
+        out: where the runs, agree.json and agree.png go; without it nothing is written.
+        force: replace a folder that is there.
+        progress: told how far each run is.
+        quality: decode and measure the pictures.
+
+    Raises:
+        UserError: the scenario is wrong, or asks what one of the worlds can't do.
+        MissingError: the right to make network namespaces is missing.
+
+    """
+    if out is not None:
+        free_or_force(out, force=force)
+    done: dict[str, list[Run]] = {world: [] for world in WORLDS}
+    for seed in seeds:
+        common: dict[str, Any] = {"seed": seed, "sets": sets, "quality": quality, "progress": progress}
+        # One after the other: an emulation wants the machine for itself.
+        for world in WORLDS:
+            place = out / f"{world}-{seed}" if out is not None else None
+            if world == "simulated":
+                each = run(scenario, out=place, force=force, **common)
+            else:
+                each = emulate(scenario, out=place, force=force, **common).run
+            done[world].append(each)
+    found = Agreement(str(done["simulated"][0].summary["scenario"]["name"]), done, tuple(_rows(done)))
+    if out is not None:
+        from steadycast.report.figures import save_drawing
+
+        write_json(out / "agree.json", found.json())
+        save_drawing(found.figure, out / "agree.png")
+    return found
+
+
+def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
+    both = {world: aggregate([_with_seconds(each) for each in runs]) for world, runs in done.items()}
+    first = done["simulated"][0].summary
+    for flow in first["flows"]:
+        base = f"flows.{flow['name']}"
+        yield from _present(both, flow["name"], base, _FLOW)
+        for receiver in flow["receivers"]:
+            many = len(flow["receivers"]) > 1
+            of = receiver["name"] if many else flow["name"]
+            yield from _present(both, of, f"{base}.receivers.{receiver['name']}", _RECEIVER)
+    for link in first["links"]:
+        # What never queues has nothing to compare.
+        if link["direction"] == "forward" and (link["queue_ms"]["p95"] or 0) > 1:
+            yield from _present(both, f"link {link['name']}", f"links.{link['name']}.forward", _LINK)
+
+
+def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[tuple[str, str]]) -> Iterator[Row]:
+    for name, path in what:
+        values = []
+        for world in WORLDS:
+            try:
+                values.append(find(both[world], f"{base}.{path}"))
+            except UserError:
+                values.append(None)
+        if any(number(v) is not None for v in values):
+            yield Row(of, name, path, values[0], values[1])
+
+
+def _with_seconds(each: Run) -> Json:
+    """Return a run's summary with percentiles of each flow's throughput per second."""
+    rates = _rates(each)
+    flows = []
+    for flow in each.summary["flows"]:
+        bins = [bps for t, bps in _mean(rates, flow, "throughput_bps") if t >= each.summary["from_s"]]
+        told: Json = {"p10": None, "p50": None, "p90": None}
+        if len(bins) > 1:
+            cuts = statistics.quantiles(bins, n=10, method="inclusive")
+            told = {"p10": cuts[0], "p50": cuts[4], "p90": cuts[8]}
+        flows.append({**flow, "second_bps": told})
+    return {**each.summary, "flows": flows}
+
+
+def _rates(each: Run) -> Any:
+    return each.rates.to_polars()
+
+
+def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
+    """Return a column over time, as the mean of a flow's receivers."""
+    import polars as pl
+
+    names = [r["name"] for r in flow["receivers"]]
+    rows = (
+        rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(names))
+        .group_by("t_s")
+        .agg(pl.col(column).mean())
+        .drop_nulls()
+        .sort("t_s")
+    )
+    return list(zip(rows["t_s"].to_list(), rows[column].to_list(), strict=True))
+
+
+def _draw(found: Agreement) -> Figure | None:
+    from steadycast.report.figures import Label, canvas, flow_label, label_ends, scale_of
+
+    first = {world: runs[0] for world, runs in found.runs.items()}
+    rates = {world: _rates(each) for world, each in first.items()}
+    flows = first["simulated"].summary["flows"]
+    panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval (ms)"))
+    figure, axes = canvas(2, height=5.4)
+    for panel, (column, title) in zip(axes, panels, strict=True):
+        lines = []
+        for flow in flows:
+            for world in WORLDS:
+                points = _mean(rates[world], flow, column)
+                if points:
+                    lines.append((flow, world, points))
+        if not lines:
+            return None
+        top = max(y for _, _, points in lines for _, y in points)
+        scale, unit = scale_of(top) if column == "throughput_bps" else (1.0, "ms")
+        labels = []
+        for flow, world, points in lines:
+            emulated = world == "emulated"
+            look = style.look(flow)
+            xs, ys = [t for t, _ in points], [y / scale for _, y in points]
+            panel.plot(
+                xs,
+                ys,
+                color=look.colour,
+                linewidth=0.9 if emulated else 1.6,
+                alpha=1.0 if emulated else 0.45,
+                linestyle=(0, (3, 1)) if emulated else "solid",
+            )
+            labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", look.colour))
+        panel.set_ylim(0, top / scale * 1.08)
+        panel.set_xlim(0, float(first["simulated"].summary["to_s"]))
+        panel.set_title(f"{title} ({unit})" if column == "throughput_bps" else title)
+        label_ends(panel, labels)
+    axes[-1].set_xlabel("time (s)")
+    return figure
+
+
+__all__ = ["AIMS", "Agreement", "Row", "agree"]

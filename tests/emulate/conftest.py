@@ -1,0 +1,87 @@
+"""Emulations need the right to make network namespaces; without it these tests skip, and say so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from steadycast.cli import main; main()"]
+
+DUMBBELL = """
+name = "short"
+duration = "4s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "4Mbps", delay = "10ms", queue = { kind = "droptail", limit = "50p" } }
+access = { rate = "10Mbps", delay = "5ms" }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+params.fixed = { rate = "1Mbps" }
+media = "greedy"
+[[flow]]
+name = "tcp"
+kind = "tcp"
+congestion = "reno"
+"""
+
+
+@cache
+def _may() -> bool:
+    from steadycast import _core
+
+    scenario = _core.Scenario("may.toml", [], DUMBBELL)
+    try:
+        _core.Emulation(scenario, {}, {})
+    except PermissionError:
+        return False
+    return True
+
+
+@pytest.fixture(autouse=True)
+def _allowed() -> None:
+    if not _may():
+        pytest.skip("needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun")
+
+
+@pytest.fixture
+def dumbbell(tmp_path: Path) -> Path:
+    """Return a scenario file: one video, one TCP, 4 s."""
+    path = tmp_path / "short.toml"
+    path.write_text(DUMBBELL)
+    return path
+
+
+def steadycast(arguments: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def marked_processes() -> list[int]:
+    """Processes that belong to an emulation."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if b"STEADYCAST_EMULATION=" in environment:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,132 @@
+"""A scenario across this machine's kernel: what comes out, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import COMMAND, DUMBBELL, marked_processes, steadycast
+
+
+def until(what: Callable[[], bool], within_s: float = 20.0) -> bool:
+    """Whether something comes true in a while."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.05)
+    return what()
+
+
+def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, tmp_path: Path) -> None:
+    done = steadycast(["emulate", str(dumbbell), "-o", "out", "--pcap", "bottleneck"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["world"] == "emulated"
+    assert summary["complete"] is True
+    video, tcp = summary["flows"]
+    assert 0.9e6 < video["throughput_bps"] < 1.01e6
+    assert 2.0e6 < tcp["throughput_bps"] < 3.1e6
+    assert 5 < tcp["cwnd_packets"]["mean"] < 60
+    assert video["receivers"][0]["delay_ms"]["p50"] > 20
+    assert (tmp_path / "out" / "report.html").exists()
+    capture = tmp_path / "out" / "pcap" / "bottleneck.pcapng"
+    offered = sum(link["offered_packets"] for link in summary["links"] if link["name"] == "bottleneck")
+    assert capture.stat().st_size > offered * 60
+    again = steadycast(["compare", "out", "--json"], tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(dumbbell: Path, tmp_path: Path) -> None:
+    # The hosts know each other by name, and the way there and back takes what the links take.
+    program = (
+        "import socket, time, os;"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5);"
+        "t = time.monotonic(); s.connect(('tcp.src', 9)); s.send(b'x')\n"
+        "try: s.recv(1)\n"
+        "except ConnectionRefusedError: print('refused after', time.monotonic() - t)\n"
+        "print(os.environ['STEADYCAST_TCP_SRC'], os.environ['STEADYCAST_HOST']); raise SystemExit(7)"
+    )
+    began = time.monotonic()
+    done = steadycast(
+        ["emulate", str(dumbbell), "--only", "--in", "video.dst1", "--", "python3", "-c", program], tmp_path
+    )
+    assert done.returncode == 7, done.stderr
+    took, names = done.stdout.splitlines()
+    assert 0.040 <= float(took.split()[-1]) < 1.0
+    assert names == "10.0.0.5 video.dst1"
+    assert time.monotonic() - began < 60
+    assert socket.gethostname()  # and here no host of the run is known
+    with pytest.raises(OSError, match=r".*"):
+        socket.getaddrinfo("tcp.src", 9)
+
+
+def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "ns2.toml"
+    path.write_text(DUMBBELL + 'preset = "ns2"\n')
+    done = steadycast(["emulate", str(path)], tmp_path)
+    assert done.returncode == 2
+    line = len(DUMBBELL.splitlines()) + 1
+    assert f"ns2.toml:{line}: flow.tcp.preset: the kernel's TCP has no clock of 10ms" in done.stderr
+    done = steadycast(["emulate", str(path), "--set", "duration=1s", "--json", "--approximate"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    warnings = json.loads(done.stdout)["warnings"]
+    assert any("left aside" in w and "clock" in w for w in warnings)
+
+
+def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps(
+    dumbbell: Path, tmp_path: Path
+) -> None:
+    before = set(marked_processes())
+    # A grandchild that nobody would end, in a session of its own.
+    program = ["sh", "-c", "setsid sleep 300 & sleep 300"]
+    run = subprocess.Popen(
+        [*COMMAND, "emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", *program], cwd=tmp_path
+    )
+    assert until(lambda: len(set(marked_processes()) - before) >= 3)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait(10)
+    # The program goes with its parent; what it had started stays until the next start.
+    assert until(lambda: len(set(marked_processes()) - before) <= 2)
+    done = steadycast(["emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", "true"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert until(lambda: not set(marked_processes()) - before)
+
+
+def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path) -> None:
+    arguments = [*COMMAND, "emulate", str(dumbbell), "--json"]
+    both = [
+        subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for _ in range(2)
+    ]
+    for each in both:
+        out, _ = each.communicate(timeout=60)
+        assert each.returncode == 0
+        video = json.loads(out)["flows"][0]
+        assert 0.85e6 < video["throughput_bps"] < 1.02e6
+
+
+def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        [*COMMAND, "emulate", str(dumbbell), "-o", "out", "--set", "duration=60s"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    part = tmp_path / "out.part"
+    assert until(part.is_dir)
+    time.sleep(2.5)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 130, said
+    summary = json.loads((part / "summary.json").read_text())
+    assert summary["complete"] is False
+    assert 0.5 < summary["to_s"] < 20
