@@ -14,7 +14,7 @@ use crate::world::delay_of;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use steadycast_ends::{AgentIx, Body, LinkPoint, LinkRecord};
-use steadycast_link::{Ecn, Link};
+use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
@@ -31,6 +31,8 @@ pub struct Network {
     grafts: Vec<Graft>,
     series: Vec<Vec<LinkPoint>>,
     last: Vec<(u64, u64)>,
+    /// What the links had counted when the warm-up was over; empty until then.
+    warm: Vec<Counts>,
     deliveries: Vec<Delivery>,
 }
 
@@ -107,6 +109,7 @@ impl Network {
             grafts: Vec::new(),
             series: vec![Vec::new(); count],
             last: vec![(0, 0); count],
+            warm: Vec::new(),
             deliveries: Vec::new(),
         };
         for (n, flow) in scenario.flows.iter().enumerate() {
@@ -269,10 +272,14 @@ impl Network {
         }
     }
 
-    /// Ends one step of the links' series.
+    /// Ends one step of the links' series; the first that ends after the warm-up ends it as well.
     pub fn sample(&mut self, now: Time) {
         for (n, series) in self.series.iter_mut().enumerate() {
             series.push(point(&mut self.net.links[n].link, now, &mut self.last[n]));
+        }
+        let warmup = self.scenario.warmup;
+        if self.warm.is_empty() && !warmup.is_zero() && now >= Time::ZERO + warmup {
+            self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
         }
     }
 
@@ -311,9 +318,14 @@ impl Network {
 
     /// The links as a record shows them, two directions each.
     pub fn links(&self) -> Vec<LinkRecord<'_>> {
-        let hops = self.net.links.iter().zip(&self.series).zip(self.net.under_way());
-        hops.map(|((hop, series), on_it)| LinkRecord { link: &hop.link, carried: hop.link.arrived() - on_it, series })
-            .collect()
+        let hops = self.net.links.iter().zip(&self.series).zip(self.net.under_way()).enumerate();
+        hops.map(|(n, ((hop, series), on_it))| LinkRecord {
+            link: &hop.link,
+            before: self.warm.get(n),
+            carried: hop.link.arrived() - on_it,
+            series,
+        })
+        .collect()
     }
 
     /// Directions of links that a flow's data takes, as places among the links' directions.
