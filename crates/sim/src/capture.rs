@@ -91,8 +91,8 @@ impl Taps {
             self.datagram.clone_from(bytes);
             return;
         }
-        let sender = self.who[packet.from.0 as usize];
-        let (to, peer) = match packet.to {
+        let sender = self.who[packet.head.from.0 as usize];
+        let (to, peer) = match packet.head.to {
             To::One { agent, .. } => {
                 let who = self.who[agent.0 as usize];
                 (host(who.node), Some((agent, who)))
@@ -100,8 +100,8 @@ impl Taps {
             To::Group(group) => (group_address(group), None),
         };
         let ports = match &packet.body {
-            Body::Plain(_) => (own_port(packet.from.0), DISCARD),
-            Body::Tcp(..) => (own_port(packet.from.0), IPERF),
+            Body::Plain(_) => (own_port(packet.head.from.0), DISCARD),
+            Body::Tcp(..) => (own_port(packet.head.from.0), IPERF),
             Body::TcpAck(..) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
             Body::Rtp(_) => (RTP, RTP),
             Body::Raw(_) => return,
@@ -117,7 +117,7 @@ impl Taps {
             to: Address { host: to, port: ports.1 },
             ecn,
         };
-        let size = packet.size.get() as usize;
+        let size = packet.head.size.get() as usize;
         match &packet.body {
             Body::Plain(_) => {
                 self.bytes.clear();

@@ -11,10 +11,10 @@
 
 use crate::agenda::{Agenda, Due};
 use crate::lane::{InFlight, Lane};
-use crate::packet::{Packet, PacketIx, Pool, To};
+use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
 use std::collections::BTreeMap;
-use steadycast_ends::AgentIx;
+use steadycast_ends::{AgentIx, Body};
 use steadycast_link::{Ecn, Fate, Link};
 use steadycast_units::{Bytes, Span, Time};
 
@@ -207,9 +207,17 @@ impl Net {
     /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one copy,
     /// which the caller releases.
     #[inline(always)]
-    pub(crate) fn send(&mut self, now: Time, node: u32, packet: Packet, out: &mut Vec<Delivery>) {
-        let (to, size, ecn) = (packet.to, u32::try_from(packet.size.get()).unwrap_or(u32::MAX), packet.ecn);
-        let packet = self.pool.put(packet);
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        node: u32,
+        head: Head,
+        body: impl FnOnce() -> Body,
+        out: &mut Vec<Delivery>,
+    ) {
+        let Head { to, size, ecn, .. } = head;
+        let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
+        let packet = self.pool.put(head, body);
         match to {
             To::One { way, .. } => out.extend(self.forward(now, way, packet, size, ecn)),
             To::Group(group) => self.spread(now, node, None, group, packet, ecn, out),
@@ -246,7 +254,7 @@ impl Net {
         ecn: Ecn,
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
-        let To::Group(group) = self.pool.get(packet).to else { return None };
+        let To::Group(group) = self.pool.get(packet).head.to else { return None };
         if let Some(agent) = self.groups[group as usize].leaf[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
@@ -282,7 +290,7 @@ impl Net {
         ecn: Ecn,
         out: &mut Vec<Delivery>,
     ) {
-        let Packet { from, size, .. } = *self.pool.get(packet);
+        let Head { from, size, .. } = self.pool.get(packet).head;
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         for &(g, agent) in &self.nodes[node as usize].members {
             if g == group && agent != from {

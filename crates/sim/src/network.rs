@@ -8,7 +8,7 @@ use crate::agenda::{Agenda, Due};
 use crate::build::{BuildError, link_config};
 use crate::capture::Taps;
 use crate::net::{Capture, Delivery, Fans, Group, Hop, Lanes, Net, Node, Place, Ways};
-use crate::packet::{Packet, Pool, To};
+use crate::packet::{Head, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use crate::world::delay_of;
 use std::collections::BTreeMap;
@@ -213,8 +213,8 @@ impl Network {
             Target::Group(_) => return false,
         };
         let size = Bytes::new(bytes.len() as u64);
-        let packet = Packet { to, from: AgentIx(sender), size, sent: now, ecn, body: Body::Raw(bytes) };
-        self.net.send(now, from.0, packet, &mut self.deliveries);
+        let head = Head { to, from: AgentIx(sender), size, sent: now, ecn };
+        self.net.send(now, from.0, head, || Body::Raw(bytes), &mut self.deliveries);
         true
     }
 
@@ -265,8 +265,8 @@ impl Network {
             let packet = self.net.pool.get(delivery.packet);
             if let Body::Raw(bytes) = &packet.body {
                 let host = NodeIx(self.hosts[delivery.agent.0 as usize]);
-                let from = NodeIx(self.hosts[packet.from.0 as usize]);
-                arrived(&Arrival { at, sent: packet.sent, host, from, ecn: delivery.ecn, bytes });
+                let from = NodeIx(self.hosts[packet.head.from.0 as usize]);
+                arrived(&Arrival { at, sent: packet.head.sent, host, from, ecn: delivery.ecn, bytes });
             }
             self.net.pool.release(delivery.packet);
         }

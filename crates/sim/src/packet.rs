@@ -14,13 +14,19 @@ pub(crate) enum To {
     Group(u32),
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Packet {
+/// What is known of a packet besides its body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
     pub(crate) to: To,
     pub(crate) from: AgentIx,
     pub(crate) size: Bytes,
     pub(crate) sent: Time,
     pub(crate) ecn: Ecn,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    pub(crate) head: Head,
     pub(crate) body: Body,
 }
 
@@ -28,7 +34,8 @@ impl Packet {
     /// As it reaches an agent.
     #[inline]
     pub(crate) fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
-        Arriving { from: self.from, size: self.size, sent: self.sent, ecn, body: &self.body }
+        let Head { from, size, sent, .. } = self.head;
+        Arriving { from, size, sent, ecn, body: &self.body }
     }
 }
 
@@ -46,21 +53,18 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Takes a packet in, with one copy.
+    ///
+    /// The body is made where it is to stand: made before, it would be put together in memory, read back at once and written again.
     #[inline(always)]
-    pub(crate) fn put(&mut self, packet: Packet) -> PacketIx {
-        if let Some(ix) = self.free.pop()
-            && let Some(place) = self.packets.get_mut(ix as usize)
-        {
-            // Part by part, and the old body is dropped last: else the new one would wait for that in memory.
-            let Packet { to, from, size, sent, ecn, body } = packet;
-            let (copies, place) = place;
-            let old = std::mem::replace(&mut place.body, body);
-            (*copies, place.to, place.from, place.size, place.sent, place.ecn) = (1, to, from, size, sent, ecn);
-            drop(old);
-            return PacketIx(ix);
-        }
-        self.packets.push((1, packet));
-        PacketIx(self.packets.len() as u32 - 1)
+    pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
+        let Some(ix) = self.free.pop() else {
+            self.packets.push((1, Packet { head, body: body() }));
+            return PacketIx(self.packets.len() as u32 - 1);
+        };
+        let (copies, packet) = &mut self.packets[ix as usize];
+        (*copies, packet.head) = (1, head);
+        drop(std::mem::replace(&mut packet.body, body()));
+        PacketIx(ix)
     }
 
     pub(crate) fn get(&self, ix: PacketIx) -> &Packet {

@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::build::{BuildError, Builder};
 use crate::capture::{Shape, Taps, Who};
 use crate::net::{Capture, Delivery, Fan, Net};
-use crate::packet::{Packet, To};
+use crate::packet::{Head, Packet, To};
 use crate::port::Port;
 use crate::tree::Step;
 use serde_json::Value;
@@ -318,10 +318,10 @@ impl Simulation {
     /// Whether a fan's plain packet will be told to its sinks later, together with others.
     fn hold(&mut self, fan: &Fan) -> bool {
         let packet = self.net.pool.get(fan.packet);
-        let (To::Group(group), Body::Plain(number), true) = (packet.to, &packet.body, self.logs.is_empty()) else {
+        let (To::Group(group), Body::Plain(number), true) = (packet.head.to, &packet.body, self.logs.is_empty()) else {
             return false;
         };
-        let what = (*number, packet.size, packet.sent);
+        let what = (*number, packet.head.size, packet.head.sent);
         let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
         let held = batch.take((self.now, &fan.legs), what, group, &mut self.agents);
         if held {
@@ -351,14 +351,14 @@ impl Simulation {
         let n = from.0 as usize;
         let packet = self.net.pool.get(ix);
         if let Some(Some(log)) = self.logs.get_mut(n) {
-            let delay = Some(self.now.since(packet.sent));
-            log.extend(PacketRow::of(self.now, packet.size, &packet.body, ecn, delay));
+            let delay = Some(self.now.since(packet.head.sent));
+            log.extend(PacketRow::of(self.now, packet.head.size, &packet.body, ecn, delay));
         }
         let arriving = packet.arriving(ecn);
         match (&mut self.agents[n], &packet.body) {
             (Agent::PlainSink(_), Body::Plain(number)) => {
-                let (number, size, sent) = (*number, packet.size, packet.sent);
-                if let To::Group(group) = packet.to {
+                let (number, size, sent) = (*number, packet.head.size, packet.head.sent);
+                if let To::Group(group) = packet.head.to {
                     // What came before comes first.
                     let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
                     batch.settle(group, &mut self.agents);
@@ -372,11 +372,12 @@ impl Simulation {
             }
             // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
             (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) => {
-                let answer = sink.take(self.now, &arriving, *transfer, segment);
+                let transfer = *transfer;
+                let answer = sink.take(self.now, &arriving, transfer, segment);
                 let wake = sink.wake();
                 self.net.pool.release(ix);
-                if let Some((size, ecn, body)) = answer {
-                    self.let_go(from, size, ecn, body);
+                if let Some((size, ack)) = answer {
+                    self.let_go(from, size, Ecn::NotCapable, || Body::TcpAck(transfer, ack));
                 }
                 self.arm(from, wake);
                 return;
@@ -396,7 +397,10 @@ impl Simulation {
     fn drain_tcp(&mut self, from: AgentIx, more: bool) {
         while let Agent::TcpSource(source) = &mut self.agents[from.0 as usize] {
             match if more { source.poll(self.now) } else { None } {
-                Some((size, ecn, body)) => self.let_go(from, size, ecn, body),
+                Some((ecn, segment)) => {
+                    let transfer = source.transfer();
+                    self.let_go(from, segment.len, ecn, || Body::Tcp(transfer, segment));
+                }
                 None => {
                     let wake = source.wake();
                     return self.arm(from, wake);
@@ -413,7 +417,7 @@ impl Simulation {
         self.armed[ix as usize] = Time::NEVER;
         while let Some(packet) = self.ports[ix as usize].release(at) {
             let node = self.ports[ix as usize].node;
-            self.net.send(at, node, packet, &mut self.deliveries);
+            self.net.send(at, node, packet.head, || packet.body, &mut self.deliveries);
         }
         let agent = &mut self.agents[ix as usize];
         if agent.wake() <= at {
@@ -467,7 +471,7 @@ impl Simulation {
         if !self.outgoing.is_empty() {
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
-                self.let_go(from, size, ecn, body);
+                self.let_go(from, size, ecn, || body);
             }
             self.outgoing = outgoing;
         }
@@ -477,16 +481,28 @@ impl Simulation {
 
     /// A packet leaves an agent.
     #[inline(always)]
-    fn let_go(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: Body) {
-        if let Some(Some(log)) = self.logs.get_mut(from.0 as usize) {
-            log.extend(PacketRow::of(self.now, size, &body, ecn, None));
-        }
-        let port = &mut self.ports[from.0 as usize];
-        let packet = Packet { to: port.to, from, size, sent: self.now, ecn, body };
-        if port.jitters() {
-            port.hold(self.now, packet);
+    fn let_go(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
+        let port = &self.ports[from.0 as usize];
+        let head = Head { to: port.to, from, size, sent: self.now, ecn };
+        if port.jitters() || !self.logs.is_empty() {
+            self.let_go_slowly(Packet { head, body: body() });
         } else {
-            self.net.send(self.now, port.node, packet, &mut self.deliveries);
+            self.net.send(self.now, port.node, head, body, &mut self.deliveries);
+        }
+    }
+
+    #[inline(never)]
+    fn let_go_slowly(&mut self, packet: Packet) {
+        let Packet { head, body } = packet;
+        let from = head.from.0 as usize;
+        if let Some(Some(log)) = self.logs.get_mut(from) {
+            log.extend(PacketRow::of(self.now, head.size, &body, head.ecn, None));
+        }
+        let port = &mut self.ports[from];
+        if port.jitters() {
+            port.hold(self.now, Packet { head, body });
+        } else {
+            self.net.send(self.now, port.node, head, || body, &mut self.deliveries);
         }
     }
 

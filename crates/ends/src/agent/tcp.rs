@@ -225,14 +225,19 @@ impl TcpSource {
     }
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
-        while let Some((size, ecn, body)) = self.poll(now) {
-            out.send(size, ecn, body);
+        while let Some((ecn, segment)) = self.poll(now) {
+            out.send(segment.len, ecn, Body::Tcp(self.number, segment));
         }
     }
 
-    /// What leaves next: size, ECN field and content; `None` until something else happens.
+    /// The transfer under way.
+    pub const fn transfer(&self) -> u32 {
+        self.number
+    }
+
+    /// The segment of [`TcpSource::transfer`] that leaves next, with its ECN field; `None` until something else happens.
     #[inline(always)]
-    pub fn poll(&mut self, now: Time) -> Option<(Bytes, Ecn, Body)> {
+    pub fn poll(&mut self, now: Time) -> Option<(Ecn, Segment)> {
         self.feed(now);
         match self.sender.poll(now) {
             Poll::Send(segment) => {
@@ -243,7 +248,7 @@ impl TcpSource {
                     steadycast_tcp::Ecn::Ect => Ecn::Ect0,
                     steadycast_tcp::Ecn::Ce => Ecn::Ce,
                 };
-                Some((segment.len, ecn, Body::Tcp(self.number, segment)))
+                Some((ecn, segment))
             }
             Poll::Wait { .. } => None,
             Poll::Done => {
@@ -313,15 +318,9 @@ impl TcpSink {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// A segment of the transfer so-and-so has come; what it answers: size, ECN field and content.
+    /// A segment of the transfer so-and-so has come; what is answered to it, and that packet's size.
     #[inline(always)]
-    pub fn take(
-        &mut self,
-        now: Time,
-        packet: &Arriving<'_>,
-        transfer: u32,
-        segment: &Segment,
-    ) -> Option<(Bytes, Ecn, Body)> {
+    pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: steadycast_tcp::Ecn::Ce, ..*segment },
             _ => segment,
@@ -340,7 +339,7 @@ impl TcpSink {
             self.intake.add(now, packet.size, packet.sent);
         }
         self.distinct = distinct;
-        ack.map(|ack| self.answer(ack))
+        ack.map(|ack| (self.config.len_of(&ack), ack))
     }
 
     /// As [`TcpSink::take`], and lets the answer go.
@@ -352,22 +351,16 @@ impl TcpSink {
         segment: &Segment,
         out: &mut Out<'_>,
     ) {
-        if let Some((size, ecn, body)) = self.take(now, packet, transfer, segment) {
-            out.send(size, ecn, body);
+        if let Some((size, ack)) = self.take(now, packet, transfer, segment) {
+            out.send(size, Ecn::NotCapable, Body::TcpAck(transfer, ack));
         }
     }
 
     /// The delayed acknowledgement is due.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(ack) = self.receiver.on_timer(now) {
-            let (size, ecn, body) = self.answer(ack);
-            out.send(size, ecn, body);
+            out.send(self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack));
         }
-    }
-
-    #[inline(always)]
-    fn answer(&self, ack: Ack) -> (Bytes, Ecn, Body) {
-        (self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack))
     }
 
     /// When it next wants [`TcpSink::on_wake`].
