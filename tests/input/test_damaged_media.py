@@ -113,7 +113,7 @@ def test_damaged_copies_of_real_clips_are_refused_or_marked(tmp_path: Path) -> N
         path.unlink()
     print(f"{refused} refused, {marked} marked, {untouched} as before, {unseen} changed unseen")
     assert refused + marked >= 40
-    # As with the small H.264 clips above, of which up to a third decode to something else without a word.
+    # As with the small H.264 clips above. Of fourteen clips of people signing: 51 marked, 9 changed unseen.
     assert unseen <= 15
 
 
