@@ -3,10 +3,10 @@
     python -m validation.fair                                        # asmp, tfmcc, tfrc; five seeds
     python -m validation.fair asmp --rates 1 4 --rtts 20 40 --seeds 3
 
-Alone on 4 Mb/s: when the first second above 3.6 Mb/s was over, and the loss up to then (bounds: 3 s, 1 %). Beside one TCP, 60 s from
-the first packet: Jain's index of the two means (at least 0.95), each one's part of its fair share (at least 0.8), the
-video's loss (below 1 %), when the first second above 1 Mb/s was over (5 s, where its share is more). Means over the seeds; what misses
-its bound stands in brackets.
+Alone on 4 Mb/s: when the first second above 3.6 Mb/s was over, and the loss up to then (bounds: 3 s, 1 %). Beside one
+TCP, 60 s from the first packet: Jain's index of the two means (at least 0.95), each one's part of its fair share (at
+least 0.8), the video's loss (below 1 %), when the first second above 1 Mb/s was over (5 s, where its share is more).
+Means over the seeds; what misses its bound stands in brackets.
 """
 
 from __future__ import annotations

@@ -211,6 +211,7 @@ class Flow(Part):
     rate: str | None = None
     on: Period | None = None
     off: Period | None = None
+    ecn: bool | None = None
 
 
 @dataclass(kw_only=True)

@@ -406,12 +406,12 @@ fn reports_without_a_rate_that_show_no_progress_are_silence() {
 }
 
 #[test]
-fn an_announcement_has_thirty_one_round_trips_the_oldest_first() {
+fn an_announcement_has_thirty_one_round_trips_of_those_never_told_and_then_of_those_who_waited_longest() {
     let mut sender = sender(Mode::Repaired, &[]);
     for from in 1..=40 {
         tell(sender.as_mut(), f64::from(from) / 100.0, from, None);
     }
-    // Renewed: the youngest now.
+    // Renewed: it keeps its place, or whoever reports often would never be told.
     tell(sender.as_mut(), 1.0, 1, None);
     let listed = |body: &Body| {
         assert_eq!(body.subtype, 2);
@@ -419,8 +419,11 @@ fn an_announcement_has_thirty_one_round_trips_the_oldest_first() {
         let ids = body.bytes[8..].chunks(8).map(|e| u32::from_be_bytes(e[..4].try_into().unwrap()));
         ids.collect::<Vec<_>>()
     };
-    assert_eq!(listed(&sender.announce(sec(2.0)).unwrap()), (2..=32).collect::<Vec<_>>());
-    assert_eq!(listed(&sender.announce(sec(3.0)).unwrap()), (33..=40).chain([1]).collect::<Vec<_>>());
+    assert_eq!(listed(&sender.announce(sec(2.0)).unwrap()), (1..=31).collect::<Vec<_>>());
+    // 5 has been told, 41 is new.
+    tell(sender.as_mut(), 2.1, 5, None);
+    tell(sender.as_mut(), 2.2, 41, None);
+    assert_eq!(listed(&sender.announce(sec(3.0)).unwrap()), (32..=41).chain([5]).collect::<Vec<_>>());
     assert_eq!(listed(&sender.announce(sec(4.0)).unwrap()), []);
 }
 

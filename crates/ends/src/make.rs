@@ -311,15 +311,8 @@ impl<'a> Cast<'a> {
                 let setup = setup(&name, settings.identity.ssrc);
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
-                Agent::VideoSource(Box::new(VideoSource::new(
-                    settings,
-                    factory.clone(),
-                    setup,
-                    encoder,
-                    by_ladder,
-                    chance,
-                    from,
-                )))
+                let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
+                Agent::VideoSource(Box::new(source.with_ecn(video.ecn)))
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);

@@ -244,7 +244,7 @@ tables! {
         sack: bool,
         /// tcp: RTT from timestamps.
         timestamps: bool,
-        /// tcp: explicit congestion notification.
+        /// tcp, video: explicit congestion notification, off by default; a mark counts as a loss.
         ecn: bool,
         /// tcp: HyStart, with cubic.
         hystart: bool,
@@ -295,7 +295,7 @@ tables! {
     RtcpTable {
         /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback; default).
         profile: RtcpProfile,
-        /// What RTCP takes 5 % of; default "2Mbps".
+        /// What RTCP takes 5 % of; default "2Mbps", or the rate of the narrowest link on the way where that is less.
         session_bw: Rate,
         /// Overrides the profile's least interval.
         t_min: Span,

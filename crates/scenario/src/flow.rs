@@ -42,6 +42,7 @@ const VIDEO: &[&str] = &[
     "floor",
     "cap",
     "bytes",
+    "ecn",
 ];
 const TCP: &[&str] = &[
     "congestion",
@@ -521,6 +522,7 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
         rtcp,
         floor,
         cap,
+        ecn: table.ecn.as_ref().is_some_and(|said| said.value),
     })
 }
 

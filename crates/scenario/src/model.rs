@@ -305,6 +305,8 @@ pub struct Video {
     pub floor: Option<Rate>,
     /// Nor above this.
     pub cap: Option<Rate>,
+    /// Whether its packets may be marked instead of dropped: they leave as ECT(0) (RFC 6679).
+    pub ecn: bool,
 }
 
 impl Video {
@@ -431,7 +433,7 @@ pub struct Buffer {
 pub struct Rtcp {
     /// Which profile.
     pub profile: RtcpProfile,
-    /// Session bandwidth, of which RTCP takes 5 %.
+    /// Session bandwidth, of which RTCP takes 5 %. Where nobody gave one, 2 Mb/s, or what the narrowest link on the way carries.
     pub session_bw: Rate,
     /// Overrides the profile's minimum interval.
     pub t_min: Option<Span>,

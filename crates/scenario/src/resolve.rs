@@ -3,7 +3,7 @@
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape};
 use crate::flow::{Group, flows, groups, hosts};
 use crate::model::{
-    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, Record, Scenario, Start, What,
+    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Record, Scenario, Start, What,
 };
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, loss, rate};
@@ -91,7 +91,8 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
     for (group, range) in groups.iter().zip(ranges) {
         check_times(group, &all[range.clone()], duration, out);
         if whole {
-            check_ways(group, &all[range], &network, out);
+            check_ways(group, &all[range.clone()], &network, out);
+            fit_session(group, &mut all[range], &network);
         }
     }
     let mut scenario = Scenario {
@@ -218,13 +219,44 @@ fn parts(network: &Network) -> Vec<u32> {
     (0..up.len() as u32).map(|node| top(&mut up, node)).collect()
 }
 
-/// A link on a flow's ways (fewest hops) that its packets don't fit through.
+/// A session bandwidth that nobody gave is no more than the narrowest link of constant rate on the media's way carries.
+fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
+    let said = group.table.rtcp.as_ref().is_some_and(|r| r.session_bw.is_some());
+    let constant = |direction: &crate::Direction| match direction.rate {
+        RateSpec::Constant(rate) => Some(rate),
+        _ => None,
+    };
+    let least = network.links.iter().flat_map(|l| [constant(&l.forward), constant(&l.back)]).flatten().min();
+    let mut around = None;
+    for flow in flows {
+        let FlowKind::Video(video) = &flow.kind else { continue };
+        if said || least.is_none_or(|least| least >= video.rtcp.session_bw) {
+            continue;
+        }
+        let links = around.get_or_insert_with(|| neighbours(network));
+        let narrowest = ways(flow, network, links).filter_map(|(_, direction)| constant(direction)).min();
+        if let (Some(rate), FlowKind::Video(video)) = (narrowest, &mut flow.kind) {
+            video.rtcp.session_bw = video.rtcp.session_bw.min(rate);
+        }
+    }
+}
+
+/// A link on a flow's ways that its packets don't fit through.
 fn narrow<'a>(
     flow: &Flow,
     packet: Bytes,
     network: &'a Network,
     links: &[Vec<(u32, usize)>],
 ) -> Option<&'a crate::Link> {
+    ways(flow, network, links).find(|(_, direction)| direction.mtu < packet).map(|(link, _)| link)
+}
+
+/// The links on a flow's ways (fewest hops), each once, in the direction of its data.
+fn ways<'a>(
+    flow: &Flow,
+    network: &'a Network,
+    links: &[Vec<(u32, usize)>],
+) -> impl Iterator<Item = (&'a crate::Link, &'a crate::Direction)> {
     let mut came: Vec<Option<(u32, usize)>> = vec![None; links.len()];
     let mut queue = std::collections::VecDeque::from([flow.from.0]);
     let mut seen = vec![false; links.len()];
@@ -237,20 +269,17 @@ fn narrow<'a>(
             }
         }
     }
+    let mut found = Vec::new();
     for to in &flow.to {
         let mut node = to.0;
-        while let Some((before, i)) = came[node as usize] {
+        // Ways to several receivers share their beginning.
+        while let Some((before, i)) = came[node as usize].take() {
             let link = &network.links[i];
-            let direction = if link.a.0 == before { &link.forward } else { &link.back };
-            if direction.mtu < packet {
-                return Some(link);
-            }
-            // Ways to several receivers share their beginning.
-            came[node as usize] = None;
+            found.push((link, if link.a.0 == before { &*link.forward } else { &*link.back }));
             node = before;
         }
     }
-    None
+    found.into_iter()
 }
 
 /// Finds flows, receivers and links by their names.

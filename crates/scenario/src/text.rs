@@ -3,8 +3,8 @@
 use crate::file::{FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec, Size, Start,
-    Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Cast, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec, Reports,
+    Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -407,11 +407,15 @@ fn video_text(video: &Video, text: &mut Text) {
     let r = &video.rtcp;
     let t_min = r.t_min.map_or_else(String::new, |t| format!(", t_min = {}", quote(t)));
     let profile = quote(r.profile.word());
-    text.key("rtcp", format!("{{ profile = {profile}, session_bw = {}{t_min} }}", quote(r.session_bw)));
+    let reports = if r.reports == Reports::default() { "" } else { ", reports = \"source\"" };
+    text.key("rtcp", format!("{{ profile = {profile}, session_bw = {}{t_min}{reports} }}", quote(r.session_bw)));
     for (key, rate) in [("floor", video.floor), ("cap", video.cap)] {
         if let Some(rate) = rate {
             text.key(key, quote(rate));
         }
+    }
+    if video.ecn {
+        text.key("ecn", true);
     }
 }
 

@@ -414,6 +414,29 @@ fn a_resolved_text_gives_the_same_scenario() {
 }
 
 #[test]
+fn rtcp_takes_its_share_of_no_more_than_the_narrowest_link_on_the_way_carries() {
+    let session = |bottleneck: &str, lines: &str| {
+        let text = format!(
+            "duration = \"10s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ {bottleneck} }}\n\
+             access = {{ rate = \"10Mbps\" }}\n[[link]]\nname = \"right-other.dst1\"\nrate = \"10kbps\"\n\
+             [[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"asmp\"\nmedia = \"greedy\"\n{lines}\n\
+             [[flow]]\nname = \"other\"\nkind = \"tcp\"\n"
+        );
+        let loaded = load(&text);
+        again(&loaded);
+        match &loaded.scenario.flows[0].kind {
+            FlowKind::Video(video) => video.rtcp.session_bw,
+            other => panic!("{other:?}"),
+        }
+    };
+    let narrow = "rate = \"800kbps\", back = { rate = \"300kbps\" }";
+    assert_eq!(session(narrow, ""), Rate::kbps(800));
+    assert_eq!(session("rate = \"4Mbps\"", ""), Rate::mbps(2));
+    assert_eq!(session(narrow, "rtcp = { session_bw = \"3Mbps\" }"), Rate::mbps(3));
+    assert_eq!(session(narrow, "rtcp = { reports = \"source\" }\nreceivers = 3\necn = true"), Rate::kbps(800));
+}
+
+#[test]
 fn the_hash_tells_texts_and_sets_apart() {
     let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
     let hash = |sets: &[&str]| set(&text, sets).unwrap_or_else(|p| panic!("{p}")).sha256;

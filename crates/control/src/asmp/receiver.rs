@@ -14,7 +14,7 @@ use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 /// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
 /// used.
 const PATIENCE: u32 = 2;
-/// Reports in which a receiver without a round-trip time isn't silenced; a sender that has announced none by then never will.
+/// Reports in which a receiver without a round-trip time isn't silenced, and waits for one where others are announced theirs.
 const STRANGER: u32 = 8;
 /// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long: somebody
 /// else limits it.
@@ -161,9 +161,11 @@ impl Receiver {
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
-        let patient = self.reports <= PATIENCE || waited < self.config.least_interval * u64::from(PATIENCE);
+        let few = if self.rtt.is_told() { STRANGER } else { PATIENCE };
+        let patient = self.reports <= few || waited < self.config.least_interval * u64::from(PATIENCE);
         let waits = self.config.init_announced && !self.rtt.is_known() && patient;
-        if waits && !self.config.ramp {
+        // In a group whose members report once in some seconds, a rate of the first moment would stand for as long.
+        if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > self.config.least_interval) {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);

@@ -92,6 +92,11 @@ impl RoundTrip {
         self.answered = self.announced.or(self.answered);
     }
 
+    /// Whether the sender announces anything at all.
+    pub(super) const fn is_told(&self) -> bool {
+        self.announced.is_some()
+    }
+
     /// Whether the sender has announced one.
     pub(super) const fn is_known(&self) -> bool {
         self.anchor.is_some()

@@ -19,8 +19,14 @@ const REPORT_SIZE: f64 = 112.0;
 struct Entry {
     heard: Time,
     claim: Option<(Claim, Time)>,
-    rtt: Option<(Span, Time)>,
+    rtt: Option<Span>,
+    /// Its place among those that wait to be told their round-trip time.
+    waits: Option<Place>,
+    told: bool,
 }
+
+/// Whoever has never been told comes first, then whoever has waited longest.
+type Place = (bool, Time);
 
 /// What `r_tx` rests on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,8 +47,8 @@ pub(super) struct Sender {
     table: BTreeMap<ReceiverId, Entry>,
     by_rate: BTreeSet<(Rate, ReceiverId)>,
     by_age: BTreeSet<(Time, ReceiverId)>,
-    /// Round-trip times that are still to be announced, the oldest first.
-    to_announce: BTreeSet<(Time, ReceiverId)>,
+    /// Receivers whose round-trip time is still to be announced.
+    to_announce: BTreeSet<(Place, ReceiverId)>,
     rate: Rate,
     basis: Basis,
     members: u32,
@@ -94,8 +100,8 @@ impl Sender {
         if let Some((claim, _)) = entry.claim {
             self.by_rate.remove(&(claim.rate, id));
         }
-        if let Some((_, at)) = entry.rtt {
-            self.to_announce.remove(&(at, id));
+        if let Some(place) = entry.waits {
+            self.to_announce.remove(&(place, id));
         }
     }
 
@@ -179,12 +185,13 @@ impl SenderHalf for Sender {
         if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
             self.forget(oldest);
         }
-        let entry = self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None });
+        let entry =
+            self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None, waits: None, told: false });
         if let Some(rtt) = report.rtt {
-            if let Some((_, at)) = entry.rtt.replace((rtt, now)) {
-                self.to_announce.remove(&(at, id));
-            }
-            self.to_announce.insert((now, id));
+            // A newer one takes the place of the one before in the queue too: whoever reports often must not wait for ever.
+            entry.rtt = Some(rtt);
+            let place = *entry.waits.get_or_insert((entry.told, now));
+            self.to_announce.insert((place, id));
         }
         // A report without a rate keeps no rate alive; the rate's age is the entry's.
         if claim.is_some() || entry.claim.is_none() {
@@ -271,7 +278,10 @@ impl SenderHalf for Sender {
         let mut rtts = Vec::with_capacity(self.to_announce.len().min(MOST_ANNOUNCED));
         while rtts.len() < MOST_ANNOUNCED {
             let Some((_, id)) = self.to_announce.pop_first() else { break };
-            rtts.extend(self.table.get(&id).and_then(|entry| entry.rtt).map(|(rtt, _)| (id, rtt)));
+            if let Some(entry) = self.table.get_mut(&id) {
+                (entry.waits, entry.told) = (None, true);
+                rtts.extend(entry.rtt.map(|rtt| (id, rtt)));
+            }
         }
         Some(announcement(self.rate, &rtts))
     }

@@ -84,6 +84,7 @@ pub struct VideoSource {
     pub rtcp_shares: Vec<f64>,
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: (u64, Bytes),
+    ecn: Ecn,
     past_checks: Vec<Check>,
     past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
@@ -123,6 +124,7 @@ impl VideoSource {
             capped_by_ladder,
             epochs: Vec::new(),
             past_feedback: (0, Bytes::ZERO),
+            ecn: Ecn::NotCapable,
             past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
@@ -142,6 +144,12 @@ impl VideoSource {
             backlog: steadycast_units::Spread::default(),
             digest: Digest::default(),
         }
+    }
+
+    /// Its packets may be marked instead of dropped, or not.
+    #[must_use]
+    pub fn with_ecn(self, capable: bool) -> Self {
+        Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotCapable }, ..self }
     }
 
     /// Starts, or starts again after a pause: a new session that goes on counting packets and frames.
@@ -276,7 +284,7 @@ impl VideoSource {
                 self.backlog.add(now.since(frame.ready));
             }
         }
-        out.send(media.size, Ecn::NotCapable, Body::Rtp(Box::new(media)));
+        out.send(media.size, self.ecn, Body::Rtp(Box::new(media)));
     }
 
     /// Adds the time since it was last called to what limited the rate then.
