@@ -71,7 +71,7 @@ _OPEN = (_BURST, _QUEUE, _LARGE_I, _WINDOW, _CUBIC)
 
 # ---------------------------------------------------------------- how it is measured
 
-_FIRST = 10
+_FIRST = 5
 """The second in which the video starts."""
 
 
