@@ -135,6 +135,8 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = \"fixed\"\nclip = [\"no-such.mkv\"]"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"clip\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\nbytes = \"1MB\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"map001\"\nmap001 = { exponent = 0, intra = 900 }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"greedy\"\nbuffer = { size = \"16KiB\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\npacket = \"9000B\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\npacket = \"20B\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\nplayout = \"0ms\""),

@@ -205,6 +205,8 @@ fn settable() -> impl Strategy<Value = String> {
         "expect",
         "flow.tcp.name",
         "flow.video.table2.weights",
+        "flow.video.map001.exponent",
+        "flow.video.map001.intra",
         "join_latency",
     ]);
     (paths, prop::sample::select(VALUES)).prop_map(|(path, value)| format!("{path}={value}"))

@@ -20,6 +20,7 @@ from steadycast.reproduce.experiment import (
     SHARE,
     Bound,
     Change,
+    Curve,
     Experiment,
     Figure,
     Kind,
@@ -247,6 +248,22 @@ def _overflows(flow: Flow) -> float:
 # ---------------------------------------------------------------- the twelve experiments
 
 _SCENARIOS = Path("scenarios/papers")
+_BOUNDS = ((0.2 * 16_384, "a fifth"), (0.9 * 16_384, "nine tenths"))
+
+
+def _sweep(
+    number: str,
+    title: str,
+    axes: tuple[str, str],
+    lines: list[tuple[str, list[tuple[int, str]]]],
+    what: Callable[[Flow], float],
+) -> Figure:
+    curves = tuple(
+        Curve(label, tuple((float(x), name) for x, name in points), lambda run: what(run.flow("video")))
+        for label, points in lines
+    )
+    variants = tuple(name for _, points in lines for _, name in points)
+    return Figure(number, title, "sweep", variants, curves=curves, axes=axes)
 
 
 def _experiment(
@@ -303,6 +320,15 @@ _H_A = _experiment(
             NS_PER_BYTE,
         ),
     ),
+    figures=(
+        _sweep(
+            "Figure 1",
+            "Round-trip time over packet size",
+            ("packet (B)", "round trip (ms)"),
+            [(hop, [(size, f"{hop}-{size}") for size in _SIZES]) for hop in ("wired", "wireless")],
+            _rtt,
+        ),
+    ),
 )
 
 _H_B = _experiment(
@@ -347,6 +373,15 @@ _H_B = _experiment(
             ),
             kind=Kind.REPORTED,
             why="A train of packets with a delay between them is linear in the delay; the rest was the testbed's.",
+        ),
+    ),
+    figures=(
+        _sweep(
+            "Figure 8",
+            "Time of 1 MB over the delay between packets",
+            ("delay (ms)", "time (s)"),
+            [(f"{size} B", [(ms, f"{size}-{ms}") for ms in _DELAYS]) for size in _PACKETS],
+            lambda flow: 8e6 / flow.rate,
         ),
     ),
 )
@@ -462,6 +497,16 @@ _H_E = _experiment(
             {"flow.video.buffer.consume": "12.48kbps", "flow.video.cap": "85.6kbps"},
         ),
     ),
+    figures=(
+        Figure(
+            "Figure 9",
+            "Buffer level with type-I",
+            "series",
+            ("type1",),
+            marks=_BOUNDS,
+            axes=("buffer", "buffer (B)"),
+        ),
+    ),
 )
 
 _H_F = _experiment(
@@ -504,6 +549,16 @@ _H_F = _experiment(
         Change("half as long", {"duration": "10s"}),
         _STEADY,
     ),
+    figures=(
+        Figure(
+            "Figure 10",
+            "Buffer level",
+            "series",
+            ("type1", "type2"),
+            marks=_BOUNDS,
+            axes=("buffer", "buffer (B)"),
+        ),
+    ),
 )
 
 _H_G = _experiment(
@@ -522,6 +577,9 @@ _H_G = _experiment(
         ),
     ),
     changes=(_PAPER_MODE, _SMALL),
+    figures=(
+        Figure("Figure 11", "Sending rate", "series", ("type1", "type2"), axes=("targets", "rate (b/s)")),
+    ),
 )
 
 _H_H = _experiment(
@@ -556,6 +614,15 @@ _H_H = _experiment(
         Change(
             "40 packets per second played",
             {"flow.video.buffer.consume": "320kbps", "flow.video.cap": "1.3Mbps"},
+        ),
+    ),
+    figures=(
+        Figure(
+            "Figure 12",
+            "Sending rate",
+            "series",
+            tuple(str(kib) for kib in _KIB),
+            axes=("targets", "rate (b/s)"),
         ),
     ),
 )
@@ -619,6 +686,16 @@ _H_I = _experiment(
         ),
     ),
     changes=_ARTEFACT,
+    figures=(
+        Figure(
+            "Figure 13",
+            "Arriving rate",
+            "series",
+            ("type1-48", "tfrc-48"),
+            marks=((8000.0, "played"),),
+            axes=("rates", "rate (b/s)"),
+        ),
+    ),
 )
 
 _H_J = _experiment(
@@ -645,7 +722,20 @@ _H_J = _experiment(
             ),
         )
     ),
-    changes=(Change("the network's losses alone (a buffer of 4 MB)", {"flow.video.buffer.size": "4MB"}),),
+    changes=(
+        Change("the network's losses alone (a buffer of 4 MB)", {"flow.video.buffer.size": "4MB"}),
+        _DEEP,
+        _WIDE,
+    ),
+    figures=(
+        _sweep(
+            "Figure 14",
+            "Overall loss over the number of TCPs",
+            ("TCPs", "loss (%)"),
+            [(title, [(n, f"{scheme}-{n}") for n in _N]) for scheme, (title, _) in _SCHEMES.items()],
+            lambda flow: 100.0 * _overall(flow),
+        ),
+    ),
 )
 
 _H_K = _experiment(
@@ -667,7 +757,8 @@ _H_K = _experiment(
                 (
                     "type1",
                     "type-I",
-                    "It has hardly any to begin with, and without other losses a few are all of them.",
+                    "It has hardly any: that its buffer does not overflow is type-I's point. A share of few "
+                    "losses has no trend.",
                 ),
                 ("tfrc", "TFRC", ""),
             )
@@ -683,6 +774,15 @@ _H_K = _experiment(
         ),
     ),
     changes=(_DEEP, _WIDE, _PAPER_MODE),
+    figures=(
+        _sweep(
+            "Figure 15",
+            "The buffer's share of losses over the number of TCPs",
+            ("TCPs", "share (%)"),
+            [(title, [(n, f"{scheme}-{n}") for n in _N]) for scheme, (title, _) in _SCHEMES.items()],
+            lambda flow: 100.0 * _buffer_share(flow),
+        ),
+    ),
 )
 
 _H_L = _experiment(

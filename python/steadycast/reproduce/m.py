@@ -71,7 +71,7 @@ _OPEN = (_BURST, _QUEUE, _LARGE_I, _WINDOW, _CUBIC)
 
 # ---------------------------------------------------------------- how it is measured
 
-_FIRST = 10
+_FIRST = 5
 """The second in which the video starts."""
 
 
@@ -258,7 +258,9 @@ _M_0 = _experiment(
             "is 3.2 Mb/s, three times the fair share, where doubling adds one.",
         ),
     ),
-    figures=(Figure("Figure 3", "Rates of a TCP and of MPEG-TFRCP", "rates", ("tfrcp", "tfrcp-eai")),),
+    figures=(
+        Figure("Figure 3", "Rates of a TCP and of MPEG-TFRCP", "rates", ("tfrcp", "tfrcp-eai"), top=7.5),
+    ),
 )
 
 _M_A = _experiment(
@@ -287,7 +289,7 @@ _M_A = _experiment(
         _score("4.25"),
     ),
     changes=_OPEN,
-    figures=(Figure("Figure 6", "Rates of UDP and of TCP", "rates", ("fixed",)),),
+    figures=(Figure("Figure 6", "Rates of UDP and of TCP", "rates", ("fixed",), top=7.5),),
 )
 
 _M_B = _experiment(
@@ -325,7 +327,7 @@ _M_B = _experiment(
         *_throughputs("tfrcp", "(figure)", "(figure)"),
         _score("1.25"),
     ),
-    figures=(Figure("Figure 7", "Rates of the original rule and of TCP", "rates", ("tfrcp",)),),
+    figures=(Figure("Figure 7", "Rates of the original rule and of TCP", "rates", ("tfrcp",), top=7.5),),
 )
 
 _M_C = _experiment(
@@ -361,7 +363,7 @@ _M_C = _experiment(
         ),
         *_throughputs("tfrcp-eai", "(figure)", "(figure)"),
     ),
-    figures=(Figure("Figure 9", "Rates of EAI and of TCP", "rates", ("tfrcp-eai",)),),
+    figures=(Figure("Figure 9", "Rates of EAI and of TCP", "rates", ("tfrcp-eai",), top=7.5),),
 )
 
 _M_D = _experiment(
@@ -390,7 +392,7 @@ _M_D = _experiment(
         *_throughputs("tfrcp-qai", "2.34 Mb/s", "4.29 Mb/s"),
         _score("2.50"),
     ),
-    figures=(Figure("Figure 10", "Rates of QAI and of TCP", "rates", ("tfrcp-qai",)),),
+    figures=(Figure("Figure 10", "Rates of QAI and of TCP", "rates", ("tfrcp-qai",), top=7.5),),
 )
 
 _M_E = _experiment(
@@ -419,7 +421,7 @@ _M_E = _experiment(
         ),
         *_throughputs("tfrcp-eai-cl", "(figure)", "(figure)"),
     ),
-    figures=(Figure("Figure 11", "Rates of EAI-CL and of TCP", "rates", ("tfrcp-eai-cl",)),),
+    figures=(Figure("Figure 11", "Rates of EAI-CL and of TCP", "rates", ("tfrcp-eai-cl",), top=10.0),),
 )
 
 _ALL = (ORIGINAL, EAI, QAI, EAI_CL, QAI_CL)
@@ -458,7 +460,7 @@ _M_F = _experiment(
         *_throughputs("tfrcp-qai-cl", "2.97 Mb/s", "3.70 Mb/s"),
         _score("3.00"),
     ),
-    figures=(Figure("Figure 12", "Rates of QAI-CL and of TCP", "rates", ("tfrcp-qai-cl",)),),
+    figures=(Figure("Figure 12", "Rates of QAI-CL and of TCP", "rates", ("tfrcp-qai-cl",), top=7.5),),
 )
 
 
