@@ -240,8 +240,9 @@ _C_B = Experiment(
             "0.92 − 0.81 = 0.11",
             _against("e-multfrc", 0.02, "eaio-tfrc"),
             Bound(0.03),
-            why="The paper blames rounding n. Two connections use 0.69 of the link and three fill it; with rounding, "
-            "n stays between 2.5 and the fall.",
+            why="The other way round here, and not by rounding: n connections estimate p each for themselves and their "
+            "errors average out, while one estimate, times n, swings the whole rate; so the round trip shows a queue "
+            "earlier, and n stays lower.",
         ),
         Statement(
             "sign-0.02",
@@ -264,6 +265,7 @@ _C_B = Experiment(
             "almost none",
             _against("e-multfrc", 0.08, "eaio-tfrc"),
             Bound(-0.05, 0.05),
+            why="As at 0.02, the more so the more connections there are.",
         ),
         Statement(
             "n-0.02",
@@ -312,8 +314,9 @@ _C_C = Experiment(
             "AIO-TFRC higher",
             _against("multfrc", 0.02, "aio-tfrc"),
             Bound(-0.01),
-            why="Rounding and the slow start of each new connection cost MULTFRC; a whole connection more or less is "
-            "a third of the rate here.",
+            why="The other way round here, and not by rounding: n connections estimate p each for themselves and their "
+            "errors average out, while one estimate, times n, swings the whole rate; so the round trip shows a queue "
+            "earlier, and n stays lower.",
         ),
         Statement(
             "same-0.08",
@@ -321,6 +324,7 @@ _C_C = Experiment(
             "similar",
             _against("multfrc", 0.08, "aio-tfrc"),
             Bound(-0.05, 0.05),
+            why="As in C-B: independent estimates of p average out.",
         ),
         *(
             Statement(
@@ -563,8 +567,8 @@ _C_G = Experiment(
                 '"relatively fair to TCP"',
                 _over_tcp(variant),
                 Bound(0.5, 2.0),
-                why="With n at 1.0 it is TFRC against a TCP whose window of 20 packets is 0.28 Mb/s when the "
-                "queue is full: the window, not fairness, sets the share.",
+                why="n stays near 1: it is TFRC against TCP, and a single TFRC connection takes as much here (below). "
+                "At one drop-tail queue a paced flow loses less than bursts do.",
             )
             for variant, title in (("ns2", "ns-2's TCP"), ("ns2old", "ns-2's TCP of before 2004"))
         ),
@@ -589,7 +593,8 @@ _C_G = Experiment(
             "(300 s above)",
             _over_tcp("long"),
             Bound(0.5, 2.0),
-            why="With the least single round trip as measure a standing queue is never taken for the way.",
+            why="As in 300 s: with the least single round trip as measure a standing queue is never taken "
+            "for the way, and n does not run away.",
         ),
     ),
 )
