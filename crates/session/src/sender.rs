@@ -109,8 +109,13 @@ pub struct Feedback {
     pub unreadable: u64,
 }
 
+/// Five intervals of 5 s (RFC 3550, 6.3.5).
+const STANDARD_TIMEOUT: Span = Span::secs(25);
+
 struct Peer {
     from: Origin,
+    /// It has sent a report of the controller's own.
+    ours: bool,
     heard: Time,
     highest: Option<u32>,
     cumulative: i32,
@@ -307,8 +312,15 @@ impl Sender {
     }
 
     fn report(&mut self, now: Time, origin: Origin, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
-        let peer = self.peers.entry(from).or_insert(Peer { from: origin, heard: now, highest: None, cumulative: 0 });
+        let peer = self.peers.entry(from).or_insert(Peer {
+            from: origin,
+            ours: false,
+            heard: now,
+            highest: None,
+            cumulative: 0,
+        });
         peer.heard = now;
+        peer.ours |= body.is_some();
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
@@ -482,7 +494,14 @@ impl Sender {
     /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
     fn forget_silent(&mut self, now: Time) {
         let limit = self.participant.member_timeout();
-        let silent: Vec<u32> = self.peers.iter().filter(|(_, p)| now.since(p.heard) > limit).map(|(s, _)| *s).collect();
+        // Whoever sends nothing but standard reports may keep to RFC 3550's own interval, whatever ours is.
+        let standard = limit.max(STANDARD_TIMEOUT);
+        let silent: Vec<u32> = self
+            .peers
+            .iter()
+            .filter(|(_, p)| now.since(p.heard) > if p.ours { limit } else { standard })
+            .map(|(s, _)| *s)
+            .collect();
         for ssrc in silent {
             self.peers.remove(&ssrc);
             self.half.on_leave(now, ReceiverId(ssrc));
