@@ -7,6 +7,8 @@ use steadycast_units::Time;
 /// One that has reported.
 pub(crate) struct Peer {
     pub(crate) from: Origin,
+    /// It has sent a report of the controller's own.
+    ours: bool,
     heard: Time,
     /// Its last block: what the next one is counted from.
     pub(crate) highest: Option<u32>,
@@ -18,7 +20,8 @@ pub(crate) struct Peer {
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
-    by_age: BTreeSet<(Time, u32)>,
+    /// By when they were heard: those that send standard reports alone, and those that have sent one of the controller's own.
+    by_age: [BTreeSet<(Time, u32)>; 2],
 }
 
 impl Peers {
@@ -37,14 +40,13 @@ impl Peers {
         self.pop_oldest()
     }
 
-    /// A report has arrived.
-    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32) -> &mut Peer {
-        let peer = self.table.entry(ssrc).or_insert(Peer { from, heard: now, highest: None, cumulative: 0 });
-        if peer.heard != now {
-            self.by_age.remove(&(peer.heard, ssrc));
-            peer.heard = now;
-        }
-        self.by_age.insert((now, ssrc));
+    /// A report has arrived; `ours`: with the controller's own.
+    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) -> &mut Peer {
+        let new = Peer { from, ours, heard: now, highest: None, cumulative: 0 };
+        let peer = self.table.entry(ssrc).or_insert(new);
+        self.by_age[usize::from(peer.ours)].remove(&(peer.heard, ssrc));
+        (peer.heard, peer.ours) = (now, peer.ours || ours);
+        self.by_age[usize::from(peer.ours)].insert((now, ssrc));
         peer
     }
 
@@ -54,18 +56,24 @@ impl Peers {
 
     pub(crate) fn remove(&mut self, ssrc: u32) {
         if let Some(peer) = self.table.remove(&ssrc) {
-            self.by_age.remove(&(peer.heard, ssrc));
+            self.by_age[usize::from(peer.ours)].remove(&(peer.heard, ssrc));
         }
     }
 
-    /// Takes out one that was heard before `limit`, as long as there is one.
-    pub(crate) fn pop_silent(&mut self, limit: Time) -> Option<u32> {
-        self.by_age.first().filter(|(heard, _)| *heard < limit)?;
-        self.pop_oldest()
+    /// Takes out one that was heard before its limit, as long as there is one.
+    pub(crate) fn pop_silent(&mut self, ours: Time, standard: Time) -> Option<u32> {
+        let mut kinds = self.by_age.iter_mut().zip([standard, ours]);
+        let (_, ssrc) = kinds.find_map(|(kind, limit)| {
+            kind.first().is_some_and(|(heard, _)| *heard < limit).then(|| kind.pop_first()).flatten()
+        })?;
+        self.table.remove(&ssrc);
+        Some(ssrc)
     }
 
     fn pop_oldest(&mut self) -> Option<u32> {
-        let (_, ssrc) = self.by_age.pop_first()?;
+        let [standard, ours] = &mut self.by_age;
+        let first = if ours.first().is_none_or(|o| standard.first().is_some_and(|s| s < o)) { standard } else { ours };
+        let (_, ssrc) = first.pop_first()?;
         self.table.remove(&ssrc);
         Some(ssrc)
     }

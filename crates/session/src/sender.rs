@@ -111,6 +111,9 @@ pub struct Feedback {
     pub unreadable: u64,
 }
 
+/// Five intervals of 5 s (RFC 3550, 6.3.5).
+const STANDARD_TIMEOUT: Span = Span::secs(25);
+
 impl Sender {
     /// A sender that starts now. `chance` draws RTCP's intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
@@ -310,7 +313,7 @@ impl Sender {
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone));
         }
-        let peer = self.peers.hear(now, origin, from);
+        let peer = self.peers.hear(now, origin, from, body.is_some());
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
@@ -483,8 +486,10 @@ impl Sender {
 
     /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
     fn forget_silent(&mut self, now: Time) {
-        let limit = now.before(self.participant.member_timeout());
-        while let Some(ssrc) = self.peers.pop_silent(limit) {
+        let limit = self.participant.member_timeout();
+        // Whoever sends nothing but standard reports may keep to RFC 3550's own interval, whatever ours is.
+        let standard = limit.max(STANDARD_TIMEOUT);
+        while let Some(ssrc) = self.peers.pop_silent(now.before(limit), now.before(standard)) {
             self.half.on_leave(now, ReceiverId(ssrc));
             self.read_decision();
         }
