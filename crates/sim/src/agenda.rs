@@ -98,7 +98,7 @@ impl Agenda {
     /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is due.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
-        self.heap.first().filter(|_| self.len > 0).map_or(Time::NEVER, |key| key.at())
+        self.keys.peek().map_or(Time::NEVER, |key| key.0.at())
     }
 
     /// Takes the next key, if it is due up to and including `until`.

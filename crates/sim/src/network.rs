@@ -14,7 +14,7 @@ use crate::world::delay_of;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use steadycast_ends::{AgentIx, Body, LinkPoint, LinkRecord};
-use steadycast_link::{Ecn, Link};
+use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
@@ -29,6 +29,8 @@ pub struct Network {
     /// Ways between hosts that have been gone.
     ways: BTreeMap<(u32, u32), Option<Place>>,
     grafts: Vec<Graft>,
+    /// What the links had counted at the end of the warm-up; empty until then, and without one.
+    warm: Vec<Counts>,
     series: Vec<Vec<LinkPoint>>,
     last: Vec<(u64, u64)>,
     deliveries: Vec<Delivery>,
@@ -105,6 +107,7 @@ impl Network {
             places: hosts.iter().enumerate().map(|(n, h)| (h.0, n as u32)).collect(),
             ways: BTreeMap::new(),
             grafts: Vec::new(),
+            warm: Vec::new(),
             series: vec![Vec::new(); count],
             last: vec![(0, 0); count],
             deliveries: Vec::new(),
@@ -222,6 +225,10 @@ impl Network {
 
     /// Goes on to `now`, which is included; `arrived` is told each datagram that has arrived at a host, in the order of time.
     pub fn advance(&mut self, now: Time, mut arrived: impl FnMut(&Arrival<'_>)) {
+        let warm = Time::ZERO + self.scenario.warmup;
+        if self.warm.is_empty() && warm > Time::ZERO && now >= warm {
+            self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
+        }
         // What a host sent to itself.
         self.deliver(now, &mut arrived);
         while let Some((at, due)) = self.net.agenda.take(now) {
@@ -310,10 +317,15 @@ impl Network {
     }
 
     /// The links as a record shows them, two directions each.
-    pub fn links(&self) -> Vec<LinkRecord<'_>> {
-        let hops = self.net.links.iter().zip(&self.series).zip(self.net.under_way());
-        hops.map(|((hop, series), on_it)| LinkRecord { link: &hop.link, carried: hop.link.arrived() - on_it, series })
-            .collect()
+    pub fn links<'a>(&'a self) -> Vec<LinkRecord<'a>> {
+        let hops = self.net.links.iter().zip(&self.series).zip(self.net.under_way()).enumerate();
+        let record = |(n, ((hop, series), on_it)): (usize, ((&'a Hop, &'a Vec<LinkPoint>), u64))| LinkRecord {
+            link: &hop.link,
+            before: self.warm.get(n),
+            carried: hop.link.arrived() - on_it,
+            series,
+        };
+        hops.map(record).collect()
     }
 
     /// Directions of links that a flow's data takes, as places among the links' directions.
