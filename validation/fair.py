@@ -111,9 +111,7 @@ def beside(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print a row as soon as it is known."""
-    parser = argparse.ArgumentParser(
-        prog="python -m validation.fair", description=__doc__.partition("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m validation.fair", description=__doc__.partition("\n")[0])
     parser.add_argument("controllers", nargs="*", default=CONTROLLERS)
     parser.add_argument("--rates", nargs="+", type=float, default=[1, 4, 20], help="Mb/s")
     parser.add_argument("--rtts", nargs="+", type=float, default=[20, 40, 120], help="ms, queues empty")
@@ -131,7 +129,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("|" + "---|" * len(heads))
         for controller in args.controllers:
             row(alone(controller, seeds, args.set))
-        heads = ["beside one TCP", "Mb/s", "RTT, ms", "queue", "TCP", "Jain", "of its share", "TCP of its share"]
+        heads = [
+            "beside one TCP",
+            "Mb/s",
+            "RTT, ms",
+            "queue",
+            "TCP",
+            "Jain",
+            "of its share",
+            "TCP of its share",
+        ]
         heads += ["loss, %", "1 Mb/s after, s", "CoV"]
         print()
         row(heads)

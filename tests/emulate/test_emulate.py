@@ -45,7 +45,9 @@ def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, t
     assert again.returncode == 0, again.stderr
 
 
-def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(dumbbell: Path, tmp_path: Path) -> None:
+def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(
+    dumbbell: Path, tmp_path: Path
+) -> None:
     # The hosts know each other by name, and the way there and back takes what the links take.
     program = (
         "import socket, time, os;"
@@ -104,7 +106,9 @@ def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps
 def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path) -> None:
     arguments = [*COMMAND, "emulate", str(dumbbell), "--json"]
     both = [
-        subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        subprocess.Popen(
+            arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         for _ in range(2)
     ]
     for each in both:
