@@ -14,13 +14,20 @@ class Tool:
     """A program that tests call."""
 
     command: str
-    package: str  # of Debian and Ubuntu
+    package: str  # of Debian and Ubuntu; several are separated by spaces
     use: str
 
 
 TOOLS = (
     Tool("ns", "ns2", "comparison with ns-2"),
     Tool("tshark", "tshark", "captures as Wireshark reads them"),
+    Tool("ffmpeg", "ffmpeg", "a standard player and sender"),
+    Tool(
+        "gst-launch-1.0",
+        "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad "
+        "gstreamer1.0-libav",
+        "a standard player that reports",
+    ),
 )
 
 
@@ -33,7 +40,7 @@ def install(tools: list[Tool]) -> None:
     """Install tools where that is allowed and possible: as root, with apt-get. What fails stays missing."""
     if not tools or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
-    packages = [tool.package for tool in tools]
+    packages = [package for tool in tools for package in tool.package.split()]
     print(f"test: installing {' '.join(packages)}", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]

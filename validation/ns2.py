@@ -257,6 +257,12 @@ SCENARIOS: dict[str, Scenario] = {
         _grid(p=_LOSSY_P) + tuple({**cell, **_rfc5348(0.168)} for cell in _grid(p=_LOSSY_P)),
         ("throughput_bps", "loss_frac", "loss_event_rate", "wali_p", "rtt_ms", "srtt_ms"),
     ),
+    "multfrc-lossy": Scenario(
+        "multfrc-lossy",
+        "n TFRC connections of one stream over a lossy wireless hop of 1 Mb/s, 168 ms round trip",
+        _grid(p=(0.02, 0.04), n=(1, 2, 3, 4)),
+        ("throughput_bps", "loss_frac", "rtt_ms", "utilisation_frac"),
+    ),
     "tfrc-tcp": Scenario(
         "tfrc-tcp",
         "n TFRC against n SACK, 1 Mb/s a flow, 50 ms, send jitter 1 ms",
@@ -356,6 +362,7 @@ def check_headers() -> str:
     short: dict[str, Params] = {
         "tcp-lossy": {"duration_s": 100},
         "tfrc-lossy": {"duration_s": 200},
+        "multfrc-lossy": {"duration_s": 100},
         "tfrc-tcp": {"duration_s": 50},
         "bench-cbr": {"duration_s": 10, "count": 1},
         "bench-tcp": {"duration_s": 10, "count": 1},

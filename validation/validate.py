@@ -112,6 +112,12 @@ _TFRC = (
     Quantity("loss_event_rate", "wali_p", _recorded("loss_event_rate"), "mean"),
     Quantity("loss_frac", "loss_frac", _recorded("loss_frac"), "mean"),
 )
+_MANY = (
+    Quantity("throughput_bps", "throughput_bps", _mean_of("video", "throughput_bps"), "mean"),
+    Quantity("rtt_ms", "rtt_ms", _recorded("rtt_ms"), "mean"),
+    Quantity("loss_frac", "loss_frac", _recorded("loss_frac"), "mean"),
+    Quantity("utilisation_frac", "utilisation_frac", _recorded("air_utilisation_frac"), "shown"),
+)
 _MIX = (
     Quantity("tfrc_to_tcp", "tfrc_to_tcp", _ratio, "ratio"),
     Quantity("tfrc_mean_bps", "tfrc_mean_bps", _mean_of("video", "throughput_bps"), "mean"),
@@ -146,6 +152,12 @@ def cells() -> list[Cell]:
             **profile(params, "tfrc"),
         }
         grid.append(Cell("tfrc-lossy", "tfrc-lossy", params, "tfrc-lossy.toml", overrides, _TFRC, 5))
+    for params in ns2.SCENARIOS["multfrc-lossy"].grid:
+        overrides = {
+            "link.air.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"},
+            "flow.multfrc.params.multfrc": {"law": "fixed", "n": params["n"], "profile": "ns2"},
+        }
+        grid.append(Cell("multfrc-lossy", "multfrc-lossy", params, "multfrc-lossy.toml", overrides, _MANY, 5))
     mix = ns2.SCENARIOS["tfrc-tcp"]
     for params in mix.grid:
         name = f"tfrc-tcp-{params['n']}-{params['queue']}.toml"
@@ -199,6 +211,9 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if windows.height:
         # ns-2 shows its estimate in whole ticks.
         found["srtt_ms"] = (windows["srtt_ms"] / 10).floor().mean() * 10
+    air = done.links.to_polars().filter(late & (pl.col("link") == "air") & (pl.col("direction") == "forward"))
+    if air.height:
+        found["air_utilisation_frac"] = air["utilisation_frac"].mean()
     link = done.links.to_polars().filter(
         late & (pl.col("link") == "bottleneck") & (pl.col("direction") == "forward")
     )

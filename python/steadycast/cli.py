@@ -684,3 +684,164 @@ def reproduce(
     except KeyboardInterrupt:
         _left.append("finished runs are kept")
         raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command(
+    short_help="Send a source live, at the rate that the network allows.",
+    epilog=_examples(
+        "steadycast send film.mkv --to 10.0.0.2:5004 --sdp film.sdp",
+        "steadycast send testsrc --to 239.1.2.3:5004 --ttl 4 --interface eth0 --sdp test.sdp",
+        "steadycast send greedy --to 10.0.0.2:5004 --controller tfrc --for 60s -o runs/live",
+    ),
+)
+def send(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help='A video file, "testsrc", "greedy", "/dev/video0", or "-" for standard input.',
+        ),
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="A:P", help="A receiver's RTP address, or a group's.")],
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="NAME", help="Who sets the rate.")
+    ] = "asmp",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the controller. Repeatable."),
+    ] = None,
+    mode: Annotated[str, typer.Option("--mode", metavar="MODE", help="repaired or paper.")] = "repaired",
+    sdp: Annotated[
+        Path | None, typer.Option("--sdp", metavar="FILE", help="Write the session description here.")
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option("--interface", metavar="I", help="By its name or its address.")
+    ] = None,
+    ttl: Annotated[
+        int | None, typer.Option("--ttl", metavar="N", min=1, max=255, help="Time to live.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="P", min=1, max=65534, help="Own RTP port; RTCP comes to the next."),
+    ] = None,
+    mux: Annotated[bool, typer.Option("--mux", help="RTP and RTCP on one port.")] = False,
+    max_rate: Annotated[
+        str | None, typer.Option("--max-rate", metavar="R", help="Never more than this, for example 3Mbps.")
+    ] = None,
+    floor: Annotated[
+        str | None, typer.Option("--floor", metavar="R", help="Never less than this; 50kbps without it.")
+    ] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Start the file again at its end.")] = False,
+    ladder: Annotated[
+        bool,
+        typer.Option("--ladder", help="Encode the file at every quantizer before, not while it is sent."),
+    ] = False,
+    codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
+    size: Annotated[str, typer.Option("--size", help='"clip", "cif" or "640x480".')] = "clip",
+    fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
+    gop: Annotated[
+        int, typer.Option("--gop", min=1, max=600, help="Frames from one I frame to the next.")
+    ] = 12,
+    packet: Annotated[int, typer.Option("--packet", metavar="B", help="IP size of a full packet.")] = 1018,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Send a source live, and show why the rate is what it is. Ctrl-C ends the session.
+
+    The record is a run folder: report and compare work on it.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+
+    if out is not None:
+        free_or_force(out, force=force)
+    live = _module("steadycast.live.send")
+    options = live.Options(
+        source,
+        to,
+        controller,
+        param or (),
+        mode,
+        sdp,
+        interface,
+        ttl,
+        port,
+        mux,
+        max_rate,
+        floor,
+        loop,
+        ladder,
+        codec,
+        size,
+        fps,
+        gop,
+        packet,
+        duration,
+        out,
+        force,
+    )
+    with Terminal() as progress:
+        summary = live.send(options, progress)
+    _finish(summary, as_json=as_json, report=_write_report(out) if out is not None else None)
+
+
+@app.command(
+    short_help="Receive a live session.",
+    epilog=_examples(
+        "steadycast receive film.sdp --out film.mkv",
+        'steadycast receive film.sdp --play "ffplay -loglevel error -"',
+        "steadycast receive 232.1.2.3:5004 --source 10.0.0.1 --interface eth0 --for 60s -o runs/received",
+    ),
+)
+def receive(
+    what: Annotated[str, typer.Argument(metavar="SDP|A:P", help="The sender's description, or an address.")],
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="ADDR", help="The only sender that is wanted from a group."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the stream: raw (.m4v .m2v .264 .h263) or a container."
+        ),
+    ] = None,
+    play: Annotated[
+        str | None, typer.Option("--play", metavar="CMD", help="Pipe the stream into this command.")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option("--reference", metavar="CLIP", help="Measure the pictures against this clip."),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
+    ] = None,
+    mux: Annotated[bool, typer.Option("--mux", help="RTP and RTCP on one port.")] = False,
+    interface: Annotated[
+        str | None, typer.Option("--interface", metavar="I", help="By its name or its address.")
+    ] = None,
+    codec: Annotated[
+        str | None, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264, where no description says it.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="CNAME", help="What the sender's operator calls this receiver."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Receive a live session until the sender ends it, or Ctrl-C."""
+    from steadycast.folder import free_or_force
+
+    if out is not None:
+        free_or_force(out, force=force)
+    live = _module("steadycast.live.receive")
+    options = live.Options(
+        what, source, file, play, reference, duration, mux, interface, codec, name, out, force
+    )
+    summary = live.receive(options)
+    _finish(summary, as_json=as_json, report=_write_report(out) if out is not None else None)

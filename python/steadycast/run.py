@@ -444,7 +444,7 @@ class _Runner:
         tables: dict[str, pl.DataFrame | Columns] = {
             name: Columns(simulation.table(name)) for name in (*TABLES, "missing")
         }
-        tables["frames"] = _unscored(simulation.table("frames"))
+        tables["frames"] = unscored(simulation.table("frames"))
         return Run(_ordered(summary), {}, tables, self.loaded.toml())
 
     doing = "simulating"
@@ -507,7 +507,7 @@ class _Runner:
         )
 
 
-def _unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
+def unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
     """Add the columns of what has not been measured: nulls."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in SCORES)])

@@ -70,7 +70,7 @@ FAULTS: Mapping[str, Fault] = {
         lossy(8, "both", 1) + lossy(13, "both", 0), (0.0, 0.0), (1.2, 2.0), (5, 1_500)
     ),
     "the sender restarts": Fault(
-        event(10, 'stop = "video"') + event(13, 'start = "video"'), (0.0, 0.05), (1.2, 2.0), (0, 0)
+        event(10, 'stop = "video"') + event(13, 'start = "video"'), (0.0, 0.3), (1.2, 2.0), (0, 0)
     ),
 }
 

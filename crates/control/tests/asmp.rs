@@ -607,6 +607,23 @@ fn large_groups_of_equal_receivers_send_a_few_reports_per_round() {
 }
 
 #[test]
+fn without_suppression_each_of_a_large_group_reports_at_its_turn_of_rtcp() {
+    let count = |suppress: &'static str| {
+        let params = [("suppress", text(suppress)), ("t_suspend", text("500ms")), ("t_random", text("2s"))];
+        let mut world = world(3, Mode::Repaired, &params);
+        world.overhear = true;
+        let path = world.path(Path::ideal().rate(Rate::mbps(1)).queue(30));
+        let members = world.join_many(100, path);
+        world.run(Span::secs(60));
+        members.iter().map(|m| world.reports(*m)).sum::<u64>() as f64
+    };
+    let (on, off) = (count("on"), count("off"));
+    assert!(off > 5.0 * on, "{off} without, {on} with");
+    // One a second each, less the start.
+    between(off, 2_500.0, 7_500.0);
+}
+
+#[test]
 fn the_lowest_receiver_is_never_silenced_by_higher_ones() {
     let mut world = world(4, Mode::Repaired, &[("t_suspend", text("500ms")), ("t_random", text("2s"))]);
     world.overhear = true;

@@ -233,6 +233,25 @@ fn acknowledgments_may_come_out_of_order_while_the_acker_changes() {
     assert_eq!(bench.acker(), Some(8));
 }
 
+#[test]
+fn a_receiver_that_joined_after_the_sequence_number_s_wrap_is_understood() {
+    let mut bench = Bench::with(&[]);
+    bench.seq = 65_530;
+    for round in 0..12 {
+        let at = 0.1 * f64::from(round);
+        let from = bench.seq;
+        bench.fill(at);
+        if round == 0 {
+            bench.hear(0.1, 9, REPORT, 65_530, 0, 0.0);
+        }
+        for lead in from..bench.seq {
+            // It heard only the low 16 bits.
+            bench.hear(at + 0.1, 9, ACK, lead & 0xffff, u32::MAX, 0.01);
+        }
+    }
+    assert!(bench.seq > 65_536 + 20 && bench.free() > 5, "{} {}", bench.seq, bench.free());
+}
+
 /// Packets per second at i.i.d. loss and RTT 100 ms.
 fn speed(loss: f64) -> (f64, usize) {
     let mut plan = Plan::new("pgmcc", Path::clean(R).losing(Loss::Bernoulli(loss)));

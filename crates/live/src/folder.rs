@@ -30,6 +30,7 @@ impl Words {
         let names = plain(&self.receivers);
         let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
         let all = quoted.join(", ");
+        let links: String = quoted.iter().map(|n| format!("[[link]]\nbetween = [\"sender\", {n}]\n\n")).collect();
         let media = match &self.clip {
             Some(clip) => format!("media = \"clip\"\nclip = {}", Value::String(clip.clone())),
             None => "media = \"greedy\"".to_owned(),
@@ -40,8 +41,7 @@ impl Words {
         };
         let cast = if self.group { "multicast" } else { "unicast" };
         format!(
-            "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n\
-             [[link]]\nbetween = [\"sender\", [{all}]]\n\n\
+            "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
              from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n",
             lasted.as_secs_f64().max(0.001),
@@ -179,7 +179,8 @@ impl LiveRecord {
                 _ => match column {
                     Column::Real(_) => Column::Real(vec![f64::NAN; rows]),
                     Column::Whole(_) => Column::Whole(vec![-1; rows]),
-                    Column::Text { .. } => text(""),
+                    // Nobody has said it: null.
+                    Column::Text { .. } => Column::Text { codes: vec![u32::MAX; rows], texts: Vec::new() },
                 },
             };
             (key, column)

@@ -276,7 +276,8 @@ impl Session {
             mode: if self.announced.mode == Mode::Paper { "paper" } else { "repaired" },
             params: Vec::new(),
             packet: self.announced.packet.get(),
-            clip: self.options.description.format.map(|_| "what was sent".to_owned()),
+            // What was sent is not known here; and what has no clip is greedy in a scenario's words.
+            clip: None,
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
         };

@@ -484,6 +484,10 @@ impl Session {
             "pacing_late_ms".into(),
             json!({ "p50": quantile(0.5), "p99": quantile(0.99), "max": late.max().map(|s| s.as_millis_f64()) }),
         );
+        let coded = wired.source().frames.frames.len();
+        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
+        flow.insert("coded_frames".into(), json!(coded));
+        flow.insert("left_out_frames".into(), json!(left_out));
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
         if refused > 0 {
@@ -492,7 +496,6 @@ impl Session {
         if unsent > 0 {
             warnings.push(format!("{unsent} packets could not leave this machine"));
         }
-        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         if left_out > 0 {
             warnings.push(format!("the encoder was too slow: {left_out} pictures were left out"));
         }

@@ -11,18 +11,22 @@
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
+mod breaker;
 mod media;
 mod pacer;
 mod participant;
 mod peers;
 mod receiver;
 mod sender;
+mod standard;
 
+pub use breaker::Guarded;
 pub use media::{Fragment, Frame, FrameKind, Media, Part};
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use receiver::{Received, Receiver};
 pub use sender::{Sender, SenderSettings};
+pub use standard::Served;
 pub use steadycast_rtcp::{Origin, Profile};
 
 use steadycast_control::Wake;

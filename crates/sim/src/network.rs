@@ -29,10 +29,10 @@ pub struct Network {
     /// Ways between hosts that have been gone.
     ways: BTreeMap<(u32, u32), Option<Place>>,
     grafts: Vec<Graft>,
-    /// What the links had counted at the end of the warm-up; empty until then, and without one.
-    warm: Vec<Counts>,
     series: Vec<Vec<LinkPoint>>,
     last: Vec<(u64, u64)>,
+    /// What the links had counted when the warm-up was over; empty until then.
+    warm: Vec<Counts>,
     deliveries: Vec<Delivery>,
 }
 
@@ -107,9 +107,9 @@ impl Network {
             places: hosts.iter().enumerate().map(|(n, h)| (h.0, n as u32)).collect(),
             ways: BTreeMap::new(),
             grafts: Vec::new(),
-            warm: Vec::new(),
             series: vec![Vec::new(); count],
             last: vec![(0, 0); count],
+            warm: Vec::new(),
             deliveries: Vec::new(),
         };
         for (n, flow) in scenario.flows.iter().enumerate() {
@@ -225,10 +225,6 @@ impl Network {
 
     /// Goes on to `now`, which is included; `arrived` is told each datagram that has arrived at a host, in the order of time.
     pub fn advance(&mut self, now: Time, mut arrived: impl FnMut(&Arrival<'_>)) {
-        let warm = Time::ZERO + self.scenario.warmup;
-        if self.warm.is_empty() && warm > Time::ZERO && now >= warm {
-            self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
-        }
         // What a host sent to itself.
         self.deliver(now, &mut arrived);
         while let Some((at, due)) = self.net.agenda.take(now) {
@@ -276,10 +272,14 @@ impl Network {
         }
     }
 
-    /// Ends one step of the links' series.
+    /// Ends one step of the links' series; the first that ends after the warm-up ends it as well.
     pub fn sample(&mut self, now: Time) {
         for (n, series) in self.series.iter_mut().enumerate() {
             series.push(point(&mut self.net.links[n].link, now, &mut self.last[n]));
+        }
+        let warmup = self.scenario.warmup;
+        if self.warm.is_empty() && !warmup.is_zero() && now >= Time::ZERO + warmup {
+            self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
         }
     }
 
@@ -317,15 +317,15 @@ impl Network {
     }
 
     /// The links as a record shows them, two directions each.
-    pub fn links<'a>(&'a self) -> Vec<LinkRecord<'a>> {
+    pub fn links(&self) -> Vec<LinkRecord<'_>> {
         let hops = self.net.links.iter().zip(&self.series).zip(self.net.under_way()).enumerate();
-        let record = |(n, ((hop, series), on_it)): (usize, ((&'a Hop, &'a Vec<LinkPoint>), u64))| LinkRecord {
+        hops.map(|(n, ((hop, series), on_it))| LinkRecord {
             link: &hop.link,
             before: self.warm.get(n),
             carried: hop.link.arrived() - on_it,
             series,
-        };
-        hops.map(record).collect()
+        })
+        .collect()
     }
 
     /// Directions of links that a flow's data takes, as places among the links' directions.

@@ -77,7 +77,7 @@ impl Estimator {
     #[inline]
     fn parts(&self, ns: u64) -> (u64, u64) {
         // ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick
-        let ticks = (u128::from(ns) * u128::from(self.inverse) >> 64) as u64;
+        let ticks = ((u128::from(ns) * u128::from(self.inverse)) >> 64) as u64;
         let left = ns - ticks * self.tick;
         if left >= self.tick { (ticks + 1, left - self.tick) } else { (ticks, left) }
     }

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 import av
 import av.error
@@ -232,7 +232,24 @@ def _follow(jobs: list[Future[tuple[Rung, U8, U32]]], progress: Progress | None)
             progress("encoding", len(jobs) - len(waiting), len(jobs))
 
 
-def _encoder(codec: Codec, raw: RawVideo, bframes: int, gop: int, q: int) -> av.VideoCodecContext:
+class Sized(Protocol):
+    """Pictures of one size and rate."""
+
+    @property
+    def width(self) -> int:
+        """Of a picture."""
+
+    @property
+    def height(self) -> int:
+        """Of a picture."""
+
+    @property
+    def fps(self) -> Fraction:
+        """Pictures per second."""
+
+
+def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av.VideoCodecContext:
+    """Return an encoder at one quantizer whose groups of pictures can be spliced."""
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
     context.width, context.height, context.pix_fmt = raw.width, raw.height, "yuv420p"
     rate = raw.fps if codec.rates is None or raw.fps in codec.rates else Fraction(25)
@@ -273,7 +290,7 @@ def _encoder(codec: Codec, raw: RawVideo, bframes: int, gop: int, q: int) -> av.
 def _encode_rung(
     raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event
 ) -> tuple[Rung, U8, U32]:
-    encoder = _encoder(codec, raw, bframes, gop, q)
+    encoder = open_encoder(codec, raw, bframes, gop, q)
     shape = (raw.height * 3 // 2, raw.width)
     units: list[bytes] = []
     places: list[int] = []

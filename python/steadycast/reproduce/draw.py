@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 _FPS = 25.0
-_NAMES = {"asmp": "ASMP", "tfmcc": "TFMCC", "tfrc": "TFRC"}
+_NAMES = {"asmp": "ASMP", "tfmcc": "TFMCC", "tfrc": "TFRC", "pgmcc": "PGMCC"}
 
 
 def draw(figure: Figure, part: Part, name: str) -> str | None:
@@ -35,6 +35,8 @@ def draw(figure: Figure, part: Part, name: str) -> str | None:
         "psnr": lambda f, p: _frames(f, p, _psnr, "luma PSNR (dB)", floor=10.0),
         "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
         "mos": _scores,
+        "sweep": _sweep,
+        "series": _series,
     }
     if not all(part.runs(variant) for variant in figure.variants):
         return None
@@ -50,7 +52,7 @@ def _label(content: dict[str, Any]) -> str:
 def _rates(figure: Figure, part: Part) -> Drawing | None:
     """Throughput over time: mean over the seeds, band from least to most."""
     drawing, (axes,) = figures.canvas(height=3.0)
-    labels, end = [], 0
+    labels, end = [], 0.0
     for n, variant in enumerate(figure.variants):
         runs = part.runs(variant)
         for name, content in runs[0].content["flows"].items():
@@ -58,7 +60,8 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
                 continue
             rows = list(zip(*(run.flow(name).rates for run in runs), strict=False))
             shape = look(content)
-            t = [i + 0.5 for i in range(len(rows))]
+            step = runs[0].flow(name).step_s
+            t = [(i + 0.5) * step for i in range(len(rows))]
             mid = [statistics.fmean(r) / 1e6 for r in rows]
             axes.fill_between(
                 t,
@@ -70,12 +73,71 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
             )
             axes.plot(t, mid, **shape.line)
             labels.append(figures.Label(figures.last(mid), _label(content), shape.colour))
-            end = max(end, len(rows))
+            end = max(end, len(rows) * step)
     labels += [figures.level(axes, y / 1e6, text) for y, text in figure.marks]
     axes.set_xlim(0, end)
-    axes.set_ylim(0, 4.2)
+    axes.set_ylim(0, figure.top)
     axes.set_ylabel("throughput (Mb/s)")
     axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    axes.set_title(f"{figure.number}: {figure.title}")
+    figures.label_ends(axes, labels)
+    return drawing
+
+
+def _series(figure: Figure, part: Part) -> Drawing | None:
+    """Series of the video flow over time, a line per variant: mean over the seeds, band from least to most."""
+    drawing, (axes,) = figures.canvas(height=3.0)
+    labels = []
+    series, what = figure.axes
+    for variant in figure.variants:
+        flows = [run.flow("video") for run in part.runs(variant)]
+        rows = [
+            [v for v in row if v is not None]
+            for row in zip(*(flow.content[series] for flow in flows), strict=False)
+        ]
+        shape = look(flows[0].content)
+        t = [(i + 0.5) * flows[0].step_s for i in range(len(rows))]
+        mid = [statistics.fmean(r) if r else math.nan for r in rows]
+        low, high = ([of(r) if r else math.nan for r in rows] for of in (min, max))
+        axes.fill_between(t, low, high, color=shape.colour, alpha=0.15, linewidth=0)
+        axes.plot(t, mid, **shape.line)
+        title = next(v.title for v in part.experiment.variants if v.name == variant)
+        labels.append(figures.Label(figures.last([x for x in mid if x == x]), title, shape.colour))
+        axes.set_xlim(0, t[-1] if t else 1)
+    labels += [figures.level(axes, y, text) for y, text in figure.marks]
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(what)
+    axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    axes.set_title(f"{figure.number}: {figure.title}")
+    figures.label_ends(axes, labels)
+    return drawing
+
+
+def _sweep(figure: Figure, part: Part) -> Drawing | None:
+    """Value over what differs between variants: mean over the seeds, band from least to most."""
+    drawing, (axes,) = figures.canvas(height=3.0)
+    labels = []
+    for curve in figure.curves:
+        rows = [(x, [curve.measure(run) for run in part.runs(name)]) for x, name in curve.points]
+        known = [(x, [v for v in values if v is not None]) for x, values in rows]
+        if not all(values for _, values in known):
+            return None
+        shape = look(part.runs(curve.points[0][1])[0].content["flows"]["video"])
+        xs, mid = [x for x, _ in known], [statistics.fmean(v) for _, v in known]
+        axes.fill_between(
+            xs,
+            [min(v) for _, v in known],
+            [max(v) for _, v in known],
+            color=shape.colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        axes.plot(xs, mid, marker="o", markersize=3, **shape.line)
+        labels.append(figures.Label(mid[-1], curve.label, shape.colour))
+    labels += [figures.level(axes, y, text) for y, text in figure.marks]
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
+    axes.set_ylabel(figure.axes[1])
     axes.set_title(f"{figure.number}: {figure.title}")
     figures.label_ends(axes, labels)
     return drawing

@@ -115,6 +115,8 @@ class Variant:
     """Whether it is run with pictures, and with frame sizes only."""
     changed: bool = True
     """Whether it is run with each change as well."""
+    scenario: str = ""
+    """Another scenario file, beside the experiment's own."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,22 @@ class Change:
     """For the runs with pictures, rather than those with frame sizes only."""
     only: tuple[str, ...] = ()
     """Statements that it may be held against, by id; empty: all."""
+    variants: tuple[str, ...] = ()
+    """Variants that have what it changes; empty: all."""
 
     def concerns(self, statement: Statement) -> bool:
         """Whether a statement means the same with this change."""
         return not self.only or statement.id in self.only
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of a figure over a quantity that differs from variant to variant."""
+
+    label: str
+    points: tuple[tuple[float, str], ...]
+    """The quantity, and the variant that was run with it."""
+    measure: Callable[[Observed], float | None]
 
 
 @dataclass(frozen=True)
@@ -141,11 +155,17 @@ class Figure:
     """As the paper numbers it: "Figure 3"."""
     title: str
     kind: str
-    """rates · delay · cj · ji · psnr · mos · sizes: which drawing."""
+    """rates · delay · cj · ji · psnr · mos · sizes · sweep · series: which drawing."""
     variants: tuple[str, ...]
     pixels: bool = False
     marks: tuple[tuple[float, str], ...] = ()
     """Thin lines across: a value on the y axis and its name."""
+    curves: tuple[Curve, ...] = ()
+    """The lines of a sweep."""
+    axes: tuple[str, str] = ("", "")
+    """What a sweep's axes are called; of a series its name and what the y axis is called."""
+    top: float = 4.2
+    """Upper end of the axis of rates, in Mb/s."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +183,10 @@ class Experiment:
     figures: tuple[Figure, ...] = ()
     sizes: Sets | None = None
     """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
-    source: str = "Table 2's ladder, no pictures"
+    ladder: str = "Table 2's ladder, no pictures"
     """What those sizes are."""
+    source: str = ""
+    """What its video flows send where it is neither a clip nor a ladder: then that is the only medium."""
     notes: tuple[str, ...] = ()
 
 
@@ -181,9 +203,11 @@ class Medium:
 
 def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
     """Media an experiment runs with: frame sizes, and pictures where a statement needs them or a clip is given."""
+    if experiment.source:
+        return [Medium("source", experiment.source, {}, pixels=False)]
     media = []
     if experiment.sizes is not None:
-        media.append(Medium("table2", experiment.source, experiment.sizes, pixels=False))
+        media.append(Medium("table2", experiment.ladder, experiment.sizes, pixels=False))
     # An experiment whose sizes stand in its scenario sends what the paper's controllers were fed with.
     if clips and experiment.sizes != {}:
         names = ", ".join(clip.name for clip in clips)

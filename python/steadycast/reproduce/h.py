@@ -269,7 +269,7 @@ def _experiment(
         changes=changes,
         figures=figures,
         sizes={},
-        source="a source that always has data",
+        ladder="a source that always has data",
     )
 
 

@@ -179,7 +179,7 @@ def _experiment(
     statements: tuple[Statement, ...],
     changes: tuple[Change, ...] = (),
     figures: tuple[Figure, ...] = (),
-    source: str = SOURCE,
+    ladder: str = SOURCE,
 ) -> Experiment:
     return Experiment(
         id=f"M-{letter}",
@@ -192,7 +192,7 @@ def _experiment(
         changes=changes,
         figures=figures,
         sizes={},
-        source=source,
+        ladder=ladder,
     )
 
 
@@ -229,7 +229,7 @@ _M_0 = _experiment(
     "the original rule in simulation",
     "II.A, figure 3",
     (ORIGINAL, EAI),
-    source="a source that always has data",
+    ladder="a source that always has data",
     changes=(
         Change("TCP of ns-2.35 (time-out 0.2 s)", {"flow.tcp.preset": "ns2"}),
         Change("a round trip of 400 ms", {"topology.bottleneck.delay": "195ms"}),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from steadycast.folder import Json
     from steadycast.run import Run
 
-FORMAT = 2
+FORMAT = 4
 """Raised when an observation gets other content: older ones in the cache then don't count."""
 
 
@@ -63,7 +63,7 @@ class Flow:
     @property
     def targets(self) -> list[float]:
         """What the controller wanted in bit/s, at the end of each interval of the record."""
-        return [float(x) for x in self.content["targets"]]
+        return [float(x) for x in self.content["targets"] if x is not None]
 
     @property
     def buffer(self) -> list[float]:
@@ -81,6 +81,27 @@ class Flow:
     def lost_packets(self) -> float:
         """Share of packets that never came."""
         return float(self.content["loss_frac"] or 0.0)
+
+    @property
+    def step_s(self) -> float:
+        """Length of one step of its series."""
+        return float(self.content["step_s"])
+
+    def between(self, series: str, start: float, end: float) -> list[float]:
+        """Return a stretch of a series: `rates`, `targets`, `losses`, `n` or `rtts`; gaps are left out."""
+        late = float(self.content["first_s"]) if series == "rates" else 0.0
+        first, last = (max(0, round((t - late) / self.step_s)) for t in (start, end))
+        return [float(x) for x in self.content[series][first:last] if x is not None]
+
+    @property
+    def receivers(self) -> dict[str, dict[str, Any]]:
+        """Throughput, loss and jitter of every receiver, by its name."""
+        return dict(self.content["receivers"])
+
+    @property
+    def switches(self) -> list[tuple[float, str]]:
+        """When another receiver came to set the rate, and which."""
+        return [(float(t), str(by)) for t, by in self.content["switches"]]
 
     @property
     def limited(self) -> dict[str, float]:
@@ -161,6 +182,8 @@ def observe(run: Run) -> Json:
 
     summary = run.summary
     rates, frames, decisions = run.rates.to_polars(), run.frames.to_polars(), run.decisions.to_polars()
+    times = rates["t_s"].unique().sort()
+    step = float(times[1] - times[0]) if len(times) > 1 else 1.0
     flows: dict[str, Any] = {}
     for flow in summary["flows"]:
         receiver = flow["receivers"][0]
@@ -185,11 +208,16 @@ def observe(run: Run) -> Json:
             "buffer_underflows": receiver.get("buffer_underflows"),
             "buffer_overflows": receiver.get("buffer_overflows"),
             "rates": [round(x) for x in rates.filter(here)["throughput_bps"].fill_null(0.0).to_list()],
+            "step_s": step,
+            "first_s": rates.filter(here)["t_s"].min() or 0.0,
+            "receivers": {
+                r["name"]: {k: r.get(k) for k in ("throughput_bps", "loss_frac", "jitter_ms")}
+                for r in flow["receivers"]
+            },
         }
         if flow["kind"] == "video":
             seen |= _frames(frames.filter(here).sort("frame"))
-            sender = rates.filter((pl.col("flow") == flow["name"]) & pl.col("target_bps").is_not_null())
-            seen["targets"] = [round(x) for x in sender["target_bps"].to_list()]
+            seen |= _decided(rates, decisions, flow, here, step)
             seen["buffer"] = [round(x) for x in rates.filter(here)["buffer_bytes"].drop_nulls().to_list()]
             seen["decisions"] = _decisions(
                 decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
@@ -221,6 +249,34 @@ def _decisions(rows: pl.DataFrame) -> Json:
         "rule": [place[rule] for rule in rows["rule"].to_list()],
         "loss": rows["loss"].round(6).to_list(),
         "rtt_ms": rows["rtt_ms"].round(3).to_list(),
+    }
+
+
+def _decided(rates: pl.DataFrame, decisions: pl.DataFrame, flow: Json, here: pl.Expr, step: float) -> Json:
+    """Return target, number of connections and round trip that the sender decided on, step by step."""
+    import polars as pl
+
+    receivers = [r["name"] for r in flow["receivers"]]
+    sender = (pl.col("flow") == flow["name"]) & ~pl.col("node").is_in(receivers)
+    rows = decisions.filter(sender)
+    number = ((pl.col("t_s") + 1e-9) / step).floor().cast(pl.Int64).alias("step")
+    decided = rows.group_by(number).agg(
+        pl.col("rule").str.extract(r"^n = ([0-9.]+):").cast(pl.Float64).mean().round(3).alias("n"),
+        pl.col("rtt_ms").mean().round(2).alias("rtts"),
+    )
+    whole = pl.DataFrame({"step": range(int(rates.select(number.max()).item()) + 1)})
+    for part in (
+        decided,
+        rates.filter(sender).select(number, pl.col("target_bps").round().alias("targets")),
+        rates.filter(here).select(number, pl.col("loss_frac").round(6).alias("losses")),
+    ):
+        whole = whole.join(part, on="step", how="left", maintain_order="left")
+    # A decision holds until the next one.
+    whole = whole.with_columns(pl.col("n", "rtts").fill_null(strategy="forward"))
+    changes = rows.drop_nulls("by").filter(pl.col("by") != pl.col("by").shift(1))
+    return {
+        **{name: whole[name].to_list() for name in ("targets", "losses", "n", "rtts")},
+        "switches": list(zip(changes["t_s"].round(3).to_list(), changes["by"].to_list(), strict=True)),
     }
 
 

@@ -6,10 +6,16 @@ import difflib
 from collections.abc import Sequence
 
 from steadycast.errors import UserError
-from steadycast.reproduce import h, k, m
+from steadycast.reproduce import b, c, h, k, m
 from steadycast.reproduce.experiment import Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (*k.EXPERIMENTS, *m.EXPERIMENTS, *h.EXPERIMENTS)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *k.EXPERIMENTS,
+    *m.EXPERIMENTS,
+    *h.EXPERIMENTS,
+    *c.EXPERIMENTS,
+    *b.EXPERIMENTS,
+)
 
 
 def chosen(ids: Sequence[str]) -> list[Experiment]:

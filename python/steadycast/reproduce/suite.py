@@ -150,7 +150,8 @@ class _Plan:
 
     def job(self, variant: Variant, seed: int, sets: dict[str, object]) -> Job:
         e = self.experiment
-        return Job.of(e.scenario, (self.medium.sets, variant.sets, sets), seed, pixels=self.medium.pixels)
+        scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
+        return Job.of(scenario, (self.medium.sets, variant.sets, sets), seed, pixels=self.medium.pixels)
 
     def all_sets(self) -> dict[str, dict[str, object]]:
         return {"": {}, **{c.name: dict(c.sets) for c in self.changes}}
@@ -183,7 +184,10 @@ class _Plan:
         return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)
 
     def _run_with(self, change: str) -> list[Variant]:
-        return [v for v in self.variants if v.changed or not change]
+        if not change:
+            return self.variants
+        which = next(c.variants for c in self.changes if c.name == change)
+        return [v for v in self.variants if v.changed and (not which or v.name in which)]
 
     def _for(
         self, statement: Statement, by_change: dict[str, tuple[Seen, ...]]

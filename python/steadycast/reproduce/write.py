@@ -136,7 +136,8 @@ def page(result: Result) -> str:
                 continue
             drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
             if drawing:
-                spread = {"rates": "mean and range of the seeds", "mos": "mean of the seeds"}.get(
+                ranges = "mean and range of the seeds"
+                spread = {"rates": ranges, "sweep": ranges, "series": ranges, "mos": "mean of the seeds"}.get(
                     figure.kind, f"seed {part.seeds[0]}"
                 )
                 caption = html.escape(f"{figure.number} of the paper, {part.medium.label}; {spread}")

@@ -367,7 +367,7 @@ impl ReceiverHalf for Receiver {
         self.claim = computed.or(self.claim);
         // Who has no round-trip time has to be heard to get one.
         let stranger = self.config.ramp && !self.rtt.is_known() && self.reports <= STRANGER;
-        if self.group && slot.interval > self.config.t_suspend && !stranger {
+        if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !stranger {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
             let until = slot.now + round;
             if news {

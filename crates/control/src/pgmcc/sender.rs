@@ -166,7 +166,8 @@ impl Sender {
     /// Takes what an acknowledgment says off the packets in flight, and grows or cuts the window.
     fn acknowledge(&mut self, back: &Back, now: Time) {
         let near = self.highest.unwrap_or_default();
-        let lead = near.saturating_add_signed(i64::from(back.lead.wrapping_sub(near as u32) as i32));
+        // Who has joined after the 16-bit number on the wire began anew counts fewer rounds of it: only that number is common.
+        let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;
         }

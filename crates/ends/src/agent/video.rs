@@ -160,7 +160,8 @@ impl VideoSource {
             }
         }
         self.sender = Some(sender);
-        let due = self.encoder.as_ref().map_or(Span::ZERO, |e| e.due());
+        // Of one that does not know yet the first frame counts as due now.
+        let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         self.epochs.push(Epoch { first: self.frames.frames.len() as u32, at: now, due });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
         self.drain(now, out);

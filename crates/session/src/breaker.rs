@@ -1,0 +1,380 @@
+//! The circuit breaker of RFC 8083: what a sender does, whatever its controller, when the network or its receivers give no sign
+//! of life.
+//!
+//! | condition | RFC 8083 | here |
+//! |---|---|---|
+//! | no report on the stream | 4.1: three reporting intervals of at least 5 s | 15 s |
+//! | reports, but the highest sequence number stands still | 4.2: five intervals | 5 reports over at least 5 s, of all receivers |
+//! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s |
+//!
+//! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the media pauses:
+//! one packet in two seconds goes on, so that whoever comes back can report, and reports end the pause.
+//!
+//! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been reports: some
+//! receivers never send any, and a constant rate is its operator's decision.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use steadycast_control::registry::{Factory, Feedback};
+use steadycast_control::{
+    Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake,
+};
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// Three reporting intervals of 5 s (RFC 8083, 4.1).
+const SILENCE: Span = Span::secs(15);
+/// CB_INTERVAL of the other two conditions, in reports and in time.
+const REPORTS: u32 = 5;
+/// See above.
+const INTERVAL: Span = Span::secs(5);
+/// One packet in so long while the media pauses.
+const PROBE: Span = Span::secs(2);
+/// Receivers that are watched one by one.
+const WATCHED: usize = 4_096;
+
+/// Makes the halves of a controller with a circuit breaker.
+pub struct Guarded {
+    own: Arc<dyn Factory>,
+    /// The controller ignores feedback by design.
+    deaf: bool,
+}
+
+impl Guarded {
+    /// Around this controller; `deaf` says that it ignores feedback by design.
+    pub fn new(own: Arc<dyn Factory>, deaf: bool) -> Self {
+        Self { own, deaf }
+    }
+}
+
+impl Factory for Guarded {
+    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        Box::new(Breaker::new(self.own.sender(setup), setup.packet, self.deaf))
+    }
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        self.own.receiver(setup)
+    }
+    fn extension(&self) -> u8 {
+        self.own.extension()
+    }
+    fn app(&self) -> [u8; 4] {
+        self.own.app()
+    }
+    fn feedback(&self) -> Feedback {
+        self.own.feedback()
+    }
+}
+
+/// How far the breaker has gone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Closed,
+    /// A tenth of the rate that there was, since then.
+    Cut {
+        since: Time,
+        rate: Rate,
+        why: &'static str,
+    },
+    /// The media pauses.
+    Open {
+        why: &'static str,
+    },
+}
+
+/// One receiver, over the present interval.
+struct Watched {
+    since: Time,
+    reports: u32,
+    highest: u64,
+    /// The highest number has not grown since then, in so many reports.
+    still: (Time, u32),
+    expected: u64,
+    lost: u64,
+    rtt: Option<Span>,
+    /// All that had been sent when the interval began, and at the last report.
+    sent: Bytes,
+    /// See above.
+    sent_before: Bytes,
+}
+
+struct Breaker {
+    half: Box<dyn SenderHalf>,
+    packet: Bytes,
+    deaf: bool,
+    state: State,
+    began: Option<Time>,
+    heard: Option<Time>,
+    sent: Bytes,
+    watched: BTreeMap<ReceiverId, Watched>,
+}
+
+impl Breaker {
+    fn new(half: Box<dyn SenderHalf>, packet: Bytes, deaf: bool) -> Self {
+        let (state, watched) = (State::Closed, BTreeMap::new());
+        Self { half, packet, deaf, state, began: None, heard: None, sent: Bytes::ZERO, watched }
+    }
+
+    /// Since when nobody has been heard; `None` where nobody has to be.
+    fn silent_since(&self) -> Option<Time> {
+        match (self.heard, self.began) {
+            (Some(heard), _) => Some(heard),
+            (None, began) if !self.deaf => began,
+            _ => None,
+        }
+    }
+
+    fn trip(&mut self, now: Time, why: &'static str) {
+        self.state = match self.state {
+            State::Closed => State::Cut { since: now, rate: self.half.decision().pacing.scale(0.1), why },
+            State::Cut { .. } | State::Open { .. } => State::Open { why },
+        };
+        // What comes next is judged by itself.
+        for watched in self.watched.values_mut() {
+            watched.restart(now, self.sent);
+            watched.still = (now, 0);
+        }
+    }
+
+    /// When silence next counts as another step.
+    fn deadline(&self) -> Option<Time> {
+        let since = self.silent_since()?;
+        match self.state {
+            State::Closed => Some(since + SILENCE),
+            State::Cut { since: cut, .. } => Some((since + SILENCE).max(cut + SILENCE)),
+            State::Open { .. } => None,
+        }
+    }
+
+    fn check_silence(&mut self, now: Time) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.trip(now, "no report for 15 s");
+        }
+    }
+
+    fn judge(&mut self, report: &Report<'_>) {
+        let Some(reception) = report.reception else { return };
+        if self.watched.len() >= WATCHED && !self.watched.contains_key(&report.from) {
+            return;
+        }
+        let (now, sent) = (report.at, self.sent);
+        let watched = self.watched.entry(report.from).or_insert_with(|| Watched::new(now, reception.highest, sent));
+        watched.expected += reception.expected;
+        watched.lost = watched.lost.saturating_add_signed(reception.lost);
+        watched.rtt = report.rtt.or(watched.rtt);
+        watched.reports += 1;
+        let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
+        if reception.highest > watched.highest || idle {
+            (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
+        } else {
+            watched.still.1 += 1;
+        }
+        let due = watched.reports >= REPORTS && now.since(watched.since) >= INTERVAL;
+        let excess = due && watched.excess(now, sent, self.packet);
+        if due {
+            watched.restart(now, sent);
+        }
+        let stuck = |w: &Watched| w.still.1 >= REPORTS && now.since(w.still.0) >= INTERVAL;
+        if self.watched.values().all(stuck) {
+            return self.trip(now, "nothing arrives any more");
+        }
+        if excess {
+            return self.trip(now, "ten times what TCP would send");
+        }
+        let moving = self.watched.values().any(|w| w.still.1 == 0);
+        match self.state {
+            // A pause is over with the first sign of life, a cut when an interval has gone well.
+            State::Open { .. } if moving => self.state = State::Closed,
+            State::Cut { since, .. } if moving && (due || now.since(since) >= INTERVAL) => self.state = State::Closed,
+            _ => {}
+        }
+    }
+}
+
+impl Watched {
+    fn new(now: Time, highest: u64, sent: Bytes) -> Self {
+        let still = (now, 0);
+        Self { since: now, reports: 0, highest, still, expected: 0, lost: 0, rtt: None, sent, sent_before: sent }
+    }
+
+    fn restart(&mut self, now: Time, sent: Bytes) {
+        (self.since, self.reports, self.expected, self.lost, self.sent) = (now, 0, 0, 0, sent);
+    }
+
+    /// Whether more was sent than ten times TCP's rate, by the simple equation that RFC 8083 recommends:
+    /// `X = s / (R · √(2p/3))`.
+    fn excess(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
+        let (Some(rtt), true) = (self.rtt.filter(|r| !r.is_zero()), self.expected > 0 && self.lost > 0) else {
+            return false;
+        };
+        let loss = (self.lost as f64 / self.expected as f64).min(1.0);
+        let tcp = packet.per(rtt).scale(1.0 / (2.0 * loss / 3.0).sqrt());
+        sent.saturating_sub(self.sent).per(now.since(self.since)) > tcp.scale(10.0)
+    }
+}
+
+impl SenderHalf for Breaker {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.began.get_or_insert(sent.at);
+        self.sent += sent.size;
+        self.half.on_sent(sent);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        self.heard = Some(report.at);
+        let silence =
+            matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
+        if silence && report.reception.is_none_or(|r| r.expected > 0) {
+            self.state = State::Closed;
+        }
+        self.half.on_report(report);
+        self.judge(report);
+    }
+
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+        self.watched.remove(&receiver);
+        self.half.on_leave(at, receiver);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.check_silence(now);
+        if self.half.wake().is_some_and(|wake| wake.at <= now) {
+            self.half.on_timer(now);
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        let own = self.deadline().map(|at| Wake { at, why: "circuit breaker" });
+        own.into_iter().chain(self.half.wake()).min_by_key(|wake| wake.at)
+    }
+
+    fn decision(&self) -> Decision {
+        let mut decision = self.half.decision();
+        let (most, why, step) = match self.state {
+            State::Closed => return decision,
+            State::Cut { rate, why, .. } => (rate, why, "a tenth"),
+            State::Open { why } => (self.packet.per(PROBE), why, "pause"),
+        };
+        decision.target = decision.target.min(most);
+        decision.pacing = decision.pacing.min(most);
+        decision.limit = Limit::Network;
+        decision.why.rule = Cow::Owned(format!("circuit breaker, {step}: {why}"));
+        decision
+    }
+
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        self.half.notice(packet)
+    }
+
+    fn announce(&mut self, now: Time) -> Option<Body> {
+        self.half.announce(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_control::{Reception, Why};
+
+    struct Steady;
+
+    impl SenderHalf for Steady {
+        fn on_sent(&mut self, _: &Sent) {}
+        fn on_report(&mut self, _: &Report<'_>) {}
+        fn decision(&self) -> Decision {
+            let (target, why) = (Rate::mbps(1), Why::rule("steady"));
+            Decision { target, pacing: target, window: None, limit: Limit::Cap, why }
+        }
+    }
+
+    /// A sender of 1 Mb/s whose receiver reports every second, as `reception` says of the second; `None`: not at all.
+    struct World {
+        breaker: Breaker,
+        second: u64,
+        seq: u64,
+    }
+
+    impl World {
+        fn new(deaf: bool) -> Self {
+            Self { breaker: Breaker::new(Box::new(Steady), Bytes::new(1_000), deaf), second: 0, seq: 0 }
+        }
+
+        fn seconds(&mut self, count: u64, mut reception: impl FnMut(u64) -> Option<(u64, i64)>) {
+            for _ in 0..count {
+                let now = Time::ZERO + Span::secs(self.second);
+                let packets = self.breaker.decision().pacing.over(Span::secs(1)).get() / 1_000;
+                let before = self.seq;
+                for _ in 0..packets.max(1) {
+                    let sent = Sent { at: now, seq: self.seq, size: Bytes::new(1_000), data_limited: false };
+                    self.breaker.on_sent(&sent);
+                    self.seq += 1;
+                }
+                self.breaker.on_timer(now);
+                if let Some((highest, lost)) = reception(self.seq) {
+                    let reception =
+                        Reception { expected: self.seq - before, lost, fraction: 0.0, highest, jitter: Span::ZERO };
+                    let (from, rtt) = (ReceiverId(1), Some(Span::millis(100)));
+                    let report = Report { at: now, from, rtt, reception: Some(reception), body: None, members: 1 };
+                    self.breaker.on_report(&report);
+                }
+                self.second += 1;
+            }
+        }
+
+        fn rate(&self) -> Rate {
+            self.breaker.decision().pacing
+        }
+    }
+
+    #[test]
+    fn silence_cuts_to_a_tenth_after_15_s_and_pauses_after_30_and_a_report_ends_it() {
+        let mut world = World::new(false);
+        world.seconds(10, |seq| Some((seq, 0)));
+        world.seconds(14, |_| None);
+        assert_eq!(world.rate(), Rate::mbps(1));
+        world.seconds(2, |_| None);
+        assert_eq!(world.rate(), Rate::kbps(100));
+        world.seconds(12, |_| None);
+        assert_eq!(world.rate(), Rate::kbps(100));
+        world.seconds(4, |_| None);
+        assert_eq!(world.rate(), Rate::kbps(4), "one packet of 1000 B in 2 s");
+        assert!(world.breaker.decision().why.rule.contains("no report for 15 s"));
+        world.seconds(1, |seq| Some((seq, 0)));
+        assert_eq!(world.rate(), Rate::mbps(1));
+    }
+
+    #[test]
+    fn a_deaf_controller_needs_no_reports_until_there_have_been_some() {
+        let mut world = World::new(true);
+        world.seconds(60, |_| None);
+        assert_eq!(world.rate(), Rate::mbps(1));
+        world.seconds(1, |seq| Some((seq, 0)));
+        world.seconds(40, |_| None);
+        assert_eq!(world.rate(), Rate::kbps(4));
+    }
+
+    #[test]
+    fn reports_that_show_no_progress_cut_the_rate_and_then_pause_it() {
+        let mut world = World::new(false);
+        world.seconds(5, |seq| Some((seq, 0)));
+        let stuck = world.seq;
+        world.seconds(4, |_| Some((stuck, 0)));
+        assert_eq!(world.rate(), Rate::mbps(1));
+        world.seconds(4, |_| Some((stuck, 0)));
+        assert_eq!(world.rate(), Rate::kbps(100));
+        world.seconds(8, |_| Some((stuck, 0)));
+        assert_eq!(world.rate(), Rate::kbps(4));
+        world.seconds(2, |seq| Some((seq, 0)));
+        assert_eq!(world.rate(), Rate::mbps(1));
+    }
+
+    #[test]
+    fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
+        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate where √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it would be
+        // a tenth of that. Here 125 packets a second are sent, of which so many are lost.
+        let mut world = World::new(false);
+        world.seconds(20, |seq| Some((seq, 110)));
+        assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");
+        world.seconds(8, |seq| Some((seq, 123)));
+        assert!(world.rate() <= Rate::kbps(100), "98 % lost: {}", world.rate());
+    }
+}

@@ -1,0 +1,1 @@
+"""Live sessions: what is sent and received over real sockets."""

@@ -1,0 +1,149 @@
+"""`steadycast send`: a source to one receiver or to a group, at the rate that the network allows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast.errors import UserError
+from steadycast.live import session, view
+from steadycast.live.source import plan
+
+if TYPE_CHECKING:
+    from steadycast.progress import Progress
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the command line has them."""
+
+    source: str
+    to: str
+    controller: str = "asmp"
+    params: Sequence[str] = ()
+    mode: str = "repaired"
+    sdp: Path | None = None
+    interface: str | None = None
+    ttl: int | None = None
+    port: int | None = None
+    mux: bool = False
+    max_rate: str | None = None
+    floor: str | None = None
+    loop: bool = False
+    ladder: bool = False
+    codec: str = "mpeg4"
+    size: str = "clip"
+    fps: str = "clip"
+    gop: int = 12
+    packet: int = 1018
+    duration: str | None = None
+    out: Path | None = None
+    force: bool = False
+
+
+def send(options: Options, progress: Progress | None = None) -> Json:
+    """Send until the source ends, the time is over, or somebody presses Ctrl-C; return the summary.
+
+    Raises:
+        UserError: an option, an address or the source can't be used.
+
+    """
+    if options.mode not in ("repaired", "paper"):
+        raise UserError(f"--mode {options.mode}", "there is no such mode", "take repaired or paper")
+    if not 100 <= options.packet <= 65_000:
+        raise UserError(f"--packet {options.packet}", "no packet has this size", "take 100 to 65000 bytes")
+    length = session.span(options.duration, "--for") if options.duration else None
+    planned = plan(
+        options.source,
+        codec=options.codec,
+        size=options.size,
+        fps=options.fps,
+        gop=options.gop,
+        loop=options.loop,
+        ladder=options.ladder,
+        progress=progress,
+    )
+    cap = session.rate(options.max_rate, "--max-rate") if options.max_rate else 1_000_000_000
+    floor = session.rate(options.floor, "--floor") if options.floor else 50_000
+    settings = {
+        "to": options.to,
+        "controller": options.controller,
+        "mode": options.mode,
+        "params": session.params(options.params),
+        "interface": options.interface,
+        "ttl": options.ttl,
+        "source": None,
+        "mux": options.mux,
+        "local": options.port,
+        "packet": options.packet,
+        "floor_bps": floor,
+        "cap_bps": cap,
+        "session_bps": 2_000_000,
+        "cname": session.own_name(),
+        "clip": planned.clip,
+    }
+    try:
+        sender = session.core().Sender(settings, planned.medium)
+    except ValueError as error:
+        raise session.refused(error) from None
+    if options.sdp is not None:
+        try:
+            options.sdp.write_text(sender.sdp, encoding="utf-8")
+        except OSError as error:
+            sender.stop()
+            raise UserError(
+                str(options.sdp), f"can't be written ({error.strerror})", "name another file"
+            ) from error
+    print(
+        f"sending {options.source} to {options.to} by {options.controller}"
+        + (f", described in {options.sdp}" if options.sdp else "")
+        + "; the stream is open: anybody on the way can watch it",
+        file=sys.stderr,
+    )
+    return _follow(sender, planned, options, length)
+
+
+def _follow(sender: Any, planned: Any, options: Options, length: float | None) -> Json:
+    worker = None
+    if planned.work is not None:
+        worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")
+        worker.start()
+    until = time.monotonic() + length if length is not None else float("inf")
+    port = int(options.to.rpartition(":")[2]) + (0 if options.mux else 1)
+    port = options.port + 1 if options.port is not None and not options.mux else port
+    watch = view.Watch(
+        view.send_line,
+        lambda status: view.send_view(status, options.to, port),
+        lambda status: view.hints(status, options.to, port),
+    )
+    complete = True
+    with watch:
+        try:
+            while not sender.done and time.monotonic() < until:
+                time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
+                watch.show(json.loads(sender.status()))
+        except KeyboardInterrupt:
+            # The operator's way to end a session: the record is whole all the same.
+            complete = True
+    try:
+        record = sender.finish()
+    except ValueError as error:
+        raise session.refused(error) from None
+    if worker is not None:
+        worker.join(5.0)
+        failed = planned.work.failed
+        if failed is not None:
+            raise failed
+    summary = session.summary_of(record, complete=complete)
+    summary["warnings"] += planned.warnings
+    if options.out is not None:
+        session.write(record, summary, options.out, force=options.force, sdp=sender.sdp)
+    return summary

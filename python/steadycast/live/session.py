@@ -1,0 +1,108 @@
+"""What sending and receiving have in common: options as the core takes them, and the run folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from steadycast.errors import UserError
+from steadycast.folder import TABLES, Draft
+from steadycast.run import Columns, commit, unscored
+
+Json = dict[str, Any]
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(bps|kbps|Mbps|Gbps)")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h)")
+_UNITS = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "ms": 0.001, "s": 1, "min": 60, "h": 3600}
+
+
+def rate(text: str, option: str) -> int:
+    """`2Mbps` in bit/s.
+
+    Raises:
+        UserError: it is no rate.
+
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"{option} {text}", "this is not a rate", "write for example 2Mbps or 300kbps")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def span(text: str, option: str) -> float:
+    """`90s` in seconds.
+
+    Raises:
+        UserError: it is no length of time.
+
+    """
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"{option} {text}", "this is not a length of time", "write for example 30s or 5min")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def params(texts: Iterable[str]) -> list[tuple[str, object]]:
+    """`beta=0.3` and the like, as values.
+
+    Raises:
+        UserError: one is not KEY=VALUE.
+
+    """
+    found: list[tuple[str, object]] = []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise UserError(f"--param {text}", "this is not KEY=VALUE", "write for example --param beta=0.3")
+        try:
+            found.append((key, json.loads(value)))
+        except json.JSONDecodeError:
+            found.append((key, value))
+    return found
+
+
+def own_name() -> str:
+    """Make a canonical name: the machine's, and a few letters that tell its sessions apart."""
+    host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"
+    return f"{host}-{secrets.token_hex(2)}"
+
+
+def core() -> Any:
+    """Return the compiled module."""
+    from steadycast import _core
+
+    return _core
+
+
+def refused(error: ValueError) -> UserError:
+    """Turn what the core says, place: problem; remedy, into a user's error."""
+    place, _, rest = str(error).partition(": ")
+    problem, _, remedy = rest.partition("; ")
+    return UserError(place, problem or "can't be used", remedy or "see steadycast --help")
+
+
+def summary_of(record: Any, *, complete: bool) -> Json:
+    """Return the summary, with what the program is."""
+    summary: Json = json.loads(record.summary(complete))
+    summary["program"] = {"version": core().__version__, "commit": commit()}
+    return summary
+
+
+def write(record: Any, summary: Json, out: Path, *, force: bool, sdp: str | None) -> Path:
+    """Write the run folder."""
+    with Draft(out, force=force) as draft:
+        draft.text("scenario.toml", record.toml)
+        if sdp is not None:
+            draft.text("session.sdp", sdp)
+        for name in TABLES:
+            columns = record.table(name)
+            frame = (unscored(columns) if name == "frames" else Columns(columns)).to_polars()
+            if frame.height or name != "packets":
+                draft.table(name, frame)
+        draft.json("cost.json", {"format": 1})
+        return draft.finish(summary)

@@ -1,0 +1,275 @@
+"""What is sent: a video file, a test pattern, a camera, raw frames, a ladder, or as much as may be."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from steadycast.errors import UserError
+
+if TYPE_CHECKING:
+    from steadycast.live.encoder import Shape
+    from steadycast.media.table import U8
+    from steadycast.progress import Progress
+
+
+class Pictures(Protocol):
+    """Pictures of one size, asked for by their numbers, which rise."""
+
+    shape: Shape
+    own_pace: bool
+    """It has a clock of its own: pictures come when they come."""
+
+    def picture(self, number: int) -> tuple[int, U8] | None:
+        """Picture ``number`` or, of a camera, the newest with its number; `None` when there are no more."""
+
+
+class Filed:
+    """Pictures of a file, or of the test pattern."""
+
+    own_pace = False
+
+    def __init__(self, source: Any, size: str, fps: str, *, loop: bool) -> None:
+        from steadycast.live.encoder import Shape
+
+        self._source, self._size, self._fps, self._loop = source, size, fps, loop
+        pictures = source.pictures(size, fps)
+        self.shape = Shape(pictures.width, pictures.height, pictures.fps)
+        self._frames: Iterator[U8] = pictures.frames
+        self._next = 0
+
+    def picture(self, number: int) -> tuple[int, U8] | None:
+        """As `Pictures.picture`."""
+        fresh = False
+        while True:
+            samples = next(self._frames, None)
+            if samples is None:
+                if not self._loop or fresh:
+                    return None
+                self._frames, fresh = self._source.pictures(self._size, self._fps).frames, True
+                continue
+            fresh = False
+            self._next += 1
+            if self._next > number:
+                return number, samples
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """FFmpeg's moving test pattern, without an end."""
+
+    def pictures(self, size: str, fps: str) -> Any:
+        """Return it in this size and rate."""
+        import av
+
+        from steadycast.media.clip import CIF, Pictures, parse_fps, parse_size, scaled
+
+        width, height = parse_size(size, CIF)
+        rate = parse_fps(fps, Fraction(25))
+
+        def frames() -> Iterator[U8]:
+            spec = f"testsrc2=size={width}x{height}:rate={rate.numerator}/{rate.denominator}"
+            with av.open(spec, format="lavfi") as container:
+                for frame in container.decode(video=0):
+                    yield scaled(frame, width, height)
+
+        return Pictures(width, height, rate, frames())
+
+
+class Camera:
+    """A device or standard input: the newest picture counts, and what nobody asked for in time is gone."""
+
+    own_pace = True
+
+    def __init__(self, place: str, size: str, fps: str) -> None:
+        import av
+
+        from steadycast.live.encoder import Shape
+        from steadycast.media.clip import parse_fps, parse_size
+
+        name = "standard input" if place == "-" else place
+        try:
+            if place == "-":
+                self._container = av.open(sys.stdin.buffer)
+            else:
+                self._container = av.open(place, format="v4l2")
+            stream = self._container.streams.video[0]
+        except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
+            raise UserError(
+                name,
+                f"no pictures that can be read ({error})",
+                "give a stream with headers, for example: ffmpeg … -f yuv4mpegpipe - | steadycast send - …",
+            ) from error
+        own = (stream.codec_context.width, stream.codec_context.height)
+        width, height = parse_size(size, own)
+        rate = parse_fps(fps, Fraction(stream.average_rate or stream.guessed_rate or 25))
+        self.shape = Shape(width, height, rate)
+        self._newest: tuple[float, U8] | None = None
+        self._over = False
+        self._change = threading.Condition()
+        self._began: float | None = None
+        self._last = -1
+        threading.Thread(target=self._read, daemon=True, name="camera").start()
+
+    def _read(self) -> None:
+        import av
+
+        from steadycast.media.clip import scaled
+
+        first: float | None = None
+        try:
+            for frame in self._container.decode(self._container.streams.video[0]):
+                samples = scaled(frame, self.shape.width, self.shape.height)
+                now = time.monotonic()
+                if frame.time is not None:
+                    # A file on standard input is not read faster than it would be shown.
+                    first = now - frame.time if first is None else first
+                    time.sleep(max(0.0, min(first + frame.time - now, 5.0)))
+                with self._change:
+                    self._newest = (time.monotonic(), samples)
+                    self._change.notify()
+        except (av.error.FFmpegError, OSError, ValueError):
+            pass
+        with self._change:
+            self._over = True
+            self._change.notify()
+
+    def picture(self, number: int) -> tuple[int, U8] | None:
+        """As `Pictures.picture`: waits for one that is newer than the last."""
+        with self._change:
+            while self._newest is None and not self._over:
+                self._change.wait(1.0)
+            if self._newest is None:
+                return None
+            at, samples = self._newest
+            self._newest = None
+        if self._began is None:
+            self._began = at
+        self._last = max(self._last + 1, round((at - self._began) * self.shape.fps))
+        return self._last, samples
+
+
+@dataclass
+class Plan:
+    """What a session sends, for the core, and what goes on beside it."""
+
+    medium: dict[str, Any]
+    clip: str | None
+    """The file, for the record; `None` where there is none."""
+    work: Any = None
+    """Does the encoder's jobs for a core `Sender`, in a thread of its own."""
+    warnings: list[str] = field(default_factory=list)
+
+
+def plan(
+    source: str,
+    *,
+    codec: str,
+    size: str,
+    fps: str,
+    gop: int,
+    loop: bool,
+    ladder: bool,
+    progress: Progress | None = None,
+) -> Plan:
+    """Find out what to send for ``source``.
+
+    Raises:
+        UserError: it can't be read, or can't be coded so.
+
+    """
+    if source == "greedy":
+        return Plan({"kind": "greedy"}, None)
+    from steadycast.live.encoder import Encoder, codec_of
+
+    kind = codec_of(codec)
+    if ladder:
+        return _laddered(source, codec, size, fps, gop, loop, progress)
+    pictures: Pictures
+    clip = None
+    if source == "testsrc":
+        pictures = Filed(Pattern(), size, fps, loop=True)
+    elif source == "-" or source.startswith("/dev/video"):
+        pictures = Camera(source, size, fps)
+    else:
+        from steadycast.media.clip import Clip
+
+        pictures = Filed(Clip.of(Path(source)), size, fps, loop=loop)
+        clip = str(Path(source).resolve())
+    encoder = Encoder(kind, pictures.shape, gop)
+    shape = pictures.shape
+    medium = {
+        "kind": "encoder",
+        "codec": codec,
+        "config": encoder.config(),
+        "fps": (shape.fps.numerator, shape.fps.denominator),
+        "gop": gop,
+        "quantizers": (kind.quantizers[0], kind.quantizers[-1]),
+        "samples": shape.width * shape.height,
+        "own_pace": pictures.own_pace,
+    }
+    return Plan(medium, clip, Work(encoder, pictures))
+
+
+class Work:
+    """The encoder's side of the desk."""
+
+    def __init__(self, encoder: Any, pictures: Pictures) -> None:
+        self._encoder, self._pictures = encoder, pictures
+        self.failed: BaseException | None = None
+
+    def __call__(self, sender: Any) -> None:
+        """Do jobs until there will be none any more."""
+        try:
+            while True:
+                job = sender.next_job(0.5)
+                if job is False:
+                    return
+                if job is None:
+                    continue
+                number, first, quantizer = job
+                taken = self._pictures.picture(number)
+                if taken is None:
+                    sender.end()
+                    return
+                number, samples = taken
+                kind, data = self._encoder.unit(samples, first=first, quantizer=quantizer)
+                sender.push(number, kind, quantizer, data)
+        except BaseException as error:
+            self.failed = error
+            sender.end()
+
+
+def _laddered(
+    source: str, codec: str, size: str, fps: str, gop: int, loop: bool, progress: Progress | None
+) -> Plan:
+    from steadycast.live.encoder import config_of
+    from steadycast.media.clip import Clip
+    from steadycast.media.ladder import encode_ladder
+
+    # Without B frames: a live receiver is not to wait for pictures that come later.
+    made = encode_ladder(Clip.of(Path(source)), codec, size, fps, gop, bframes=0, progress=progress)
+    table = made.table
+    medium = {
+        "kind": "ladder",
+        "codec": codec,
+        "config": config_of(codec, made.rungs[0].extradata + made.rungs[0].unit(0)),
+        "table": {
+            "fps": (table.fps.numerator, table.fps.denominator),
+            "gop": table.gop,
+            "logarithmic": codec == "h264",
+            "qs": bytes(table.qs),
+            "kinds": table.kinds,
+            "display": table.display,
+            "sizes": table.sizes,
+        },
+        "rungs": [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs],
+        "frames": None if loop else len(table.kinds),
+    }
+    return Plan(medium, str(Path(source).resolve()), warnings=list(made.warnings))

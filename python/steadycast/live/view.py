@@ -1,0 +1,250 @@
+"""What a terminal shows of a live session: how it goes, why, who has reported, and what is missing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+Json = dict[str, Any]
+
+_SILENT_S = 6.0
+"""After so long without a report somebody is called silent: standard receivers report every 2.4 to 5 s."""
+
+
+def rate(bps: float | None) -> str:
+    """Write a rate."""
+    if bps is None:
+        return "-"
+    if bps >= 1e6:
+        return f"{bps / 1e6:.2f} Mb/s"
+    return f"{bps / 1e3:.0f} kb/s"
+
+
+def share(value: float | None) -> str:
+    """Write a share in per cent."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds."""
+    return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def why(decision: Json | None) -> str:
+    """Say why the rate is what it is, in one sentence."""
+    if not decision:
+        return "starting"
+    parts = [decision["rule"]]
+    if decision["loss"] is not None:
+        parts.append(f"loss {100 * decision['loss']:.2f} %")
+    if decision["rtt_ms"] is not None:
+        parts.append(f"RTT {ms(decision['rtt_ms'])}")
+    if decision["by"]:
+        parts.append(f"set by {decision['by']}")
+    limits = {
+        "network": "the network limits",
+        "encoder": "the pictures need no more",
+        "start": "start phase",
+        "cap": "the cap limits",
+        "floor": "the floor holds it up",
+    }
+    return f"{limits.get(decision['limit'], decision['limit'])}: {', '.join(parts)}"
+
+
+def hints(status: Json, to: str, port: int) -> list[str]:
+    """Say what is missing, and what to look at."""
+    found = []
+    host = to.rpartition(":")[0].strip("[]")
+    peers = [p for p in status["peers"] if not p["left"]]
+    if not peers and status["at_s"] > _SILENT_S:
+        found.append(
+            f"no RTCP from {host} for {status['at_s']:.0f} s: is port {port} of this machine reachable from there?"
+        )
+    for peer in peers:
+        if peer["silent_s"] > _SILENT_S:
+            found.append(
+                f"no RTCP from {peer['address'].rpartition(':')[0].strip('[]')} ({peer['name']}) for "
+                f"{peer['silent_s']:.0f} s: is it still there, and is port {port} reachable?"
+            )
+        elif not peer["reports"]:
+            found.append(f"{peer['name']} sends RTCP, but no report on this stream: does it get any packets?")
+    if status["refused"]:
+        found.append(f"{status['refused']} packets were refused: does anybody listen at {to}?")
+    if status["left_out"]:
+        found.append(
+            f"the encoder is too slow: {status['left_out']} pictures were left out; take a smaller --size or --fps"
+        )
+    if status["skipped_frames"]:
+        found.append(
+            f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
+        )
+    if status["unreadable"]:
+        found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")
+    return found
+
+
+def send_line(status: Json) -> str:
+    """Say how a sender goes, in one plain line."""
+    decision = status["decision"] or {}
+    present = [p for p in status["peers"] if not p["left"]]
+    return (
+        f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}; {why(status['decision'])}"
+    )
+
+
+def send_view(status: Json, to: str, port: int) -> Group:
+    """Show how a sender goes."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    decision = status["decision"] or {}
+    head = Table.grid(padding=(0, 3))
+    head.add_row("rate", "target", "pacer", "frames", "quantizer", "feedback")
+    head.add_row(
+        Text(rate(status["rate_bps"]), style="bold"),
+        rate(decision.get("target_bps")),
+        ms(status["backlog_ms"]),
+        str(status["frames"] or "-"),
+        str(status["quantizer"] or "-"),
+        f"{status['feedback']} reports",
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("receiver", "address", "reports", "heard", "loss", "RTT", "jitter", "kind"):
+        table.add_column(name, justify="left" if name in ("receiver", "address", "kind") else "right")
+    # Those who matter first: who sets the rate, then who loses most.
+    order = sorted(status["peers"], key=lambda p: (p["name"] != decision.get("by"), -(p["loss_frac"] or 0)))
+    for peer in order[:20]:
+        limiting = peer["name"] == decision.get("by")
+        silent = peer["silent_s"] > _SILENT_S or peer["left"]
+        table.add_row(
+            peer["name"],
+            peer["address"],
+            str(peer["reports"]),
+            "left" if peer["left"] else f"{peer['silent_s']:.1f} s ago",
+            share(peer["loss_frac"]),
+            ms(peer["rtt_ms"]),
+            ms(peer["jitter_ms"]),
+            "our reports" if peer["ours"] else "standard",
+            style="bold" if limiting else "dim" if silent else "",
+        )
+    parts: list[Any] = [head, Text(why(status["decision"])), Text("")]
+    parts.append(table if status["peers"] else Text("no receiver has been heard yet"))
+    if len(order) > 20:
+        parts.append(Text(f"… and {len(order) - 20} more"))
+    parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
+    return Group(*parts)
+
+
+def receive_hints(status: Json, address: str) -> list[str]:
+    """Say what is missing at a receiver."""
+    found = []
+    if status["silent_s"] is None and status["at_s"] > 3:
+        found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
+    elif status["silent_s"] is not None and status["silent_s"] > 2:
+        found.append(f"nothing has come for {status['silent_s']:.0f} s")
+    if status["overrun"]:
+        found.append(f"{status['overrun']} frames were not written in time")
+    if status["unreadable"]:
+        found.append(f"{status['unreadable']} datagrams could not be read: is the stream encrypted?")
+    return found
+
+
+def receive_line(status: Json) -> str:
+    """Say how a receiver goes, in one plain line."""
+    frames = status["frames"]
+    return (
+        f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
+        f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
+        f"{frames['damaged'] + frames['missing']} not; {status['reports']} reports sent"
+    )
+
+
+def receive_view(status: Json, address: str) -> Group:
+    """Show how a receiver goes."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    frames, view = status["frames"], status["view"]
+    head = Table.grid(padding=(0, 3))
+    head.add_row("rate", "loss", "delay above least", "jitter", "frames whole", "not whole", "reports sent")
+    head.add_row(
+        Text(rate(status["rate_bps"]), style="bold"),
+        share(status["loss_frac"]),
+        ms(status["delay_ms"]),
+        ms(status["jitter_ms"]),
+        str(frames["whole"]),
+        str(frames["damaged"] + frames["missing"]),
+        str(status["reports"]),
+    )
+    said = f"from {status['from'] or 'nobody yet'}, reports to {status['reports_to'] or 'the group'}"
+    asks = (
+        f"asks for {rate(view['rate_bps'])}: loss {share(view['loss'])}, RTT {ms(view['rtt_ms'])}"
+        + (f", {view['state']}" if view["state"] else "")
+        if view["rate_bps"] is not None
+        else ""
+    )
+    parts: list[Any] = [head, Text(said), Text(asks)]
+    parts += [Text(hint, style="yellow") for hint in receive_hints(status, address)]
+    return Group(*parts)
+
+
+class Watch:
+    """Shows a session on stderr: a view that renews itself in a terminal, a line now and then elsewhere."""
+
+    EVERY_S = 5.0
+
+    def __init__(
+        self,
+        line: Callable[[Json], str],
+        view: Callable[[Json], Group],
+        missing: Callable[[Json], list[str]],
+    ) -> None:
+        self._line, self._view, self._missing = line, view, missing
+        self._live: Any = None
+        self._next = 0.0
+        self._told: set[str] = set()
+        self.in_terminal = sys.stderr.isatty()
+        self.period_s = 0.25 if self.in_terminal else 0.5
+
+    def __enter__(self) -> Self:
+        if self.in_terminal:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), auto_refresh=False)
+            self._live.__enter__()
+        self._next = time.monotonic() + self.EVERY_S
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last view where it is."""
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def show(self, status: Json | None) -> None:
+        """Take note of the present status."""
+        if not status:
+            return
+        if self._live is not None:
+            self._live.update(self._view(status), refresh=True)
+            return
+        if time.monotonic() < self._next:
+            return
+        self._next += self.EVERY_S
+        print(self._line(status), file=sys.stderr)
+        for hint in self._missing(status):
+            key = hint.partition(" for ")[0]
+            if key not in self._told:
+                self._told.add(key)
+                print(f"         {hint}", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""A clip of 250 frames, and the commands that play what is sent."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import pytest
+
+FRAMES = 250
+
+
+def steadycast(*words: str | Path) -> list[str]:
+    """The command line of a `steadycast`, by this Python."""
+    return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
+
+
+def run(*words: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end, which has to be a good one."""
+    done = subprocess.run(steadycast(*words), capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten seconds of a moving test pattern."""
+    path = tmp_path_factory.mktemp("clip") / "pattern.mkv"
+    with (
+        av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source,
+        av.open(str(path), "w") as target,
+    ):
+        stream = target.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 25)
+        stream.codec_context.qmin = stream.codec_context.qmax = 2
+        for number, frame in enumerate(source.decode(video=0)):
+            if number == FRAMES:
+                break
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            target.mux(stream.encode(frame.reformat(format="yuv420p")))
+        target.mux(stream.encode(None))
+    return path
+
+
+@pytest.fixture
+def port() -> int:
+    """An even port of this machine that is free, as is the next, and both a thousand higher."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind(("127.0.0.1", 0))
+            found = probe.getsockname()[1] & ~1
+        if found < 60_000:
+            break
+    return found
+
+
+def needs(tool: str) -> pytest.MarkDecorator:
+    """Skips with the tool's name."""
+    return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}")
+
+
+def description(clip: Path, codec: str, to: str, folder: Path) -> Path:
+    """The session description of a sender that sends for a moment, to nobody: a player has to be there first."""
+    sdp = folder / "session.sdp"
+    run("send", clip, "--to", to, "--codec", codec, "--controller", "fixed", "--for", "100ms", "--sdp", sdp)
+    return sdp
+
+
+def caps(sdp: Path) -> str:
+    """What GStreamer has to be told of a description."""
+    text = sdp.read_text()
+    payload, name = re.search(r"a=rtpmap:(\d+) ([\w-]+)/90000", text).groups()  # type: ignore[union-attr]
+    found = f"application/x-rtp,media=video,clock-rate=90000,encoding-name={name},payload={payload}"
+    config = re.search(r"config=(\w+)", text)
+    sets = re.search(r"sprop-parameter-sets=([\w+/=,]+)", text)
+    if config:
+        found += f",config=(string){config[1]}"
+    if sets:
+        found += f',sprop-parameter-sets=(string)"{sets[1]}"'
+    return found
