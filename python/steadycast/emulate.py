@@ -133,6 +133,14 @@ class _Real(_Runner):
                 key, what = "emulate", key
             raise UserError(f"{self.where}: {key}", what, "change it in the scenario, or by --set") from None
 
+    def _go(self, *args: Any) -> Run:
+        try:
+            return super()._go(*args)
+        except ValueError as error:
+            # The program, which starts when all else is ready.
+            what, _, problem = str(error).partition(": ")
+            raise UserError(what, problem, "give its path, or install it") from None
+
     def _ladders(self) -> dict[str, dict[str, object]]:
         return {} if self.only else super()._ladders()
 

@@ -137,6 +137,13 @@ pub(crate) fn first_in_line() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) == 0 }
 }
 
+/// Puts the calling thread among the ordinary ones again.
+pub(crate) fn back_in_line() {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: as above.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
+}
+
 /// Has a child killed when the thread that starts it ends, in whatever way.
 pub(crate) fn ends_with_us(command: &mut Command) {
     let parent = std::process::id();

@@ -71,7 +71,8 @@
 //! # What it leaves out
 //!
 //! The three-way handshake beyond its first segment, FIN, a window that the receiver changes, data in
-//! both directions, Nagle, DSACK, F-RTO, and of Linux its RACK and tail loss probe.
+//! both directions, Nagle, DSACK, F-RTO, of RACK its reordering window, and of
+//! Linux its tail loss probe.
 
 mod bits;
 mod config;
