@@ -17,7 +17,7 @@ use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, Vbr, Waiting};
-use steadycast_session::{Emit, Identity, Profile, RtcpSettings, SenderSettings};
+use steadycast_session::{Emit, Guarded, Identity, Profile, RtcpSettings, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -249,11 +249,11 @@ impl Sending {
             mode: options.mode,
             floor: floor.min(cap),
             cap,
+            pictures: None,
             session_bandwidth: options.session_bandwidth,
             group,
             id: ReceiverId(identity.ssrc),
             chance: seed.part("half"),
-            pictures: None,
         };
         let description = Description {
             address: options.to,
@@ -269,6 +269,13 @@ impl Sending {
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
         let app = factory.app();
+        let paper = options.mode == Mode::Paper;
+        let factory: Arc<dyn Factory> = if paper {
+            factory
+        } else {
+            let served = Served::new(factory, entry.standard_reports);
+            Arc::new(Guarded::new(Arc::new(served), entry.name == "fixed"))
+        };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
         let wired = WiredSource::new(source, payloads, None).with_peers(Peers::new(clock.epoch(), app));
         let mut driver = Loop::new(clock)?;

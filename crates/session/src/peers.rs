@@ -2,16 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
-use steadycast_units::Time;
+use steadycast_units::{Span, Time};
 
 /// One that has reported.
 pub(crate) struct Peer {
     pub(crate) from: Origin,
-    heard: Time,
+    /// It has sent a report of the controller's own.
+    ours: bool,
+    /// When it was heard last; of whoever sends nothing but standard reports, later by [`PATIENCE`].
+    aged: Time,
     /// Its last block: what the next one is counted from.
     pub(crate) highest: Option<u32>,
     pub(crate) cumulative: i32,
 }
+
+/// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of them, less the
+/// five seconds that the shortest time-out of ours allows.
+const PATIENCE: Span = Span::secs(20);
 
 /// All that report, up to a bound: whoever makes SSRCs up gets no more memory than that. The one that was heard longest ago makes room;
 /// should it be a true one, it is taken in again with its next report.
@@ -37,14 +44,17 @@ impl Peers {
         self.pop_oldest()
     }
 
-    /// A report has arrived.
-    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32) -> &mut Peer {
-        let peer = self.table.entry(ssrc).or_insert(Peer { from, heard: now, highest: None, cumulative: 0 });
-        if peer.heard != now {
-            self.by_age.remove(&(peer.heard, ssrc));
-            peer.heard = now;
+    /// A report has arrived; `ours` says that it was one of the controller's own.
+    pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) -> &mut Peer {
+        let fresh = Peer { from, ours, aged: Time::NEVER, highest: None, cumulative: 0 };
+        let peer = self.table.entry(ssrc).or_insert(fresh);
+        peer.ours |= ours;
+        let aged = if peer.ours { now } else { now + PATIENCE };
+        if peer.aged != aged {
+            self.by_age.remove(&(peer.aged, ssrc));
+            peer.aged = aged;
         }
-        self.by_age.insert((now, ssrc));
+        self.by_age.insert((aged, ssrc));
         peer
     }
 
@@ -54,13 +64,13 @@ impl Peers {
 
     pub(crate) fn remove(&mut self, ssrc: u32) {
         if let Some(peer) = self.table.remove(&ssrc) {
-            self.by_age.remove(&(peer.heard, ssrc));
+            self.by_age.remove(&(peer.aged, ssrc));
         }
     }
 
     /// Takes out one that was heard before `limit`, as long as there is one.
     pub(crate) fn pop_silent(&mut self, limit: Time) -> Option<u32> {
-        self.by_age.first().filter(|(heard, _)| *heard < limit)?;
+        self.by_age.first().filter(|(aged, _)| *aged < limit)?;
         self.pop_oldest()
     }
 

@@ -310,7 +310,7 @@ impl Sender {
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone));
         }
-        let peer = self.peers.hear(now, origin, from);
+        let peer = self.peers.hear(now, origin, from, body.is_some());
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);

@@ -6,6 +6,15 @@
 //! round trips that were measured at the interval's ends. What the half then reports goes to the sender half as if it had
 //! come from the receiver.
 //!
+//! Feedback is slow then: RFC 3550 asks for a report every 5 s, half as often again to twice as often. What a receiver's half has
+//! said stands for three such intervals. Until then it is repeated every second where a rate is what was said (`asmp`), so that
+//! the sender half, which may be used to several reports a second, does not take the receiver for gone. After that the
+//! controller's own rule for silence holds, and the circuit breaker's.
+//!
+//! A start phase that doubles the rate at each report overshoots for seconds, too. What a report has shown to be too much (1 % lost)
+//! is a ceiling from then on, a tenth below what arrived, that rises by 1 % with each report without such a loss. And what the half
+//! does once a second is done for each second that a report stands for.
+//!
 //! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
 //! first such receiver on, `asmp` takes its place for the whole session, and the decisions say so.
 
@@ -14,10 +23,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Feedback};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Mode, Notice, ReceiverHalf, ReceiverId, Reply, Report,
-    SenderHalf, Sent, Setup, Slot, Wake,
+    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, ReceiverHalf, ReceiverId, Reply,
+    Report, SenderHalf, Sent, Setup, Slot, Wake,
 };
-use steadycast_units::{Bytes, PeerTime, Span, Time};
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
 /// Makes the halves of a controller, and lets it serve receivers that send standard reports alone.
 pub struct Served {
@@ -68,14 +77,40 @@ struct Shadow {
     rtt: Option<Span>,
     /// Where the arrivals that were played back end.
     until: Time,
+    /// What the half said last, and when it was said, or repeated, last.
+    said: Option<(Body, Time)>,
+    /// Nothing has been lost yet.
+    lossless: bool,
+    /// What the packets of the next part carry instead of what they carried.
+    notice: Option<Notice>,
+    /// What this receiver has shown to be too much; nothing before its first loss.
+    ceiling: Option<Rate>,
+    /// The last report lowered it.
+    cut: bool,
 }
+
+/// A loss fraction above this in one report shows that the rate was too high.
+const TOO_MUCH: f64 = 0.01;
+/// Of the rate that arrived then this much is allowed afterwards, and with each report without such a loss so much more.
+const BELOW: f64 = 0.9;
+/// See above.
+const MORE: f64 = 1.01;
+
+/// For so long what a receiver's half has said stands, and so often it is repeated.
+const STANDS: Span = Span::secs(15);
+/// See above.
+const REPEATED: Span = Span::secs(1);
+/// Controllers whose reports are rates: repeated, they change nothing.
+const RATES: &[[u8; 4]] = &[*b"ASMP"];
 
 /// Packets of which it is remembered when they left: more than leave between two reports.
 const REMEMBERED: usize = 1 << 16;
 /// Receivers that are stood in for.
 const SHADOWS: usize = 4_096;
-/// A receiver of our own may begin with a report that says nothing yet.
-const BARE: u32 = 2;
+/// In a group a receiver of our own may begin with reports that say nothing yet: no controller is given up for one or two.
+const BARE: u32 = 3;
+/// Who reports so soon after the first packet has been there since.
+const EARLY: Span = Span::secs(10);
 
 struct Standard {
     factory: Arc<dyn Factory>,
@@ -120,6 +155,18 @@ impl Standard {
         self.half = self.factory.sender(&self.setup);
         self.fallen = true;
         self.shadows.clear();
+        for packet in &mut self.left {
+            // Said in another controller's words.
+            packet.notice = Notice::NONE;
+        }
+    }
+
+    fn announce_to_shadows(&mut self, now: Time) -> Option<Body> {
+        let body = self.half.announce(now)?;
+        for shadow in self.shadows.values_mut() {
+            shadow.half.on_announce(&Announcement { at: now, body: &body });
+        }
+        Some(body)
     }
 
     fn on_bare(&mut self, report: &Report<'_>) {
@@ -130,21 +177,71 @@ impl Standard {
         let seen = self.bare.entry(report.from).or_insert((0, reception.highest));
         seen.0 += 1;
         let (count, highest) = *seen;
-        if count < BARE {
-            return self.half.on_report(report);
-        }
         if !self.able && !self.fallen {
+            if self.setup.group && count < BARE {
+                return self.half.on_report(report);
+            }
             self.fall_back();
         }
+        let early = self.left.front().is_some_and(|first| report.at.since(first.at) < EARLY);
+        let began = self.left.front().map_or(report.at, |first| first.at);
+        let highest = if count == 1 && early { self.first.saturating_sub(1) } else { highest };
         let (factory, setup) = (&self.factory, &self.setup);
-        let shadow = self.shadows.entry(report.from).or_insert_with(|| {
+        self.shadows.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, group: false, ..setup.clone() };
-            Shadow { half: factory.receiver(&setup), highest, heard: report.at, rtt: report.rtt, until: Time::ZERO }
+            Shadow {
+                half: factory.receiver(&setup),
+                highest,
+                heard: if early { began } else { report.at },
+                rtt: report.rtt,
+                until: Time::ZERO,
+                said: None,
+                lossless: true,
+                notice: None,
+                ceiling: None,
+                cut: false,
+            }
         });
-        let lost = reception.lost.max(0) as u64;
-        let slot = shadow.replay(report, reception.highest, lost, &self.left, self.first);
-        match shadow.half.report(&slot) {
-            Reply::Body(body) => self.half.on_report(&Report { body: Some(&body), ..*report }),
+        let Some(shadow) = self.shadows.get_mut(&report.from) else { return };
+        let all = Interval::of(shadow, report, reception.highest, reception.lost.max(0) as u64);
+        let mut reply = Reply::Plain;
+        for part in 0..all.parts {
+            let slot = shadow.replay(&all, part, report, &self.left, self.first);
+            if part + 1 < all.parts {
+                // What it says of a part moves the sender half, whose next notice is what the next part's packets carry.
+                if let Reply::Body(body) = shadow.half.report(&slot) {
+                    let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
+                    self.half.on_report(&partly);
+                }
+                let size = self.setup.packet;
+                let edge = FrameEdge { first: true, last: false };
+                shadow.notice =
+                    Some(self.half.notice(&Departing { at: report.at, seq: reception.highest, size, edge }));
+                continue;
+            }
+            if let Some(body) = self.half.announce(report.at) {
+                // The round trip that this report brings was that of the interval's last packets: as on the air, an announcement has
+                // come with them, and the report answers it.
+                shadow.half.on_announce(&Announcement { at: report.at, body: &body });
+            }
+            reply = shadow.half.report(&slot);
+        }
+        shadow.lossless &= all.lost == 0;
+        // The interval after a cut began before it: what was lost then says nothing of the new rate.
+        let too_much = all.too_much();
+        if too_much && !shadow.cut {
+            shadow.ceiling = Some(all.arrived(self.setup.packet).scale(BELOW));
+        } else if !too_much {
+            shadow.ceiling = shadow.ceiling.map(|rate| rate.scale(MORE));
+        }
+        shadow.cut = too_much && !shadow.cut;
+        (shadow.highest, shadow.heard) = (shadow.highest.max(reception.highest), report.at);
+        shadow.rtt = report.rtt.or(shadow.rtt);
+        match reply {
+            Reply::Body(body) => {
+                self.half.on_report(&Report { body: Some(&body), ..*report });
+                shadow.said = Some((body, report.at));
+            }
             Reply::Plain => self.half.on_report(report),
             Reply::Suppress => {}
         }
@@ -152,20 +249,27 @@ impl Standard {
 }
 
 impl Shadow {
-    /// Plays back the arrivals since the last report; returns what the half is to report on.
-    fn replay(&mut self, report: &Report<'_>, highest: u64, lost: u64, left: &VecDeque<Left>, first: u64) -> Slot {
-        let expected = highest.saturating_sub(self.highest);
-        let (from, to) = (self.rtt.or(report.rtt).unwrap_or_default(), report.rtt.or(self.rtt).unwrap_or_default());
-        for n in 0..expected {
+    /// When what was said is to be repeated.
+    fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
+        let (_, at) = self.said.as_ref().filter(|_| RATES.contains(&factory.app()))?;
+        Some(*at + REPEATED).filter(|at| at.since(self.heard) <= STANDS)
+    }
+
+    /// Plays back the arrivals of one part of an interval; returns what the half is to report on.
+    fn replay(&mut self, all: &Interval, part: u64, report: &Report<'_>, left: &VecDeque<Left>, first: u64) -> Slot {
+        let share = |of: u64, parts: u64| of * parts / all.parts;
+        let (begin, end) = (share(all.expected, part), share(all.expected, part + 1));
+        let mut lost = 0;
+        let instead = self.notice.take();
+        for n in begin..end {
             // Evenly spread: the so-and-so-manieth loss where its share of the packets is full.
-            if (n + 1) * lost / expected > n * lost / expected {
+            if (n + 1) * all.lost / all.expected > n * all.lost / all.expected {
+                lost += 1;
                 continue;
             }
             let seq = self.highest + 1 + n;
             let Some(packet) = seq.checked_sub(first).and_then(|place| left.get(place as usize)) else { continue };
-            let share = (n + 1) as f64 / expected as f64;
-            let delay = Span::nanos((from.as_nanos() as f64 * (1.0 - share) + to.as_nanos() as f64 * share) as u64);
-            let at = (packet.at + delay).min(report.at).max(self.until);
+            let at = (packet.at + all.delay(n)).min(report.at).max(self.until);
             self.until = at;
             let sent = PeerTime::from_nanos(i64::try_from(packet.at.as_nanos()).unwrap_or(i64::MAX));
             self.half.on_arrival(&Arrival {
@@ -176,23 +280,60 @@ impl Shadow {
                 sampled: sent,
                 edge: packet.edge,
                 ce: false,
-                notice: packet.notice.bytes(),
+                notice: instead.as_ref().unwrap_or(&packet.notice).bytes(),
                 buffer: None,
             });
         }
-        let slot = Slot {
-            now: report.at,
-            expected,
-            lost: lost as i64,
-            members: report.members + 1,
-            interval: report.at.since(self.heard),
-            rtcp_share: 0.0,
-        };
-        self.highest = self.highest.max(highest);
-        (self.heard, self.rtt) = (report.at, report.rtt.or(self.rtt));
-        slot
+        // A part is over with its last packet; parts are of packets, not of time, since the rate may have changed on the way.
+        let now = if part + 1 == all.parts { report.at } else { self.until.max(all.from) };
+        let interval = all.lasted / all.parts;
+        Slot { now, expected: end - begin, lost, members: report.members + 1, interval, rtcp_share: 0.0 }
     }
 }
+
+/// What lies between two reports of one receiver. A half of our own reports about once a second: it is asked so often, too, so
+/// that its memory, which counts reports, is as long as it would be; but not before the first loss, since a start phase ends
+/// when several reports show no growth, and the rate can't have grown between two of these.
+struct Interval {
+    from: Time,
+    lasted: Span,
+    parts: u64,
+    expected: u64,
+    lost: u64,
+    /// Round trips at its beginning and at its end.
+    rtt: (Span, Span),
+}
+
+impl Interval {
+    fn of(shadow: &Shadow, report: &Report<'_>, highest: u64, lost: u64) -> Self {
+        let expected = highest.saturating_sub(shadow.highest);
+        let lasted = report.at.since(shadow.heard);
+        let parts = if shadow.lossless { 1 } else { (lasted.as_nanos() / REPEATED.as_nanos()).clamp(1, MOST_PARTS) };
+        let rtt = |one: Option<Span>, other: Option<Span>| one.or(other).unwrap_or_default();
+        let rtt = (rtt(shadow.rtt, report.rtt), rtt(report.rtt, shadow.rtt));
+        Self { from: shadow.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
+    }
+
+    /// Whether it shows that the rate was too high. Reports are seconds apart, and a rate that is too high stays so for as long:
+    /// what one of them has shown to be too much is approached again only slowly.
+    fn too_much(&self) -> bool {
+        self.lost as f64 > TOO_MUCH * self.expected as f64
+    }
+
+    /// The rate that arrived.
+    fn arrived(&self, packet: Bytes) -> Rate {
+        Bytes::new((self.expected - self.lost) * packet.get()).per(self.lasted.max(Span::millis(1)))
+    }
+
+    /// The delay of its packet number `n`, between the two round trips.
+    fn delay(&self, n: u64) -> Span {
+        let share = (n + 1) as f64 / self.expected as f64;
+        self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)
+    }
+}
+
+/// Parts of one interval at the most.
+const MOST_PARTS: u64 = 10;
 
 impl SenderHalf for Standard {
     fn on_sent(&mut self, sent: &Sent) {
@@ -236,6 +377,16 @@ impl SenderHalf for Standard {
                 shadow.half.on_timer(now);
             }
         }
+        let members = self.shadows.len() as u32;
+        for (from, shadow) in &mut self.shadows {
+            if shadow.repeat(&self.factory).is_some_and(|at| at <= now)
+                && let Some((body, at)) = &mut shadow.said
+            {
+                *at = now;
+                let report = Report { at: now, from: *from, rtt: None, reception: None, body: Some(body), members };
+                self.half.on_report(&report);
+            }
+        }
         if self.half.wake().is_some_and(|wake| wake.at <= now) {
             self.half.on_timer(now);
         }
@@ -243,11 +394,20 @@ impl SenderHalf for Standard {
 
     fn wake(&self) -> Option<Wake> {
         let shadows = self.shadows.values().filter_map(|s| s.half.wake());
-        self.half.wake().into_iter().chain(shadows).min_by_key(|wake| wake.at)
+        let repeats = self.shadows.values().filter_map(|s| s.repeat(&self.factory));
+        let repeats = repeats.map(|at| Wake { at, why: "a slow receiver" });
+        self.half.wake().into_iter().chain(shadows).chain(repeats).min_by_key(|wake| wake.at)
     }
 
     fn decision(&self) -> Decision {
         let mut decision = self.half.decision();
+        let ceiling = self.shadows.values().filter_map(|s| s.ceiling).min();
+        if let Some(most) = ceiling.map(|c| c.max(self.setup.floor)).filter(|most| *most < decision.pacing) {
+            decision.target = decision.target.min(most);
+            decision.pacing = most;
+            decision.limit = Limit::Network;
+            decision.why.rule = Cow::Borrowed("below what was too much a report ago");
+        }
         if self.fallen {
             let rule = format!("standard reports alone, so asmp: {}", decision.why.rule);
             decision.why.rule = Cow::Owned(rule);
@@ -263,10 +423,7 @@ impl SenderHalf for Standard {
     }
 
     fn announce(&mut self, now: Time) -> Option<Body> {
-        let body = self.half.announce(now)?;
-        for shadow in self.shadows.values_mut() {
-            shadow.half.on_announce(&Announcement { at: now, body: &body });
-        }
+        let body = self.announce_to_shadows(now)?;
         if self.fallen { None } else { Some(body) }
     }
 }

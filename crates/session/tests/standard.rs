@@ -1,0 +1,144 @@
+//! Receivers that send standard reports alone, every 2.4 to 5 s, behind a link of 2 Mb/s.
+#![allow(clippy::unwrap_used, reason = "a test may stop")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use steadycast_control::registry::{Chosen, Factory, Setup, find};
+use steadycast_control::{Mode, ReceiverId};
+use steadycast_link::{Amount, Config, Ecn, Fate, Link, Queue, Service, Steps};
+use steadycast_session::{
+    Emit, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served,
+};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_wire::is_rtcp;
+use steadycast_wire::ntp::NtpEpoch;
+
+/// What 90 s came to after their beginning.
+#[derive(Debug)]
+struct Seen {
+    utilisation: f64,
+    loss: f64,
+    reports: u64,
+    rule: String,
+}
+
+fn drive(controller: &str, from: Span) -> Seen {
+    let seed = Seed(7);
+    let setup = |id| Setup {
+        packet: Bytes::new(1000),
+        mode: Mode::Repaired,
+        floor: Rate::kbps(50),
+        cap: Rate::mbps(1_000),
+        pictures: None,
+        session_bandwidth: Rate::mbps(2),
+        group: false,
+        id: ReceiverId(id),
+        chance: seed.part("half"),
+    };
+    let rtcp =
+        |profile| RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: false, summary: false };
+    let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
+    let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
+    let able = find(controller).unwrap().standard_reports;
+    let factory: Arc<dyn Factory> = Arc::new(Served::new(own, able));
+    let settings = SenderSettings {
+        identity: who(1),
+        rtcp: rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }),
+        packet: Bytes::new(1000),
+        payload_type: 96,
+        fragment_header: 0,
+        emit: Emit::Paced,
+        backlog: Span::secs(1),
+        credit: Span::ZERO,
+        greedy: true,
+        app: factory.app(),
+        first_seq: 65_500,
+        first_timestamp: 0,
+        epoch: NtpEpoch::from_unix_secs(0),
+    };
+    let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
+    // GStreamer's rtpbin: RFC 3550's five seconds, whatever the bandwidth.
+    let plain = Chosen::shared("fixed", Mode::Repaired, &[]).unwrap();
+    let five = RtcpSettings { t_min: Some(Span::secs(5)), group: true, ..rtcp(Profile::Rfc3550) };
+    let half = plain.receiver(&setup(2));
+    let mut receiver = Receiver::new(who(2), five, *b"NONE", half, seed.part("receiver"), Time::ZERO);
+    let config = Config {
+        service: Service::Rate(Steps::constant(Rate::mbps(2))),
+        delay: Steps::constant(Span::millis(20)),
+        queue: Queue::DropTail(Amount::Packets(50)),
+        ..Config::default()
+    };
+    let back = Config { delay: Steps::constant(Span::millis(20)), ..Config::default() };
+    let mut links = [Link::new(&config, "forth", seed), Link::new(&back, "back", seed)];
+    let mut under_way: BTreeMap<(Time, u64), (usize, Vec<u8>)> = BTreeMap::new();
+    let (mut now, mut number) = (Time::ZERO, 0);
+    let (from, end) = (Time::ZERO + from, Time::ZERO + Span::secs(90));
+    let (mut bytes, mut before) = (Bytes::ZERO, (0, 0));
+    while now < end {
+        let mut wake = end;
+        for (way, link) in links.iter_mut().enumerate() {
+            loop {
+                let datagram = match if way == 0 { sender.poll(now) } else { receiver.poll(now) } {
+                    Output::Media(media) => {
+                        let mut datagram = Vec::new();
+                        media.encode(&vec![0; usize::from(media.header.payload_len)], &mut datagram);
+                        datagram
+                    }
+                    Output::Rtcp(datagram) => datagram,
+                    Output::Wait(until) => {
+                        wake = until.map_or(wake, |u| wake.min(u.at));
+                        break;
+                    }
+                };
+                let size = Bytes::new(datagram.len() as u64 + 28);
+                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotCapable) {
+                    under_way.insert((at, number), (way, datagram));
+                    number += 1;
+                }
+            }
+        }
+        if now < from {
+            before = (receiver.expected(), receiver.received());
+        }
+        now = under_way.first_key_value().map_or(wake, |((at, _), _)| wake.min(*at));
+        while let Some(entry) = under_way.first_entry().filter(|e| e.key().0 <= now) {
+            let (way, datagram) = entry.remove();
+            match (way, is_rtcp(&datagram)) {
+                (0, true) => receiver.on_rtcp(now, Origin(1), &datagram),
+                (0, false) => {
+                    receiver.on_rtp(now, Origin(1), &datagram, false, None);
+                    if now >= from {
+                        bytes += Bytes::new(datagram.len() as u64 + 28);
+                    }
+                }
+                _ => sender.on_rtcp(now, Origin(2), &datagram),
+            }
+        }
+    }
+    let (expected, received) = (receiver.expected() - before.0, receiver.received() - before.1);
+    Seen {
+        utilisation: bytes.per(end.since(from)).ratio(Rate::mbps(2)),
+        loss: 1.0 - received as f64 / expected as f64,
+        reports: sender.feedback().packets,
+        rule: sender.decision().why.rule.to_string(),
+    }
+}
+
+#[test]
+fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
+    let seen = drive("asmp", Span::secs(20));
+    assert!((12..=40).contains(&seen.reports), "{seen:?}");
+    assert!((0.6..=1.0).contains(&seen.utilisation), "{seen:?}");
+    assert!((0.0..0.02).contains(&seen.loss), "{seen:?}");
+}
+
+#[test]
+fn a_controller_that_needs_its_own_reports_falls_back_to_asmp_and_says_so() {
+    for controller in ["tfrc", "tfmcc"] {
+        // It begins at their first rate, which is less than half of asmp's.
+        let seen = drive(controller, Span::secs(30));
+        assert!(seen.rule.starts_with("standard reports alone, so asmp: "), "{seen:?}");
+        assert!((0.6..=1.0).contains(&seen.utilisation), "{seen:?}");
+        assert!((0.0..0.02).contains(&seen.loss), "{seen:?}");
+    }
+}
