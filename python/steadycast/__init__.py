@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steadycast._core import ArrivedPacket, Report, ReportSlot, SentPacket, Setup, __version__
+    from steadycast.agree import Agreement, agree
     from steadycast.controllers import controllers
+    from steadycast.emulate import Emulated, Program, emulate
     from steadycast.errors import MissingError, UserError
     from steadycast.run import Columns, Run, run, run_seeds
     from steadycast.scenario import (
@@ -39,10 +41,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Agreement",
     "Arq",
     "ArrivedPacket",
     "Buffer",
     "Columns",
+    "Emulated",
     "Encode",
     "Event",
     "Expect",
@@ -53,6 +57,7 @@ __all__ = [
     "MissingError",
     "Period",
     "Pipe",
+    "Program",
     "Queue",
     "Record",
     "Report",
@@ -66,14 +71,18 @@ __all__ = [
     "Uniform",
     "UserError",
     "__version__",
+    "agree",
     "controllers",
+    "emulate",
     "run",
     "run_seeds",
 ]
 
 _HOMES = {
     "steadycast._core": ("ArrivedPacket", "Report", "ReportSlot", "SentPacket", "Setup", "__version__"),
+    "steadycast.agree": ("Agreement", "agree"),
     "steadycast.controllers": ("controllers",),
+    "steadycast.emulate": ("Emulated", "Program", "emulate"),
     "steadycast.errors": ("MissingError", "UserError"),
     "steadycast.run": ("Columns", "Run", "run", "run_seeds"),
 }

@@ -221,8 +221,8 @@ def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
             of = receiver["name"] if many else flow["name"]
             yield from _present(both, of, f"{base}.receivers.{receiver['name']}", _RECEIVER)
     for link in first["links"]:
-        # What never queues has nothing to compare.
-        if link["direction"] == "forward" and (link["queue_ms"]["p95"] or 0) > 1:
+        # What hardly queues has nothing to compare.
+        if link["direction"] == "forward" and (link["queue_ms"]["p95"] or 0) > 5:
             yield from _present(both, f"link {link['name']}", f"links.{link['name']}.forward", _LINK)
 
 

@@ -149,7 +149,7 @@ impl<W: Watch> Relay<W> {
     /// Relays until the bell rings. Samples of the series are taken up to `end`.
     pub(crate) fn run(mut self, end: Time) -> io::Result<(Network, W, Punctuality)> {
         kernel::precise_waits();
-        kernel::first_in_line();
+        kernel::first_in_line(true);
         let mut buffer = vec![0; LARGEST];
         let mut ready: Vec<usize> = Vec::new();
         let mut next = Time::ZERO + self.step;

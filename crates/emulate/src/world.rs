@@ -316,7 +316,7 @@ impl Emulation {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
         // What paces must not wait for what only computes; the relay does the same.
-        kernel::first_in_line();
+        kernel::first_in_line(false);
         let over = || tcp.ended() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
         // The run ends with its program, sooner or later than the flows.
