@@ -96,7 +96,7 @@ class Camera:
         name = "standard input" if place == "-" else place
         try:
             if place == "-":
-                self._container = av.open(sys.stdin.buffer)
+                self._container: Any = av.open(sys.stdin.buffer)
             else:
                 self._container = av.open(place, format="v4l2")
             stream = self._container.streams.video[0]

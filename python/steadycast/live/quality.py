@@ -1,0 +1,98 @@
+"""How good what arrived looks, against the clip that was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import av.error
+import numpy as np
+
+from steadycast.errors import UserError
+from steadycast.live.encoder import codec_of
+from steadycast.media.clip import Clip
+from steadycast.media.decode import decode_units
+from steadycast.media.metrics import Picture, mean_db, opinion_classes, picture_psnr_db, picture_ssim, psnr_db
+from steadycast.media.splice import Unit
+
+_LONGEST = 1500
+"""Pictures that are measured: a minute at 25 per second."""
+
+
+def measure(
+    reference: Path, codec: str, config: bytes, ticks: Sequence[int], units: Sequence[bytes]
+) -> dict[str, Any]:
+    """PSNR, SSIM and opinion of a receiver's pictures, as in a summary.
+
+    Which picture of the clip the first one is, is found by looking: nobody says it. From there on the time
+    stamps count, round and round when the clip is looped. A picture that is missing is the one before it.
+
+    Raises:
+        UserError: the clip can't be read.
+
+    """
+    kind = codec_of(codec)
+    # An empty unit, of which nothing of use came, would tell a decoder that the stream is over.
+    came = [(t, unit) for t, unit in zip(ticks, units, strict=True) if unit][:_LONGEST]
+    ticks, units = [t for t, _ in came], [unit for _, unit in came]
+    size = _size(kind.decoder, config, units)
+    if size is None:
+        return {"psnr_db": None, "ssim": None, "mos": None}
+    width, height = size
+    pictures = Clip.of(reference).pictures(f"{width}x{height}", "clip")
+    clip = [
+        Picture.of(samples, width, height)
+        for samples, _ in zip(pictures.frames, range(_LONGEST), strict=False)
+    ]
+    if not clip:
+        raise UserError(str(reference), "no picture could be read", "give the clip that was sent")
+    slots = [round(Fraction(t, 90_000) * pictures.fps) for t in ticks]
+    given = [Unit(slot, data) for slot, data in zip(slots, units, strict=True)]
+    decoded = decode_units(kind, given, config if codec == "h264" else b"", width, height)
+    shown = [slot for slot in slots if slot in decoded]
+    if not shown:
+        return {"psnr_db": None, "ssim": None, "mos": None}
+    # The first pictures may be damaged; of those around the middle one is surely not.
+    probe = shown[len(shown) // 2]
+    found = max(range(len(clip)), key=lambda n: psnr_db(clip[n].y, decoded[probe].y))
+    psnr, ssim = [], []
+    last: Picture | None = None
+    for slot in range(shown[0], shown[-1] + 1):
+        last = decoded.get(slot, last)
+        if last is None:
+            continue
+        original = clip[(found + slot - probe) % len(clip)]
+        psnr.append(picture_psnr_db(original, last))
+        ssim.append(picture_ssim(original, last))
+    planes = np.array(psnr)
+    classes = opinion_classes(planes[:, 0])
+    return {
+        "psnr_db": {
+            "raw": {name: mean_db(planes[:, n]) for n, name in enumerate("yuv")},
+            "encoded": {"y": None, "u": None, "v": None},
+        },
+        "ssim": float(np.mean(ssim)),
+        "mos": {
+            "mean": float(classes.mean()),
+            "share": {str(k): float(np.mean(classes == k)) for k in range(1, 6)},
+        },
+    }
+
+
+def _size(decoder: str, config: bytes, units: Sequence[bytes]) -> tuple[int, int] | None:
+    """Return width and height of the first picture that can be decoded."""
+    context: Any = av.CodecContext.create(decoder, "r")
+    if config:
+        context.extradata = config
+    for data in units:
+        packet = av.Packet(len(data))
+        packet.update(data)
+        try:
+            for frame in context.decode(packet):
+                return frame.width, frame.height
+        except (av.error.FFmpegError, EOFError, ValueError):
+            continue
+    return None
