@@ -44,8 +44,10 @@ HEAD = (
     "TCP of fair",
     "loss, %",
     "frames not seen whole, %",
+    "play-out needed, s",
+    "MOS",
+    "network, %",
 )
-HEAD += ("play-out needed, s", "MOS", "network, %")
 
 
 def settings(case: Case, controller: str, clips: Sequence[Path], congestion: str) -> list[str]:

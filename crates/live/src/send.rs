@@ -17,7 +17,7 @@ use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, Vbr, Waiting};
-use steadycast_session::{Emit, Guarded, Identity, Profile, RtcpSettings, SenderSettings, Served};
+use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -123,6 +123,9 @@ pub(crate) struct Shared {
     /// Somebody looks: the status is made only then.
     pub(crate) asked: AtomicBool,
     pub(crate) status: Mutex<Value>,
+    pub(crate) orders: Orders,
+    /// Receivers that the operator has excluded, by their names.
+    pub(crate) excluded: Mutex<Vec<String>>,
 }
 
 impl Shared {
@@ -268,13 +271,15 @@ impl Sending {
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
+        let shared = Arc::new(Shared::default());
         let app = factory.app();
         let paper = options.mode == Mode::Paper;
         let factory: Arc<dyn Factory> = if paper {
             factory
         } else {
             let served = Served::new(factory, entry.standard_reports);
-            Arc::new(Guarded::new(Arc::new(served), entry.name == "fixed"))
+            let guarded = Guarded::new(Arc::new(served), entry.name == "fixed");
+            Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
         let wired = WiredSource::new(source, payloads, None).with_peers(Peers::new(clock.epoch(), app));
@@ -283,7 +288,6 @@ impl Sending {
         if let Some(desk) = &desk {
             desk.wake_by(driver.waker());
         }
-        let shared = Arc::new(Shared::default());
         let mut session =
             Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq };
         let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
@@ -307,6 +311,22 @@ impl Sending {
     /// How it goes, as JSON: see the session's view.
     pub fn status(&self) -> Value {
         self.shared.look()
+    }
+
+    /// The receiver of this name is not heard any more, now or whenever it comes.
+    pub fn exclude(&self, name: &str) {
+        self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    /// All receivers are heard again.
+    pub fn admit_all(&self) {
+        self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.orders.admit_all();
+    }
+
+    /// Lower and upper limit of the rate from now on.
+    pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
+        self.shared.orders.limit(floor, cap);
     }
 
     /// Whether it has come to its end: the source's, or by [`Sending::stop`].
@@ -386,6 +406,7 @@ impl Session {
                 self.tell(|end, _, _| end.source_mut().sample(next));
                 next += STEP;
             }
+            self.exclude();
             self.shared.show(|| self.status(now));
             if self.shared.stop.load(Ordering::Relaxed) || self.ended() {
                 break;
@@ -402,6 +423,16 @@ impl Session {
             desk.close();
         }
         Ok(())
+    }
+
+    /// Names become known when their owners say them.
+    fn exclude(&self) {
+        let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
+        for (ssrc, peer) in self.end().peers().into_iter().flat_map(Peers::iter) {
+            if excluded.contains(&peer.cname) {
+                self.shared.orders.exclude(ssrc);
+            }
+        }
     }
 
     fn tell(&mut self, what: impl FnOnce(&mut WiredSource, Time, &mut Outbox)) {
@@ -424,13 +455,14 @@ impl Session {
 
     fn status(&self, now: Time) -> Value {
         let (end, source) = (self.end(), self.end().source());
+        let aside: BTreeMap<u32, &str> = self.shared.orders.aside().into_iter().collect();
         let peers: Vec<Value> = end
             .peers()
             .into_iter()
             .flat_map(Peers::iter)
             .map(|(ssrc, p)| {
                 json!({
-                    "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left,
+                    "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left, "aside": aside.get(&ssrc),
                     "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
                     "loss_frac": p.block.map(|b| f64::from(b.fraction) / 256.0),

@@ -174,6 +174,22 @@ impl PySender {
         Ok(PyRecord(Mutex::new(record)))
     }
 
+    /// The receiver of this name is not heard any more.
+    fn exclude(&self, name: &str) {
+        locked(&self.sending).exclude(name);
+    }
+
+    /// All receivers are heard again.
+    fn admit_all(&self) {
+        locked(&self.sending).admit_all();
+    }
+
+    /// Lower and upper limit of the rate from now on, in bit/s.
+    #[pyo3(signature = (floor=None, cap=None))]
+    fn limit(&self, floor: Option<u64>, cap: Option<u64>) {
+        locked(&self.sending).limit(floor.map(Rate::bps), cap.map(Rate::bps));
+    }
+
     /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
     /// when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {

@@ -12,6 +12,7 @@
 //! ```
 
 mod breaker;
+mod defence;
 mod media;
 mod pacer;
 mod participant;
@@ -21,6 +22,7 @@ mod sender;
 mod standard;
 
 pub use breaker::Guarded;
+pub use defence::{Defended, Orders};
 pub use media::{Fragment, Frame, FrameKind, Media, Part};
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};

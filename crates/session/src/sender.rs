@@ -111,9 +111,6 @@ pub struct Feedback {
     pub unreadable: u64,
 }
 
-/// Five intervals of 5 s (RFC 3550, 6.3.5).
-const STANDARD_TIMEOUT: Span = Span::secs(25);
-
 impl Sender {
     /// A sender that starts now. `chance` draws RTCP's intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
@@ -486,10 +483,8 @@ impl Sender {
 
     /// A receiver that has been silent for five intervals is gone (RFC 3550, 6.3.5).
     fn forget_silent(&mut self, now: Time) {
-        let limit = self.participant.member_timeout();
-        // Whoever sends nothing but standard reports may keep to RFC 3550's own interval, whatever ours is.
-        let standard = limit.max(STANDARD_TIMEOUT);
-        while let Some(ssrc) = self.peers.pop_silent(now.before(limit), now.before(standard)) {
+        let limit = now.before(self.participant.member_timeout());
+        while let Some(ssrc) = self.peers.pop_silent(limit) {
             self.half.on_leave(now, ReceiverId(ssrc));
             self.read_decision();
         }

@@ -4,7 +4,7 @@
 use super::law::Law;
 use crate::registry::{Setup, Values};
 use crate::tfrc::{self, Among, Finding, Mark, Settings, rtt_notice};
-use crate::{Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf, Sent, Wake};
+use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf, Sent, Wake};
 use std::borrow::Cow;
 use steadycast_units::Time;
 
@@ -18,6 +18,9 @@ pub(super) struct Sender {
     /// What is marked so far runs after the sum of 1/n over the packets sent.
     credit: f64,
     vseq: u16,
+    /// Packets marked, and the sum of 1/n over the packets sent: what keeps the promise adds up otherwise.
+    marked: (u64, f64),
+    honest: Check,
 }
 
 impl Sender {
@@ -26,7 +29,7 @@ impl Sender {
         let mut tfrc = tfrc::Sender::new(setup, &Settings::read(values));
         tfrc.set_worth(law.n());
         // The first packet is a marked one.
-        Self { tfrc, law, credit: 1.0, vseq: u16::MAX }
+        Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new("INV-5") }
     }
 }
 
@@ -61,6 +64,10 @@ impl SenderHalf for Sender {
         decision
     }
 
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.honest)
+    }
+
     fn notice(&mut self, _: &Departing) -> Notice {
         let n = self.law.n();
         let marked = self.credit >= 1.0;
@@ -69,6 +76,9 @@ impl SenderHalf for Sender {
             self.credit -= 1.0;
         }
         self.credit += 1.0 / n;
+        self.marked.0 += u64::from(marked);
+        self.marked.1 += 1.0 / n;
+        self.honest.see(n >= 1.0 && (self.marked.0 as f64 - self.marked.1).abs() <= 1.0 + 1e-6);
         let mut bytes = [0; 8];
         let (rtt, mark) = bytes.split_at_mut(3);
         rtt.copy_from_slice(&rtt_notice(self.tfrc.round_trip()));

@@ -2,7 +2,7 @@ use super::Config;
 use super::message::{Back, Forward, Purpose};
 use crate::equation::{LossRate, rank};
 use crate::registry::{Setup, Values};
-use crate::{Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window};
+use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
@@ -68,6 +68,8 @@ pub(super) struct Sender {
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
+    /// No packet leaves that the window has no room for, but for those that may be lost without anybody knowing yet.
+    within: Check,
     rule: &'static str,
 }
 
@@ -93,6 +95,7 @@ impl Sender {
             smoothed: setup.packet.per(FIRST_RTO),
             smoothed_at: Time::ZERO,
             lossy: false,
+            within: Check::new("INV-7"),
             rule: "one packet until there is an acker",
         }
     }
@@ -228,6 +231,7 @@ impl Sender {
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         self.out.push_back(Flying { seq: sent.seq, overtaken: 0 });
+        self.within.see(self.out.len() as f64 <= self.window + f64::from(self.config.dupthresh));
         self.highest = self.highest.max(Some(sent.seq));
         if self.out.len() as f64 + 1.0 > self.window {
             self.filled = Some(sent.seq);
@@ -321,6 +325,10 @@ impl SenderHalf for Sender {
                 by: self.acker.map(|acker| acker.id),
             },
         }
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.within)
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {

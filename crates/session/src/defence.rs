@@ -1,0 +1,359 @@
+//! Feedback is not trusted: a layer around a sender half that keeps one receiver from holding down a group.
+//!
+//! | defence | what it does |
+//! |---|---|
+//! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms |
+//! | support | a receiver whose report halves the rate while its own report block shows next to no loss is set aside |
+//! | floor | the rate never goes below it; who holds a group there for 5 s is set aside: it can't be served by this session |
+//! | exclusion | the operator's decision: reports of that receiver are not heard |
+//!
+//! Who is set aside by itself is heard again after a minute. The only receiver is never set aside. The quantile, which leaves a share
+//! of the group behind, is a parameter of the controllers that take a minimum (`asmp`: `agg`), since only they know whose rate is
+//! whose.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use steadycast_control::registry::{Factory, Feedback};
+use steadycast_control::{
+    Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake,
+};
+use steadycast_units::{Rate, Span, Time};
+
+/// Who is not heard, and why; and limits that the operator has set. Shared by a session and whoever watches it.
+#[derive(Clone, Debug, Default)]
+pub struct Orders(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    aside: BTreeMap<u32, (&'static str, Option<Time>)>,
+    floor: Option<Rate>,
+    cap: Option<Rate>,
+}
+
+/// The operator's own reason.
+const BY_ORDER: &str = "by order";
+
+impl Orders {
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This receiver is not heard any more.
+    pub fn exclude(&self, ssrc: u32) {
+        self.locked().aside.insert(ssrc, (BY_ORDER, None));
+    }
+
+    /// All are heard again.
+    pub fn admit_all(&self) {
+        self.locked().aside.clear();
+    }
+
+    /// Lower and upper limit of the rate from now on.
+    pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
+        let mut inner = self.locked();
+        (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
+    }
+
+    /// Who is not heard, and why.
+    pub fn aside(&self) -> Vec<(u32, &'static str)> {
+        self.locked().aside.iter().map(|(ssrc, (why, _))| (*ssrc, *why)).collect()
+    }
+}
+
+/// Makes the halves of a controller with these defences.
+pub struct Defended {
+    own: Arc<dyn Factory>,
+    orders: Orders,
+}
+
+impl Defended {
+    /// Around this controller.
+    pub fn new(own: Arc<dyn Factory>, orders: Orders) -> Self {
+        Self { own, orders }
+    }
+}
+
+impl Factory for Defended {
+    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        Box::new(Defence {
+            half: self.own.sender(setup),
+            orders: self.orders.clone(),
+            known: BTreeMap::new(),
+            newest: 0,
+            at_floor: None,
+        })
+    }
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        self.own.receiver(setup)
+    }
+    fn extension(&self) -> u8 {
+        self.own.extension()
+    }
+    fn app(&self) -> [u8; 4] {
+        self.own.app()
+    }
+    fn feedback(&self) -> Feedback {
+        self.own.feedback()
+    }
+}
+
+/// Reports that follow each other closer than this are not heard.
+const APART: Span = Span::millis(2);
+/// How long one receiver may hold a group at its floor.
+const PATIENCE: Span = Span::secs(5);
+/// For how long it is then set aside.
+const ASIDE: Span = Span::secs(60);
+/// A report block below this fraction supports no halving of the rate.
+const SUPPORTED: f64 = 0.01;
+/// Receivers that are remembered.
+const REMEMBERED: usize = 16_384;
+
+/// Of one receiver: when it was heard last, and the highest loss fraction of its report blocks lately.
+struct Known {
+    heard: Time,
+    fraction: f64,
+}
+
+struct Defence {
+    half: Box<dyn SenderHalf>,
+    orders: Orders,
+    known: BTreeMap<ReceiverId, Known>,
+    newest: u64,
+    /// Who holds the group at its floor, and since when.
+    at_floor: Option<(ReceiverId, Time)>,
+}
+
+impl Defence {
+    /// Whether a receiver is heard; one that was set aside long ago is again.
+    fn hears(&mut self, now: Time, from: ReceiverId) -> bool {
+        let mut orders = self.orders.locked();
+        match orders.aside.get(&from.0) {
+            Some((_, Some(until))) if *until <= now => {
+                orders.aside.remove(&from.0);
+                true
+            }
+            Some(_) => false,
+            None => true,
+        }
+    }
+
+    fn set_aside(&mut self, now: Time, who: ReceiverId, why: &'static str) {
+        self.orders.locked().aside.insert(who.0, (why, Some(now + ASIDE)));
+        self.at_floor = None;
+        self.half.on_leave(now, who);
+    }
+
+    fn possible(&self, report: &Report<'_>) -> bool {
+        report.reception.is_none_or(|r| {
+            let sent = r.highest <= self.newest.saturating_add(1);
+            sent && r.lost <= i64::try_from(r.expected).unwrap_or(i64::MAX).saturating_add(1 << 16) && r.fraction <= 1.0
+        })
+    }
+
+    /// Looks at what a report has done to the rate.
+    fn judge(&mut self, report: &Report<'_>, before: Rate) {
+        if report.members < 2 {
+            return;
+        }
+        let (now, decision) = (report.at, self.half.decision());
+        let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
+        let mine = decision.why.by == Some(report.from);
+        if mine && decision.target < before.scale(0.5) && fraction < SUPPORTED {
+            return self.set_aside(now, report.from, "its report block does not bear out the rate that it asks for");
+        }
+        self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
+            (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
+            (Limit::Floor, Some(by), _) => Some((by, now)),
+            _ => None,
+        };
+        if let Some((who, since)) = self.at_floor
+            && now.since(since) >= PATIENCE
+        {
+            self.set_aside(now, who, "it can't keep up with the floor");
+        }
+    }
+}
+
+impl SenderHalf for Defence {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.newest = self.newest.max(sent.seq);
+        self.half.on_sent(sent);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        if !self.hears(report.at, report.from) {
+            if self.known.remove(&report.from).is_some() {
+                self.half.on_leave(report.at, report.from);
+            }
+            return;
+        }
+        if !self.possible(report) {
+            return;
+        }
+        if self.known.len() >= REMEMBERED && !self.known.contains_key(&report.from) {
+            self.known.pop_first();
+        }
+        let fraction = report.reception.map_or(0.0, |r| r.fraction);
+        let known = self.known.entry(report.from);
+        let soon =
+            matches!(&known, std::collections::btree_map::Entry::Occupied(k) if report.at.since(k.get().heard) < APART);
+        if soon {
+            return;
+        }
+        let known = known.or_insert(Known { heard: report.at, fraction });
+        // A loss of some reports ago may be what the controller still remembers.
+        (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
+        let before = self.half.decision().target;
+        self.half.on_report(report);
+        self.judge(report, before);
+    }
+
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+        self.known.remove(&receiver);
+        self.half.on_leave(at, receiver);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.half.on_timer(now);
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.half.wake()
+    }
+
+    fn decision(&self) -> Decision {
+        let mut decision = self.half.decision();
+        let (floor, cap) = {
+            let orders = self.orders.locked();
+            (orders.floor, orders.cap)
+        };
+        if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
+            (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
+        }
+        if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
+            (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
+        }
+        decision
+    }
+
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        self.half.notice(packet)
+    }
+
+    fn announce(&mut self, now: Time) -> Option<Body> {
+        self.half.announce(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_control::{Reception, Why};
+
+    /// Takes the least of what its receivers ask for, as the number in their bodies' first byte times 10 kb/s.
+    #[derive(Default)]
+    struct Least(BTreeMap<ReceiverId, u8>);
+
+    impl SenderHalf for Least {
+        fn on_sent(&mut self, _: &Sent) {}
+        fn on_report(&mut self, report: &Report<'_>) {
+            if let Some(rate) = report.body.and_then(|b| b.bytes.first()) {
+                self.0.insert(report.from, *rate);
+            }
+        }
+        fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
+            self.0.remove(&receiver);
+        }
+        fn decision(&self) -> Decision {
+            let least = self.0.iter().min_by_key(|(_, rate)| **rate);
+            let rate = least.map_or(100, |(_, rate)| *rate).max(5);
+            let target = Rate::kbps(10 * u64::from(rate));
+            let limit = if rate == 5 { Limit::Floor } else { Limit::Network };
+            let why = Why { by: least.map(|(id, _)| *id), ..Why::rule("least") };
+            Decision { target, pacing: target, window: None, limit, why }
+        }
+    }
+
+    struct World(Defence, Orders, u64);
+
+    impl World {
+        fn new() -> Self {
+            let (half, orders, known) = (Box::new(Least::default()), Orders::default(), BTreeMap::new());
+            let defence = Defence { half, orders: orders.clone(), known, newest: 1_000, at_floor: None };
+            Self(defence, orders, 0)
+        }
+
+        /// A second of sixteen receivers that ask for 1 Mb/s, and of another with what it asks for and its loss fraction.
+        fn second(&mut self, liar: Option<(u8, f64)>) -> Rate {
+            for n in 0..17 {
+                let at = Time::ZERO + Span::millis(self.2 * 1_000 + n * 10);
+                let (rate, fraction) = match liar {
+                    Some(said) if n == 16 => said,
+                    None if n == 16 => continue,
+                    _ => (100, 0.0),
+                };
+                let body = Body { subtype: 1, bytes: vec![rate] };
+                let reception = Reception {
+                    expected: 10,
+                    lost: (fraction * 10.0) as i64,
+                    fraction,
+                    highest: 900,
+                    jitter: Span::ZERO,
+                };
+                let from = ReceiverId(n as u32);
+                let (reception, body) = (Some(reception), Some(&body));
+                self.0.on_report(&Report { at, from, rtt: None, reception, body, members: 17 });
+            }
+            self.2 += 1;
+            self.0.decision().target
+        }
+    }
+
+    #[test]
+    fn a_liar_whose_report_block_shows_no_loss_costs_nothing() {
+        let mut world = World::new();
+        world.second(None);
+        assert_eq!(world.second(Some((1, 0.0))), Rate::mbps(1));
+        assert_eq!(world.1.aside(), [(16, "its report block does not bear out the rate that it asks for")]);
+    }
+
+    #[test]
+    fn whoever_holds_the_group_at_the_floor_is_set_aside_after_5_s_and_heard_again_after_a_minute() {
+        let mut world = World::new();
+        world.second(None);
+        let rates: Vec<Rate> = (0..70).map(|_| world.second(Some((1, 0.5)))).collect();
+        let held = rates.iter().take_while(|r| **r == Rate::kbps(50)).count();
+        assert_eq!(held, 5);
+        let free = rates[held..].iter().take_while(|r| **r == Rate::mbps(1)).count();
+        assert!((58..=62).contains(&free), "{free} s without it");
+        // A slow receiver that the floor does suit is the group's business, and its operator's.
+        let mut world = World::new();
+        assert_eq!((0..20).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::kbps(200)));
+    }
+
+    #[test]
+    fn the_operators_orders_hold_until_they_are_taken_back() {
+        let mut world = World::new();
+        assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(200));
+        world.1.exclude(16);
+        assert_eq!((0..100).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::mbps(1)));
+        world.1.admit_all();
+        assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(200));
+        world.1.limit(Some(Rate::kbps(300)), Some(Rate::kbps(600)));
+        assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(300));
+        world.1.exclude(16);
+        assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(600));
+    }
+
+    #[test]
+    fn what_cannot_be_true_is_not_heard() {
+        let mut world = World::new();
+        world.second(None);
+        let reception = Reception { expected: 1, lost: 0, fraction: 0.5, highest: 5_000, jitter: Span::ZERO };
+        let (body, at) = (Body { subtype: 1, bytes: vec![1] }, Time::ZERO + Span::secs(5));
+        let from = ReceiverId(3);
+        let report = Report { at, from, rtt: None, reception: Some(reception), body: Some(&body), members: 16 };
+        world.0.on_report(&report);
+        assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
+    }
+}
