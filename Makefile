@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims bench validate figures setup setup-dev have-python clean
+.PHONY: help demo test lint claims bench bench-live validate figures setup setup-dev have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -33,6 +33,9 @@ claims: setup-dev ## what takes long: the claims that the tests have no time for
 
 bench: setup-dev ## packet-hops per CPU second, beside ns-2
 	@$(RUN) -m validation.bench
+
+bench-live: setup-dev ## CPU per packet of live sending, beside a bare loop and FFmpeg
+	@$(RUN) -m validation.bench_live
 
 validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 	@$(RUN) -m validation.validate

@@ -743,6 +743,14 @@ def send(
         int, typer.Option("--gop", min=1, max=600, help="Frames from one I frame to the next.")
     ] = 12,
     packet: Annotated[int, typer.Option("--packet", metavar="B", help="IP size of a full packet.")] = 1018,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="CNAME", help="A receiver whose reports do not count. Repeatable."),
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", metavar="FILE", help="Encrypt (SRTP) with the key in this file."),
+    ] = None,
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
@@ -780,6 +788,8 @@ def send(
         fps,
         gop,
         packet,
+        exclude or (),
+        key_file,
         duration,
         out,
         force,
@@ -830,6 +840,10 @@ def receive(
         str | None,
         typer.Option("--name", metavar="CNAME", help="What the sender's operator calls this receiver."),
     ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", metavar="FILE", help="The key of an encrypted stream (SRTP)."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -841,7 +855,7 @@ def receive(
         free_or_force(out, force=force)
     live = _module("steadycast.live.receive")
     options = live.Options(
-        what, source, file, play, reference, duration, mux, interface, codec, name, out, force
+        what, source, file, play, reference, duration, mux, interface, codec, name, key_file, out, force
     )
     summary = live.receive(options)
     _finish(summary, as_json=as_json, report=_write_report(out) if out is not None else None)

@@ -29,7 +29,7 @@ impl Stream {
 
     fn row(&self, at: Time, offset: u64, size: usize, ecn: Ecn, delay: Option<Span>) -> PacketRow {
         let seq = offset / u64::from(self.payload);
-        PacketRow { at, seq, size: size as u32, frame: None, ce: ecn == Ecn::Ce, delay }
+        PacketRow::new(at, seq, Bytes::new(size as u64), None, ecn, delay)
     }
 }
 

@@ -83,24 +83,55 @@ pub struct LinkPoint {
     pub wait: Span,
 }
 
-/// One recorded packet.
+/// One recorded packet. Four words: a run may have millions.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketRow {
-    /// When it left or arrived.
-    pub at: Time,
-    /// Its number in the flow.
-    pub seq: u64,
-    /// IP size.
-    pub size: u32,
-    /// The frame that it belongs to.
-    pub frame: Option<u32>,
-    /// Marked on the way.
-    pub ce: bool,
-    /// One-way delay, of one that arrived.
-    pub delay: Option<Span>,
+    at: Time,
+    seq: u64,
+    /// `Span::MAX`: none.
+    delay: Span,
+    /// `u32::MAX`: none.
+    frame: u32,
+    /// With [`PacketRow::CE`].
+    size: u32,
 }
 
 impl PacketRow {
+    const CE: u32 = 1 << 31;
+
+    /// A packet of a flow by its number, IP size and frame, if it belongs to one, when it left or arrived; marked on the way or not; of one that
+    /// arrived its one-way delay.
+    #[inline]
+    pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
+        let size = (size.get() as u32 & !Self::CE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
+        Self { at, seq, delay: delay.unwrap_or(Span::MAX), frame: frame.unwrap_or(u32::MAX), size }
+    }
+
+    /// When it left or arrived.
+    pub const fn at(&self) -> Time {
+        self.at
+    }
+    /// Its number in the flow.
+    pub const fn seq(&self) -> u64 {
+        self.seq
+    }
+    /// IP size in bytes.
+    pub const fn size(&self) -> u32 {
+        self.size & !Self::CE
+    }
+    /// The frame that it belongs to.
+    pub fn frame(&self) -> Option<u32> {
+        (self.frame != u32::MAX).then_some(self.frame)
+    }
+    /// Whether it was marked on the way.
+    pub const fn ce(&self) -> bool {
+        self.size & Self::CE != 0
+    }
+    /// One-way delay, of one that arrived.
+    pub fn delay(&self) -> Option<Span> {
+        (self.delay != Span::MAX).then_some(self.delay)
+    }
+
     /// `None` for packets that are not recorded: feedback.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let (seq, frame) = match body {
@@ -109,6 +140,6 @@ impl PacketRow {
             Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
             Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
-        Some(Self { at, seq, size: size.get() as u32, frame, ce: ecn == Ecn::Ce, delay })
+        Some(Self::new(at, seq, size, frame, ecn, delay))
     }
 }

@@ -3,7 +3,7 @@
 use crate::agent::{Agent, VideoSink, VideoSource};
 use crate::intake::Intake;
 use crate::summary::rate_of;
-use crate::{FlowEnds, PacketRow, Record};
+use crate::{FlowEnds, Record};
 use std::collections::BTreeMap;
 use steadycast_media::Fate;
 use steadycast_scenario::{self as sc, FlowKind};
@@ -418,23 +418,24 @@ impl Record<'_> {
             });
             for (place, agent, way) in sources.chain(sinks) {
                 let Some(Some(log)) = self.logs.get(agent.0 as usize) else { continue };
-                for PacketRow { at: when, seq: number, size: bytes, frame: index, ce, delay } in log {
-                    at.push(when.as_secs_f64());
+                for row in log {
+                    at.push(row.at().as_secs_f64());
                     direction.push(way);
                     flow.push(&spec.name);
                     node.push(self.scenario.node_name(place));
-                    seq.push(*number as i64);
-                    size.push(i64::from(*bytes));
-                    let row = index.and_then(|i| sent?.get(i as usize));
+                    seq.push(row.seq() as i64);
+                    size.push(i64::from(row.size()));
+                    let index = row.frame();
+                    let coded = index.and_then(|i| sent?.get(i as usize)).map(|frame| frame.coded);
                     frame.push(index.map_or(-1, i64::from));
-                    kind.push_maybe(row.map(|r| match r.coded.kind {
+                    kind.push_maybe(coded.map(|c| match c.kind {
                         FrameKind::I => "I",
                         FrameKind::P => "P",
                         FrameKind::B => "B",
                     }));
-                    q.push(row.map_or(-1, |r| i64::from(r.coded.quantizer)));
-                    ecn.push(if *ce { 3 } else { 0 });
-                    owd.push(ms(*delay));
+                    q.push(coded.map_or(-1, |c| i64::from(c.quantizer)));
+                    ecn.push(if row.ce() { 3 } else { 0 });
+                    owd.push(ms(row.delay()));
                 }
             }
         }

@@ -4,8 +4,8 @@ use crate::folder::{STEP, Words};
 use crate::sdp::Description;
 use crate::send::{Shared, entropy, rtcp};
 use crate::{
-    Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, Nobody, Pair, PairOptions, Reports, Unpacker,
-    WiredSink,
+    Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
+    Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct ReceiveOptions {
     pub description: Description,
     /// Sockets.
     pub pair: PairOptions,
+    /// Media and reports are protected with it.
+    pub key: Option<MasterKey>,
     /// Canonical name.
     pub cname: String,
 }
@@ -109,7 +111,8 @@ impl Receiving {
             Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone())),
             None => Box::new(Nobody),
         };
-        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports);
+        let srtp = options.key.as_ref().map(Srtp::new);
+        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());

@@ -248,7 +248,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-fn unbase64(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let (mut bits, mut count, mut bytes) = (0u32, 0, Vec::new());
     for letter in text.trim().trim_end_matches('=').bytes() {
         let six = ALPHABET.iter().position(|a| *a == letter)? as u32;

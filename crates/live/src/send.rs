@@ -3,8 +3,8 @@
 use crate::folder::{STEP, Words, reported, series};
 use crate::sdp::Description;
 use crate::{
-    Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, NetError, Outbox, Pair, PairOptions, Payloads, Peers,
-    RungData, Steering, Store, WiredSource, Zeros,
+    Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
+    Payloads, Peers, RTP_TAG, RungData, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -111,6 +111,8 @@ pub struct SendOptions {
     pub session_bandwidth: Rate,
     /// Canonical name.
     pub cname: String,
+    /// Media and reports are protected with it.
+    pub key: Option<MasterKey>,
     /// The clip's name, for the record; nothing for a greedy source.
     pub clip: Option<String>,
 }
@@ -218,8 +220,9 @@ impl Sending {
             first_timestamp: seed.part("timestamp").bits32(),
             epoch: clock.epoch(),
         };
-        let max_payload = options.packet.get().saturating_sub(overhead(&*factory)).max(64) as usize;
-        let cost = overhead(&*factory);
+        let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
+        let cost = overhead(&*factory) + tag;
+        let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over) = (None, None);
         let (feed, payloads, by_ladder): (Option<Box<dyn Feed>>, Box<dyn Payloads>, bool) = match medium {
@@ -263,7 +266,7 @@ impl Sending {
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
             ttl: options.pair.ttl,
             mux: options.pair.mux,
-            secure: false,
+            secure: options.key.is_some(),
             payload_type,
             format,
             config,
@@ -282,7 +285,9 @@ impl Sending {
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let wired = WiredSource::new(source, payloads, None).with_peers(Peers::new(clock.epoch(), app));
+        let wired = WiredSource::new(source, payloads, None)
+            .with_peers(Peers::new(clock.epoch(), app))
+            .with_srtp(options.key.as_ref().map(Srtp::new));
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         if let Some(desk) = &desk {

@@ -1,7 +1,7 @@
 //! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
 
 use crate::net::origin;
-use crate::{Datagram, End, Outbox, Peers, Which};
+use crate::{Datagram, End, Outbox, Peers, Srtp, Which};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::Notice;
@@ -88,6 +88,7 @@ pub struct WiredSource {
     payloads: Box<dyn Payloads>,
     trail: Option<Trail>,
     peers: Option<Peers>,
+    srtp: Option<Srtp>,
     echo: Echo,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -97,13 +98,24 @@ impl WiredSource {
     /// Of this sender. With a trail it leaves there what each packet carried.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
         let (echo, outgoing) = (Echo::default(), Vec::new());
-        Self { source, payloads, trail, peers: None, echo, outgoing, ended: false }
+        Self { source, payloads, trail, peers: None, srtp: None, echo, outgoing, ended: false }
     }
 
     /// Keeps a list of who sends reports.
     #[must_use]
     pub fn with_peers(self, peers: Peers) -> Self {
         Self { peers: Some(peers), ..self }
+    }
+
+    /// Protects what leaves, and hears nothing that is not protected.
+    #[must_use]
+    pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
+        Self { srtp, ..self }
+    }
+
+    /// How it is protected, if it is.
+    pub const fn srtp(&self) -> Option<&Srtp> {
+        self.srtp.as_ref()
     }
 
     /// Who sends reports, if a list is kept.
@@ -146,13 +158,17 @@ impl WiredSource {
                         trail.push(media.fragment);
                     }
                     out.push(Which::Rtp, None, |bytes| {
+                        let start = bytes.len();
                         media.encode_header(bytes);
                         self.payloads.write(&media, bytes);
+                        if let Some(srtp) = &mut self.srtp {
+                            srtp.protect_rtp(bytes, start);
+                        }
                     });
                 }
                 Body::Rtcp { bytes, .. } => {
                     self.echo.wrote(&bytes);
-                    out.push(Which::Rtcp, None, |all| all.extend_from_slice(&bytes));
+                    out.push(Which::Rtcp, None, |all| protected(&bytes, &mut self.srtp, all));
                 }
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
@@ -170,13 +186,27 @@ impl End for WiredSource {
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        if datagram.which == Which::Rtcp && !self.echo.is_own(datagram.bytes) {
+        if datagram.which != Which::Rtcp {
+            return;
+        }
+        let opened;
+        let bytes = match &mut self.srtp {
+            None => datagram.bytes,
+            Some(srtp) => match srtp.open_rtcp(datagram.bytes) {
+                Some(bytes) => {
+                    opened = bytes.to_vec();
+                    &opened
+                }
+                None => return,
+            },
+        };
+        if !self.echo.is_own(bytes) {
             let mine = self.source.session().map_or(0, Sender::ssrc);
             if let Some(peers) = &mut self.peers {
-                peers.hear(now, mine, datagram.meta.from, datagram.bytes);
+                peers.hear(now, mine, datagram.meta.from, bytes);
             }
             let from = address(datagram.meta.from);
-            self.with(out, |source, o| source.on_rtcp(now, from, datagram.bytes, o));
+            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
         }
     }
 
@@ -202,6 +232,7 @@ pub struct WiredSink {
     departure: Departure,
     least: Option<OneWay>,
     sent: Option<PeerTime>,
+    srtp: Option<Srtp>,
     echo: Echo,
     /// Where reports go; `None`: to the group.
     reports: Reports,
@@ -246,6 +277,7 @@ impl WiredSink {
             departure,
             least: None,
             sent: None,
+            srtp: None,
             echo: Echo::default(),
             reports,
             outgoing: Vec::new(),
@@ -270,6 +302,12 @@ impl WiredSink {
     /// Gives the receiver back.
     pub fn into_sink(self) -> VideoSink {
         self.sink
+    }
+
+    /// Protects what leaves, and hears nothing that is not protected.
+    #[must_use]
+    pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
+        Self { srtp, ..self }
     }
 
     /// Datagrams that could not be read.
@@ -322,7 +360,7 @@ impl WiredSink {
                 Reports::Sender { known, .. } => known,
             };
             self.echo.wrote(&bytes);
-            out.push(Which::Rtcp, to, |all| all.extend_from_slice(&bytes));
+            out.push(Which::Rtcp, to, |all| protected(&bytes, &mut self.srtp, all));
         }
         result
     }
@@ -404,6 +442,22 @@ impl End for WiredSink {
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        let opened;
+        let datagram = match &mut self.srtp {
+            None => datagram,
+            Some(srtp) => {
+                let bytes = match datagram.which {
+                    Which::Rtp => srtp.open_rtp(datagram.bytes),
+                    Which::Rtcp => srtp.open_rtcp(datagram.bytes),
+                };
+                let Some(bytes) = bytes else {
+                    self.unreadable += 1;
+                    return;
+                };
+                opened = bytes.to_vec();
+                &Datagram { bytes: &opened, ..*datagram }
+            }
+        };
         match datagram.which {
             Which::Rtp => self.on_rtp(now, datagram, out),
             Which::Rtcp => self.on_rtcp(now, datagram, out),
@@ -450,6 +504,15 @@ impl End for Wired {
             Self::Source(source) => source.done(),
             Self::Sink(sink) => sink.done(),
         }
+    }
+}
+
+/// Appends a compound, protected where that is wanted.
+fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(compound);
+    if let Some(srtp) = srtp {
+        srtp.protect_rtcp(out, start);
     }
 }
 

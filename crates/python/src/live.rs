@@ -11,8 +11,8 @@ use steadycast_control::Mode;
 use steadycast_control::registry::Given;
 use steadycast_live::sdp::Description;
 use steadycast_live::{
-    EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, Medium, Next, PairOptions, ReceiveOptions, Receiving,
-    RungData, SendOptions, Sending, Steering, Unit,
+    EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions, ReceiveOptions,
+    Receiving, RungData, SendOptions, Sending, Steering, Unit,
 };
 use steadycast_media::Scale;
 use steadycast_session::FrameKind;
@@ -62,6 +62,12 @@ fn format(codec: &str) -> PyResult<PayloadFormat> {
         "h264" => Ok(PayloadFormat::H264),
         other => Err(PyValueError::new_err(format!("codec: there is no {other}; take mpeg4, mpeg2, h263 or h264"))),
     }
+}
+
+fn key(from: &Bound<'_, PyDict>) -> PyResult<Option<MasterKey>> {
+    let text: Option<String> = want(from, "key")?;
+    let wrong = "--key-file: it does not hold 30 bytes in base64; make one with: openssl rand -base64 30 > key";
+    text.map(|text| MasterKey::read(&text).ok_or_else(|| PyValueError::new_err(wrong))).transpose()
 }
 
 fn scale(codec: &str) -> Scale {
@@ -140,6 +146,7 @@ impl PySender {
             cap: Rate::bps(want(options, "cap_bps")?),
             session_bandwidth: Rate::bps(want(options, "session_bps")?),
             cname: want(options, "cname")?,
+            key: key(options)?,
             clip: want(options, "clip")?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
@@ -255,8 +262,16 @@ impl PyReceiver {
                 }
             }
         };
-        let options =
-            ReceiveOptions { description: description.clone(), pair: pair(options)?, cname: want(options, "cname")? };
+        let options = ReceiveOptions {
+            description: description.clone(),
+            pair: pair(options)?,
+            key: key(options)?,
+            cname: want(options, "cname")?,
+        };
+        if description.secure && options.key.is_none() {
+            let text = "--key-file: the stream is encrypted, and no key is given; ask its sender for the key";
+            return Err(PyValueError::new_err(text));
+        }
         let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
         let shelf = receiving.shelf();
         Ok(Self { receiving: Mutex::new(receiving), shelf, description })

@@ -4,7 +4,7 @@
 //! sink counts comes out of memory once per batch.
 
 use crate::net::{Group, Leg};
-use steadycast_ends::Agent;
+use steadycast_ends::{Agent, PacketRow};
 use steadycast_units::{Bytes, Time};
 
 /// Arrivals of one group, all by the same links.
@@ -31,10 +31,10 @@ impl Batch {
         (at, legs): (Time, &[Leg]),
         (number, size, sent): (u64, Bytes, Time),
         group: &Group,
-        agents: &mut [Agent],
+        (agents, logs): (&mut [Agent], &mut [Option<Vec<PacketRow>>]),
     ) -> bool {
         if self.legs != legs {
-            self.settle(group, agents);
+            self.settle(group, agents, logs);
             let plain = |leg: &Leg| {
                 group.leaf(leg.link).is_some_and(|agent| matches!(agents[agent.0 as usize], Agent::PlainSink(_)))
             };
@@ -46,17 +46,22 @@ impl Batch {
         }
         self.arrivals.push(Arrival { at, number, size, sent });
         if self.arrivals.len() == MOST {
-            self.settle(group, agents);
+            self.settle(group, agents, logs);
         }
         true
     }
 
     /// Tells the sinks what they have not been told.
-    pub(crate) fn settle(&mut self, group: &Group, agents: &mut [Agent]) {
+    pub(crate) fn settle(&mut self, group: &Group, agents: &mut [Agent], logs: &mut [Option<Vec<PacketRow>>]) {
         if self.arrivals.is_empty() {
             return;
         }
-        for agent in self.legs.iter().filter_map(|leg| group.leaf(leg.link)) {
+        for leg in &self.legs {
+            let Some(agent) = group.leaf(leg.link) else { continue };
+            if let Some(Some(log)) = logs.get_mut(agent.0 as usize) {
+                let row = |a: &Arrival| PacketRow::new(a.at, a.number, a.size, None, leg.ecn, Some(a.at.since(a.sent)));
+                log.extend(self.arrivals.iter().map(row));
+            }
             if let Agent::PlainSink(sink) = &mut agents[agent.0 as usize] {
                 for Arrival { at, number, size, sent } in &self.arrivals {
                     sink.on_packet(*at, *number, *size, *sent);
@@ -67,8 +72,8 @@ impl Batch {
     }
 
     /// The tree changes: the links may lead elsewhere.
-    pub(crate) fn forget(&mut self, group: &Group, agents: &mut [Agent]) {
-        self.settle(group, agents);
+    pub(crate) fn forget(&mut self, group: &Group, agents: &mut [Agent], logs: &mut [Option<Vec<PacketRow>>]) {
+        self.settle(group, agents, logs);
         self.legs.clear();
     }
 }

@@ -318,12 +318,10 @@ impl Simulation {
     /// Whether a fan's plain packet will be told to its sinks later, together with others.
     fn hold(&mut self, fan: &Fan) -> bool {
         let packet = self.net.pool.get(fan.packet);
-        let (To::Group(group), Body::Plain(number), true) = (packet.head.to, &packet.body, self.logs.is_empty()) else {
-            return false;
-        };
+        let (To::Group(group), Body::Plain(number)) = (packet.head.to, &packet.body) else { return false };
         let what = (*number, packet.head.size, packet.head.sent);
         let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
-        let held = batch.take((self.now, &fan.legs), what, group, &mut self.agents);
+        let held = batch.take((self.now, &fan.legs), what, group, (&mut self.agents, &mut self.logs));
         if held {
             self.net.pool.release_all(fan.packet, fan.legs.len() as u32);
         }
@@ -333,7 +331,7 @@ impl Simulation {
     /// Tells all sinks what they have not been told.
     fn settle(&mut self) {
         for (batch, group) in self.batches.iter_mut().zip(&self.net.groups) {
-            batch.settle(group, &mut self.agents);
+            batch.settle(group, &mut self.agents, &mut self.logs);
         }
     }
 
@@ -350,23 +348,20 @@ impl Simulation {
         let Delivery { agent: from, packet: ix, ecn } = delivery;
         let n = from.0 as usize;
         let packet = self.net.pool.get(ix);
+        if let To::Group(group) = packet.head.to {
+            // What came before comes first.
+            let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
+            batch.settle(group, &mut self.agents, &mut self.logs);
+        }
         if let Some(Some(log)) = self.logs.get_mut(n) {
             let delay = Some(self.now.since(packet.head.sent));
             log.extend(PacketRow::of(self.now, packet.head.size, &packet.body, ecn, delay));
         }
         let arriving = packet.arriving(ecn);
         match (&mut self.agents[n], &packet.body) {
-            (Agent::PlainSink(_), Body::Plain(number)) => {
-                let (number, size, sent) = (*number, packet.head.size, packet.head.sent);
-                if let To::Group(group) = packet.head.to {
-                    // What came before comes first.
-                    let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
-                    batch.settle(group, &mut self.agents);
-                }
+            (Agent::PlainSink(sink), Body::Plain(number)) => {
                 // It sends nothing and never wakes: there is no after.
-                if let Agent::PlainSink(sink) = &mut self.agents[n] {
-                    sink.on_packet(self.now, number, size, sent);
-                }
+                sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 self.net.pool.release(ix);
                 return;
             }
@@ -448,7 +443,8 @@ impl Simulation {
                 self.remind(at, Due::Plan(entry));
             }
             Plan::Tree { group, node, join, .. } => {
-                self.batches[group as usize].forget(&self.net.groups[group as usize], &mut self.agents);
+                let (batch, tree) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
+                batch.forget(tree, &mut self.agents, &mut self.logs);
                 if let Some(step) = self.net.graft(group, Step { node, join }) {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
                     let at = self.now + latency + self.upwards(group, step.node);

@@ -41,6 +41,7 @@ class Options:
     interface: str | None = None
     codec: str | None = None
     name: str | None = None
+    key_file: Path | None = None
     folder: Path | None = None
     force: bool = False
 
@@ -187,6 +188,7 @@ def receive(options: Options) -> Json:
         "source": options.source,
         "mux": options.mux,
         "local": None,
+        "key": session.read_key(options.key_file),
         "cname": options.name or session.own_name(),
     }
     try:

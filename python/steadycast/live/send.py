@@ -44,6 +44,8 @@ class Options:
     fps: str = "clip"
     gop: int = 12
     packet: int = 1018
+    exclude: Sequence[str] = ()
+    key_file: Path | None = None
     duration: str | None = None
     out: Path | None = None
     force: bool = False
@@ -88,6 +90,7 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         "cap_bps": cap,
         "session_bps": 2_000_000,
         "cname": session.own_name(),
+        "key": session.read_key(options.key_file),
         "clip": planned.clip,
     }
     try:
@@ -105,10 +108,24 @@ def send(options: Options, progress: Progress | None = None) -> Json:
     print(
         f"sending {options.source} to {options.to} by {options.controller}"
         + (f", described in {options.sdp}" if options.sdp else "")
-        + "; the stream is open: anybody on the way can watch it",
+        + (
+            "; encrypted"
+            if options.key_file
+            else "; the stream is open: anybody on the way can watch it (--key-file)"
+        ),
         file=sys.stderr,
     )
     return _follow(sender, planned, options, length)
+
+
+def _obey(sender: Any, keys: str, status: Json | None) -> None:
+    """Do what the operator's keys ask for: a receiver's number excludes it, `a` hears all again."""
+    for key in keys:
+        shown = view.ordered(status) if status else []
+        if key.isdecimal() and 0 < int(key) <= len(shown):
+            sender.exclude(shown[int(key) - 1]["name"])
+        elif key == "a":
+            sender.admit_all()
 
 
 def _follow(sender: Any, planned: Any, options: Options, length: float | None) -> Json:
@@ -125,11 +142,15 @@ def _follow(sender: Any, planned: Any, options: Options, length: float | None) -
         lambda status: view.hints(status, options.to, port),
     )
     complete = True
-    with watch:
+    for name in options.exclude:
+        sender.exclude(name)
+    with watch, view.Keys() as keys:
         try:
             while not sender.done and time.monotonic() < until:
                 time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
-                watch.show(json.loads(sender.status()))
+                status = json.loads(sender.status())
+                watch.show(status)
+                _obey(sender, keys.pressed(), status)
         except KeyboardInterrupt:
             # The operator's way to end a session: the record is whole all the same.
             complete = True

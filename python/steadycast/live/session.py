@@ -66,6 +66,25 @@ def params(texts: Iterable[str]) -> list[tuple[str, object]]:
     return found
 
 
+def read_key(path: Path | None) -> str | None:
+    """Read a master key's text.
+
+    Raises:
+        UserError: the file can't be read, or others may read it.
+
+    """
+    if path is None:
+        return None
+    try:
+        if path.stat().st_mode & 0o077:
+            raise UserError(str(path), "others may read this key", f"take that away: chmod 600 {path}")
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            str(path), f"can't be read ({error})", "make one with: openssl rand -base64 30 > key"
+        ) from error
+
+
 def own_name() -> str:
     """Make a canonical name: the machine's, and a few letters that tell its sessions apart."""
     host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"

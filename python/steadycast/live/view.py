@@ -117,14 +117,14 @@ def send_view(status: Json, to: str, port: int) -> Group:
         f"{status['feedback']} reports",
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("receiver", "address", "reports", "heard", "loss", "RTT", "jitter", "kind"):
-        table.add_column(name, justify="left" if name in ("receiver", "address", "kind") else "right")
-    # Those who matter first: who sets the rate, then who loses most.
-    order = sorted(status["peers"], key=lambda p: (p["name"] != decision.get("by"), -(p["loss_frac"] or 0)))
-    for peer in order[:20]:
+    for name in ("", "receiver", "address", "reports", "heard", "loss", "RTT", "jitter", "kind"):
+        table.add_column(name, justify="left" if name in ("", "receiver", "address", "kind") else "right")
+    order = ordered(status)
+    for number, peer in enumerate(order[:20], 1):
         limiting = peer["name"] == decision.get("by")
         silent = peer["silent_s"] > _SILENT_S or peer["left"]
         table.add_row(
+            str(number) if number < 10 else "",
             peer["name"],
             peer["address"],
             str(peer["reports"]),
@@ -132,7 +132,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
             share(peer["loss_frac"]),
             ms(peer["rtt_ms"]),
             ms(peer["jitter_ms"]),
-            "our reports" if peer["ours"] else "standard",
+            f"not heard: {peer['aside']}" if peer["aside"] else "our reports" if peer["ours"] else "standard",
             style="bold" if limiting else "dim" if silent else "",
         )
     parts: list[Any] = [head, Text(why(status["decision"])), Text("")]
@@ -140,7 +140,14 @@ def send_view(status: Json, to: str, port: int) -> Group:
     if len(order) > 20:
         parts.append(Text(f"… and {len(order) - 20} more"))
     parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
+    parts.append(Text("1-9: exclude a receiver   a: hear all again   Ctrl-C: end", style="dim"))
     return Group(*parts)
+
+
+def ordered(status: Json) -> list[Json]:
+    """Put those who matter first: who sets the rate, then who loses most."""
+    by = (status["decision"] or {}).get("by")
+    return sorted(status["peers"], key=lambda p: (p["name"] != by, -(p["loss_frac"] or 0)))
 
 
 def receive_hints(status: Json, address: str) -> list[str]:
@@ -195,6 +202,44 @@ def receive_view(status: Json, address: str) -> Group:
     parts: list[Any] = [head, Text(said), Text(asks)]
     parts += [Text(hint, style="yellow") for hint in receive_hints(status, address)]
     return Group(*parts)
+
+
+class Keys:
+    """Single keys from a terminal, while it is open for them."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            import termios
+            import tty
+
+            self._before = termios.tcgetattr(sys.stdin)
+            # Ctrl-C still interrupts.
+            tty.setcbreak(sys.stdin)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+        if self._before is not None:
+            import termios
+
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    def pressed(self) -> str:
+        """Return what was pressed since the last call."""
+        import select
+
+        found = ""
+        while self._before is not None and select.select([sys.stdin], [], [], 0)[0]:
+            key = sys.stdin.read(1)
+            if not key:
+                break
+            found += key
+        return found
 
 
 class Watch:
