@@ -71,6 +71,18 @@ def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(
         socket.getaddrinfo("tcp.src", 9)
 
 
+def test_a_program_starts_others_on_other_hosts(dumbbell: Path, tmp_path: Path) -> None:
+    script = (
+        'nsenter --net=$STEADYCAST_NET_TCP_SRC python3 -c "import socket;'
+        "s=socket.create_server(('10.0.0.5', 80)); s.accept()[0].sendall(b'hello')\" & sleep 1;"
+        "python3 -c \"import socket; print(socket.create_connection(('tcp.src', 80)).recv(9).decode())\""
+    )
+    done = steadycast(
+        ["emulate", str(dumbbell), "--only", "--in", "video.dst1", "--", "sh", "-c", script], tmp_path
+    )
+    assert done.stdout.strip() == "hello", done.stderr
+
+
 def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
     path = tmp_path / "ns2.toml"
     path.write_text(DUMBBELL + 'preset = "ns2"\n')

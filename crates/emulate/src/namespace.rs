@@ -5,7 +5,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 
 /// A host's network namespace.
 #[derive(Debug)]
@@ -17,6 +18,11 @@ impl Namespace {
     /// The namespace of the calling thread.
     fn own() -> io::Result<Self> {
         Ok(Self { fd: File::open("/proc/thread-self/ns/net")? })
+    }
+
+    /// Where other processes find it, as long as this one holds it: for `nsenter --net=`.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
     }
 
     /// Takes the calling thread into it. Sockets that the thread opens then are the host's, and stay so.

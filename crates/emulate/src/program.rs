@@ -37,6 +37,7 @@ impl Started {
         let (ready, started) = mpsc::channel();
         let (space, command, told) = (Arc::clone(&host.namespace), program.command.clone(), Arc::clone(&ended));
         let own = host.name.clone();
+        let spaces: Vec<(String, PathBuf)> = hosts.iter().map(|h| (h.name.clone(), h.namespace.path())).collect();
         // The child ends when the thread that starts it does, so that one stays with it.
         let work = move || {
             let spawned = space.enter().and_then(|()| {
@@ -46,7 +47,10 @@ impl Started {
                 let mut command = Command::new(name);
                 command.args(arguments).env(MARK, mark()).env("STEADYCAST_HOST", own);
                 for (name, address) in &names {
-                    command.env(variable(name), address);
+                    command.env(variable("", name), address);
+                }
+                for (name, path) in &spaces {
+                    command.env(variable("NET_", name), path);
                 }
                 kernel::ends_with_us(&mut command);
                 command.spawn()
@@ -100,10 +104,10 @@ impl Started {
     }
 }
 
-/// The environment variable that holds a host's address.
-fn variable(name: &str) -> String {
+/// The environment variable that holds a host's address, or (`NET_`) its namespace.
+fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("STEADYCAST_{}", name.chars().map(letter).collect::<String>())
+    format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())
 }
 
 /// Has the calling thread, and what it starts, find the hosts by name.
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_hosts_variable_has_letters_digits_and_lines_only() {
-        assert_eq!(variable("tcp.dst1"), "STEADYCAST_TCP_DST1");
-        assert_eq!(variable("phone-2"), "STEADYCAST_PHONE_2");
+        assert_eq!(variable("", "tcp.dst1"), "STEADYCAST_TCP_DST1");
+        assert_eq!(variable("NET_", "phone-2"), "STEADYCAST_NET_PHONE_2");
     }
 }

@@ -31,10 +31,6 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                 for (key, what) in kernel_tcp(spec) {
                     refuse(flow, key, what, "take preset = \"linux\" and leave the key away, or give --approximate");
                 }
-                if !flow.send_jitter.is_zero() {
-                    let what = "a kernel's TCP can't be made to hold its packets back".into();
-                    refuse(flow, "send_jitter", what, "leave it away, or give --approximate");
-                }
                 for host in flow.to.iter().chain([&flow.from]) {
                     let (sack, stamps, other) = *hosts.entry(*host).or_insert((spec.sack, spec.timestamps, &flow.name));
                     if (sack, stamps) != (spec.sack, spec.timestamps) {

@@ -39,7 +39,9 @@ pub(crate) struct Gate {
 
 /// Sees what goes in and comes out, and keeps what is its own of it.
 pub(crate) trait Watch: Send {
-    /// A datagram was read from a host.
+    /// Until when a datagram that was read from a host is held back there; `None`: it leaves at once.
+    fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time>;
+    /// A datagram leaves a host.
     fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>);
     /// A datagram was written to a host.
     fn arrived(&mut self, arrival: &Arrival<'_>);
@@ -101,6 +103,8 @@ pub(crate) struct Relay<W> {
     step: Span,
     pub(crate) watch: W,
     told: Punctuality,
+    /// What is held back, by its time and order: from which gate.
+    held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
 /// Groups by address, and who has joined them.
@@ -143,6 +147,7 @@ impl<W: Watch> Relay<W> {
             step,
             watch,
             told: Punctuality::default(),
+            held: BTreeMap::new(),
         }
     }
 
@@ -156,6 +161,10 @@ impl<W: Watch> Relay<W> {
         loop {
             let now = self.clock.now();
             self.release(now);
+            while let Some(entry) = self.held.first_entry().filter(|e| e.key().0 <= now) {
+                let (n, bytes) = entry.remove();
+                self.pass(n, &bytes);
+            }
             while next <= now && next <= end {
                 self.network.sample(next);
                 self.watch.sample();
@@ -176,7 +185,8 @@ impl<W: Watch> Relay<W> {
 
     /// Waits until something is due or there to be read.
     fn wait(&mut self, sample: Time, ready: &mut Vec<usize>) -> io::Result<()> {
-        let until = self.network.next().min(sample);
+        let held = self.held.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
+        let until = self.network.next().min(sample).min(held);
         let left = until.since(self.clock.now()).as_nanos();
         let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let timeout = (until < Time::NEVER).then_some(&timeout);
@@ -212,6 +222,22 @@ impl<W: Watch> Relay<W> {
 
     fn offer(&mut self, n: usize, bytes: &[u8]) {
         // A kernel also speaks of itself: IPv6, for one.
+        let Some(datagram) = Datagram::read(bytes) else { return };
+        let host = self.hosts.get(&datagram.to()).copied();
+        match host.and_then(|to| self.watch.hold(self.clock.now(), &datagram, to)) {
+            Some(until) => {
+                self.held.insert((until, self.told.read), (n, bytes.to_vec()));
+                self.told.read += 1;
+            }
+            None => {
+                self.told.read += 1;
+                self.pass(n, bytes);
+            }
+        }
+    }
+
+    /// A datagram leaves its host.
+    fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
         self.release(now);

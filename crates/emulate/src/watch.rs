@@ -7,7 +7,7 @@ use steadycast_ends::{AgentIx, Intake, PacketRow};
 use steadycast_link::Ecn;
 use steadycast_scenario::NodeIx;
 use steadycast_sim::Arrival;
-use steadycast_units::{Bytes, Span, Time};
+use steadycast_units::{Bytes, Chance, Seed, Span, Time};
 
 /// One direction of a connection, data going to one port of one host.
 pub(crate) struct Stream {
@@ -18,13 +18,24 @@ pub(crate) struct Stream {
     pub(crate) payload: u32,
     /// Rows of packets sent and arrived, where they are recorded.
     pub(crate) logs: Option<(Vec<PacketRow>, Vec<PacketRow>)>,
+    /// Its packets are held back at their host for a time uniform in 0 … this.
+    jitter: Span,
+    chance: Chance,
+    until: Time,
     bytes: Received,
 }
 
 impl Stream {
     pub(crate) fn new(source: AgentIx, sink: AgentIx, intake: Intake, payload: u32, recorded: bool) -> Self {
         let logs = recorded.then(Default::default);
-        Self { source, sink, intake, payload: payload.max(1), logs, bytes: Received::default() }
+        let (jitter, until, chance) = (Span::ZERO, Time::ZERO, Seed(0).part("jitter"));
+        Self { source, sink, intake, payload: payload.max(1), logs, jitter, chance, until, bytes: Received::default() }
+    }
+
+    /// Holds packets back, as in the simulation: what comes meanwhile leaves with the first.
+    pub(crate) fn jittered(mut self, jitter: Span, chance: Chance) -> Self {
+        (self.jitter, self.chance) = (jitter, chance);
+        self
     }
 
     fn row(&self, at: Time, offset: u64, size: usize, ecn: Ecn, delay: Option<Span>) -> PacketRow {
@@ -40,6 +51,14 @@ pub(crate) struct Streams {
 }
 
 impl Watch for Streams {
+    fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
+        let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
+        if stream.until <= now {
+            stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
+        }
+        Some(stream.until)
+    }
+
     fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>) {
         let (Some(to), Some(segment)) = (to, datagram.tcp()) else { return };
         let Some(stream) = self.all.get_mut(&(to, segment.ports.1)) else { return };

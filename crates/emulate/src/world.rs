@@ -678,7 +678,9 @@ impl Planner<'_> {
                 chance: scenario.seed.part(&format!("flow.{name}.transfers")),
                 figures: KernelSource::default(),
             };
+            let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), recorded);
+            let stream = stream.jittered(flow.send_jitter, chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
         }
