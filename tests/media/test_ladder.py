@@ -65,7 +65,7 @@ def test_a_coarser_quantizer_costs_less(codec):
 @pytest.mark.parametrize("codec", ["mpeg4", "mpeg2", "h263"])
 def test_every_frame_has_the_quantizer_of_its_rung(codec, monkeypatch):
     told = set()
-    real = ladder_module._encoder
+    real = ladder_module.open_encoder
 
     class Listening:
         def __init__(self, context):
@@ -80,7 +80,7 @@ def test_every_frame_has_the_quantizer_of_its_rung(codec, monkeypatch):
                 told.add(int.from_bytes(bytes(packet.get_sidedata("quality_stats"))[:4], "little"))
             return packets
 
-    monkeypatch.setattr(ladder_module, "_encoder", lambda *arguments: Listening(real(*arguments)))
+    monkeypatch.setattr(ladder_module, "open_encoder", lambda *arguments: Listening(real(*arguments)))
     small(codec, qs=[7], gop=11)
     assert told == {7 * 118}
 
