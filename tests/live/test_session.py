@@ -1,0 +1,170 @@
+"""Our own sender and receiver, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from steadycast.folder import Folder
+from steadycast.live import session, view
+
+from tests.live.conftest import run, steadycast
+
+
+def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> tuple[dict, dict]:
+    """Four seconds of the test pattern at a receiver, however long it takes to start: the summaries of both ends."""
+    sdp = folder / "session.sdp"
+    sent = [
+        *steadycast("send", "testsrc", "--to", f"127.0.0.1:{port}", "--for", "90s", "--sdp", sdp),
+        "--json",
+    ]
+    sender = subprocess.Popen([*sent, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 20
+    while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
+        time.sleep(0.05)
+    received = run("receive", sdp, "--for", "4s", "--json", *receive)
+    # Ctrl-C is how an operator ends a session.
+    sender.send_signal(signal.SIGINT)
+    said, errors = sender.communicate(timeout=30)
+    assert sender.returncode == 0, errors
+    return json.loads(said), json.loads(received.stdout)
+
+
+def test_both_ends_leave_a_run_folder_that_reports_and_compare_read(port: int, tmp_path: Path) -> None:
+    sent, received = pair(
+        port,
+        tmp_path,
+        *("--max-rate", "800kbps", "-o", str(tmp_path / "sent")),
+        receive=("-o", str(tmp_path / "received"), "--name", "desk", "--out", str(tmp_path / "film.mkv")),
+    )
+    flow, seen = sent["flows"][0], received["flows"][0]["receivers"][0]
+    assert sent["world"] == received["world"] == "live"
+    (reported,) = flow["receivers"]
+    assert (reported["name"], reported["standard"], reported["loss_frac"]) == ("desk", False, 0)
+    assert seen["loss_frac"] == 0
+    assert 0.3e6 < seen["throughput_bps"] < 0.9e6
+    # A receiver that starts is some frames late.
+    assert 40 <= seen["frames"]["ok"] <= min(flow["coded_frames"], 115)
+    assert (tmp_path / "film.mkv").stat().st_size > 10_000
+    for name in ("sent", "received"):
+        folder = Folder.open(tmp_path / name)
+        assert folder.table("rates").height >= 2
+        assert (tmp_path / name / "report.html").exists()
+    assert Folder.open(tmp_path / "received").table("frames")["fate"].value_counts().height <= 2
+    page = tmp_path / "page.html"
+    run("compare", tmp_path / "sent", tmp_path / "received", "-o", page)
+    assert page.exists()
+
+
+def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Path) -> None:
+    keys = []
+    for name, letter in (("key", "A"), ("other", "B")):
+        keys.append(tmp_path / name)
+        keys[-1].write_text(letter * 40)
+        keys[-1].chmod(0o600)
+    for key, opens in zip(keys, (True, False), strict=True):
+        sent, received = pair(port, tmp_path, "--key-file", str(keys[0]), receive=("--key-file", str(key)))
+        whole = received["flows"][0]["receivers"][0]["frames"]
+        assert (whole is not None and whole["ok"] > 10) == opens
+        assert bool(sent["flows"][0]["receivers"]) == opens
+        (tmp_path / "session.sdp").unlink()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("send", "greedy", "--to", "nowhere"), "not ADDRESS:PORT"),
+        (("send", "greedy", "--to", "127.0.0.1:65535"), "from 1 to 65534"),
+        (("send", "greedy", "--to", "127.0.0.1:5004", "--controller", "tfcr"), 'did you mean "tfrc"?'),
+        (("send", "greedy", "--to", "239.1.1.1:5004", "--controller", "tfrc"), "serves one receiver"),
+        (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"), "write for example 2Mbps"),
+        (("send", "absent.mkv", "--to", "127.0.0.1:5004"), "there is no such file"),
+        (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "av1"), "take one of mpeg4"),
+        (("receive", "232.1.1.1:5004"), "--source"),
+        (("receive", "absent.sdp"), "the file that the sender wrote"),
+        (("receive", "127.0.0.1:5004", "--out", "film.mkv"), "--codec"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) -> None:
+    done = subprocess.run(steadycast(*words), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert what in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("A" * 40)
+    key.chmod(0o644)
+    with pytest.raises(Exception, match="chmod 600"):
+        session.read_key(key)
+
+
+STATUS = {
+    "at_s": 12.0,
+    "rate_bps": 1.2e6,
+    "decision": {
+        "target_bps": 1.3e6,
+        "limit": "network",
+        "rule": "least of the receivers' rates",
+        "loss": 0.012,
+        "rtt_ms": 41.0,
+        "by": "desk",
+    },
+    "backlog_ms": 3.0,
+    "frames": 300,
+    "quantizer": 7,
+    "feedback": 12,
+    "left_out": 3,
+    "skipped_frames": 0,
+    "refused": 0,
+    "unreadable": 0,
+    "peers": [
+        {
+            "name": name,
+            "address": f"10.0.0.{n}:5005",
+            "ours": n == 2,
+            "left": False,
+            "aside": None,
+            "silent_s": silent,
+            "reports": 9,
+            "rtt_ms": 41.0,
+            "loss_frac": loss,
+            "jitter_ms": 1.0,
+        }
+        for n, (name, silent, loss) in enumerate(
+            [("hall", 9.0, 0.0), ("yard", 1.0, 0.3), ("desk", 0.2, 0.01)]
+        )
+    ],
+}
+
+
+def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
+    from rich.console import Console
+
+    console = Console(width=140, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(view.send_view(STATUS, "10.0.0.9:5004", 5005))
+    text = console.export_text()
+    order = [text.index(name) for name in ("1  desk", "2  yard", "3  hall")]
+    assert order == sorted(order)
+    assert "the network limits: least of the receivers' rates, loss 1.20 %, RTT 41 ms, set by desk" in text
+    assert "no RTCP from 10.0.0.0 (hall) for 9 s" in text
+    assert "3 pictures were left out" in text
+    alone = view.hints({**STATUS, "peers": [], "left_out": 0}, "10.1.0.2:5004", 5005)
+    assert alone == ["no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?"]
+
+
+def test_rates_and_times_are_read_as_they_are_written_elsewhere() -> None:
+    assert session.rate("2.5Mbps", "--floor") == 2_500_000
+    assert session.span("90s", "--for") == 90
+    assert session.span("1.5min", "--for") == 90
+    assert session.params(["beta=0.3", "ramp=false", "init=sent"]) == [
+        ("beta", 0.3),
+        ("ramp", False),
+        ("init", "sent"),
+    ]
