@@ -62,6 +62,10 @@ def _rate(flow: Flow) -> float:
     return flow.rate
 
 
+def _lost(flow: Flow) -> float:
+    return flow.lost_packets
+
+
 # ---------------------------------------------------------------- Q-1
 
 _SIZES = (10, 100, 1_000, 10_000)
@@ -366,7 +370,7 @@ _Q_7 = Experiment(
             "mixed-rtt", "mixed: round-trip time", _fmean(_each("mixed", _MIXED["eaio"], _late("rtts"))), MS
         ),
         Statement(
-            "mixed-tfrc",
+            "mixed-tfrc-alone",
             "mixed: TFRC's rate over what the equation gives it alone (0.35 Mb/s)",
             "nobody pushes a single TFRC below that",
             _over(_fmean(_each("mixed", _MIXED["tfrc"], _late())), 0.345e6),
@@ -415,10 +419,6 @@ def _congested(flow: Flow) -> float | None:
 def _cov(flow: Flow) -> float | None:
     cov = flow.content["rate_cov"]
     return None if cov is None else float(cov)
-
-
-def _lost(flow: Flow) -> float:
-    return flow.lost_packets
 
 
 _Q_5 = Experiment(
@@ -662,4 +662,136 @@ _Q_6 = Experiment(
     ),
 )
 
-EXPERIMENTS: tuple[Experiment, ...] = (_Q_1, _Q_5, _Q_6, _Q_7)
+# ---------------------------------------------------------------- Q-3
+
+_SESSIONS = ("video", *(f"video{k}" for k in range(2, 51)))
+_TCPS = tuple(f"tcp{k}" for k in range(1, 51))
+_PHASES = {
+    "before": ("20 ms", 30.0, 80.0),
+    "long": ("120 ms", 100.0, 160.0),
+    "after": ("20 ms again", 180.0, 240.0),
+}
+_COMING = {"tfrcp-qai-cl": "TFRCP-QAI-CL", "tfrcp-qai": "TFRCP-QAI", "tfrc": "TFRC"}
+
+
+def _alive(variant: str, flows: Iterable[str], start: float, end: float) -> Measure:
+    """Mean rate of a flow while it is there, over all of them: seconds without a packet are not."""
+    names = tuple(flows)
+
+    def measure(seen: Seen) -> float | None:
+        run = seen[variant]
+        seconds = [x for name in names for x in run.flow(name).between("rates", start, end) if x > 0]
+        return statistics.fmean(seconds) if seconds else None
+
+    return measure
+
+
+def _session_loss(variant: str) -> Measure:
+    return _fmean(_each(variant, _SESSIONS, _lost))
+
+
+def _session_jain(variant: str) -> Measure:
+    """Of the sessions' means over the time that each was there."""
+    values = _each(variant, _SESSIONS, _rate)
+    return lambda seen: jain(values(seen))
+
+
+def _mean_rates(run: Observed, flows: Iterable[str]) -> list[float]:
+    """Mean rate of those that are there, second by second."""
+    series = [run.flow(name).rates for name in flows]
+    steps = []
+    for now in zip(*series, strict=False):
+        there = [x for x in now if x > 0]
+        steps.append(statistics.fmean(there) if there else 0.0)
+    return steps
+
+
+def _settles(variant: str, start: float, end: float, final: tuple[float, float]) -> Measure:
+    """Seconds from a step of the round trip until five seconds' mean is within a fifth of what is reached later."""
+
+    def measure(seen: Seen) -> float:
+        rates = _mean_rates(seen[variant], _SESSIONS)
+        level = statistics.fmean(rates[int(final[0]) : int(final[1])])
+        for t in range(int(start), int(end) - 5):
+            if abs(statistics.fmean(rates[t : t + 5]) / level - 1) <= 0.2:
+                return t - start
+        return end - start
+
+    return measure
+
+
+_Q_3 = Experiment(
+    id="Q-3",
+    title="many sessions that come and go, and a varying round trip",
+    paper=PAPER,
+    section="MPEG-TFRCP, future work",
+    scenario=_SCENARIOS / "q-3.toml",
+    variants=tuple(
+        Variant(c, title, {f"flow.{name}.controller": c for name in _SESSIONS})
+        for c, title in _COMING.items()
+    ),
+    sizes={},
+    statements=(
+        *(
+            s
+            for c, title in _COMING.items()
+            for phase, (rtt, start, end) in _PHASES.items()
+            for s in (
+                _told(
+                    f"{c}-{phase}",
+                    f"{title}, {rtt}: rate of a session",
+                    _alive(c, _SESSIONS, start, end),
+                    MBPS,
+                ),
+                _told(
+                    f"{c}-{phase}-tcp", f"{title}, {rtt}: rate of a TCP", _alive(c, _TCPS, start, end), MBPS
+                ),
+                _told(
+                    f"{c}-{phase}-ratio",
+                    f"{title}, {rtt}: a session's rate over a TCP's",
+                    ratio(_alive(c, _SESSIONS, start, end), _alive(c, _TCPS, start, end)),
+                ),
+            )
+        ),
+        *(
+            s
+            for c, title in _COMING.items()
+            for s in (
+                _told(f"{c}-lost", f"{title}: loss of a session", _session_loss(c), PERCENT),
+                _told(f"{c}-jain", f"{title}: Jain's index of the sessions", _session_jain(c)),
+                _told(
+                    f"{c}-up",
+                    f"{title}: from 20 to 120 ms, until within a fifth of what is reached",
+                    _settles(c, 80.0, 160.0, (130.0, 160.0)),
+                    SECONDS,
+                ),
+                _told(
+                    f"{c}-down",
+                    f"{title}: from 120 to 20 ms, until within a fifth of what is reached",
+                    _settles(c, 160.0, 240.0, (210.0, 240.0)),
+                    SECONDS,
+                ),
+            )
+        ),
+        *(
+            Statement(
+                f"fair-{phase}",
+                f"TFRCP-QAI-CL, {rtt}: a session's rate over a TCP's",
+                "friendly: between a half and twice",
+                ratio(
+                    _alive("tfrcp-qai-cl", _SESSIONS, start, end), _alive("tfrcp-qai-cl", _TCPS, start, end)
+                ),
+                Bound(0.5, 2.0),
+                why="The cumulative loss remembers what each session met when it came.",
+            )
+            for phase, (rtt, start, end) in _PHASES.items()
+        ),
+    ),
+    figures=(
+        Figure(
+            "Q-3", "The session that stays", "series", tuple(_COMING), axes=("rates", "throughput (bit/s)")
+        ),
+    ),
+)
+
+EXPERIMENTS: tuple[Experiment, ...] = (_Q_1, _Q_3, _Q_5, _Q_6, _Q_7)
