@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from steadycast.reproduce.experiment import (
+    DB,
     MBPS,
     MS,
     PERCENT,
@@ -662,6 +663,81 @@ _Q_6 = Experiment(
     ),
 )
 
+# ---------------------------------------------------------------- Q-2
+
+_VIEWED = {
+    "rbuf-type1": "type-I",
+    "rbuf-type2": "type-II",
+    "tfrc": "TFRC",
+    "e-multfrc": "E-MULTFRC",
+    "eaio-tfrc": "EAIO-TFRC",
+    "no-control": "no control",
+}
+_AIRS: dict[str, tuple[str, dict[str, object]]] = {
+    "radio": ("radio loss", {}),
+    "arq": ("link-layer retransmission", {"link.air.arq": {"tries": 7, "per_try": "5ms"}}),
+}
+
+
+def _ssim(flow: Flow) -> float | None:
+    return None if (x := flow.content["ssim"]) is None else float(x)
+
+
+def _frozen(flow: Flow) -> float | None:
+    """Share of the run that a frozen picture was shown."""
+    return None if (x := flow.content["freeze_s"]) is None else float(x) / _VIEW_S
+
+
+def _freezes(flow: Flow) -> float | None:
+    return None if (x := flow.content["freeze_count"]) is None else float(x)
+
+
+_VIEW_S = 40.0
+"""Length of the run."""
+
+_Q_2 = Experiment(
+    id="Q-2",
+    title="video quality over wireless",
+    paper=PAPER,
+    section="receiver-buffer control and EAIO-TFRC, future work",
+    scenario=_SCENARIOS / "q-2.toml",
+    variants=tuple(
+        Variant(f"{c} {air}", f"{title}, {where}", {"flow.video.controller": c, **sets})
+        for air, (where, sets) in _AIRS.items()
+        for c, title in _VIEWED.items()
+    ),
+    statements=tuple(
+        Statement(
+            f"{c}-{air}-{id}",
+            f"{title}, {where}: {what}",
+            _OPEN,
+            of(f"{c} {air}", measure),
+            unit=unit,
+            kind=Kind.REPORTED,
+            pixels=True,
+        )
+        for air, (where, _) in _AIRS.items()
+        for c, title in _VIEWED.items()
+        for id, what, measure, unit in (
+            ("rate", "rate", _rate, MBPS),
+            ("psnr", "luma PSNR", lambda f: f.mean_psnr_db, DB),
+            ("ssim", "SSIM", _ssim, Unit(1.0, 3)),
+            ("freezes", "freezes", _freezes, Unit(1.0, 0)),
+            ("frozen", "share of time frozen", _frozen, SHARE),
+            ("lost", "packets lost", _lost, PERCENT),
+        )
+    ),
+    figures=(
+        Figure(
+            "Q-2",
+            "Opinion scores under radio loss",
+            "mos",
+            tuple(f"{c} radio" for c in _VIEWED),
+            pixels=True,
+        ),
+    ),
+)
+
 # ---------------------------------------------------------------- Q-3
 
 _SESSIONS = ("video", *(f"video{k}" for k in range(2, 51)))
@@ -794,4 +870,4 @@ _Q_3 = Experiment(
     ),
 )
 
-EXPERIMENTS: tuple[Experiment, ...] = (_Q_1, _Q_3, _Q_5, _Q_6, _Q_7)
+EXPERIMENTS: tuple[Experiment, ...] = (_Q_1, _Q_2, _Q_3, _Q_5, _Q_6, _Q_7)
