@@ -661,7 +661,11 @@ def schema() -> None:
 )
 def reproduce(
     ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help='Experiments ("K-A"), families ("K"), or "all".')
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name.',
+        ),
     ],
     seeds: Annotated[str, _SEEDS] = "1-5",
     clip: Annotated[

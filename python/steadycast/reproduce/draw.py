@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast.report import figures
@@ -21,26 +22,35 @@ _FPS = 25.0
 _NAMES = {"asmp": "ASMP", "tfmcc": "TFMCC", "tfrc": "TFRC", "pgmcc": "PGMCC"}
 
 
+_KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
+    "rates": lambda f, p: _rates(f, p),
+    "delay": lambda f, p: _frames(f, p, _delays, "delay of a frame (ms)"),
+    "cj": lambda f, p: _frames(
+        f, p, lambda o: o.flow("video").cumulative_ms(), "cumulative jitter (ms)", signed=True
+    ),
+    "ji": lambda f, p: _frames(
+        f, p, lambda o: o.flow("video").variations_ms(), "delay variation (ms)", signed=True
+    ),
+    "psnr": lambda f, p: _frames(f, p, _psnr, "luma PSNR (dB)", floor=10.0),
+    "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
+    "mos": lambda f, p: _scores(f, p),
+    "sweep": lambda f, p: _sweep(f, p),
+    "series": lambda f, p: _series(f, p),
+}
+
+
 def draw(figure: Figure, part: Part, name: str) -> str | None:
     """Figure as inline SVG; nothing where its runs were not made."""
-    kinds: dict[str, Callable[[Figure, Part], Drawing | None]] = {
-        "rates": _rates,
-        "delay": lambda f, p: _frames(f, p, _delays, "delay of a frame (ms)"),
-        "cj": lambda f, p: _frames(
-            f, p, lambda o: o.flow("video").cumulative_ms(), "cumulative jitter (ms)", signed=True
-        ),
-        "ji": lambda f, p: _frames(
-            f, p, lambda o: o.flow("video").variations_ms(), "delay variation (ms)", signed=True
-        ),
-        "psnr": lambda f, p: _frames(f, p, _psnr, "luma PSNR (dB)", floor=10.0),
-        "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
-        "mos": _scores,
-        "sweep": _sweep,
-        "series": _series,
-    }
     if not all(part.runs(variant) for variant in figure.variants):
         return None
-    return figures.in_style(lambda: kinds[figure.kind](figure, part), name)
+    return figures.in_style(lambda: _KINDS[figure.kind](figure, part), name)
+
+
+def save(figure: Figure, part: Part, path: Path) -> bool:
+    """Save a figure as a file; whether there was anything to draw."""
+    if not all(part.runs(variant) for variant in figure.variants):
+        return False
+    return figures.save_drawing(lambda: _KINDS[figure.kind](figure, part), path)
 
 
 def _label(content: dict[str, Any]) -> str:
@@ -134,6 +144,8 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
         )
         axes.plot(xs, mid, marker="o", markersize=3, **shape.line)
         labels.append(figures.Label(mid[-1], curve.label, shape.colour))
+    if figure.log:
+        axes.set_xscale("log")
     labels += [figures.level(axes, y, text) for y, text in figure.marks]
     axes.set_ylim(bottom=0)
     axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)

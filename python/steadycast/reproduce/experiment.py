@@ -117,6 +117,8 @@ class Variant:
     """Whether it is run with each change as well."""
     scenario: str = ""
     """Another scenario file, beside the experiment's own."""
+    seeds: int | None = None
+    """Run with only the first so many seeds, where one costs minutes; `None`: with all."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ class Figure:
     """The lines of a sweep."""
     axes: tuple[str, str] = ("", "")
     """What a sweep's axes are called; of a series its name and what the y axis is called."""
+    log: bool = False
+    """Whether a sweep's quantity is drawn by its logarithm."""
     top: float = 4.2
     """Upper end of the axis of rates, in Mb/s."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from steadycast.folder import Json
     from steadycast.run import Run
 
-FORMAT = 4
+FORMAT = 5
 """Raised when an observation gets other content: older ones in the cache then don't count."""
 
 
@@ -76,6 +76,11 @@ class Flow:
         d = self.content["decisions"]
         rows = zip(d["t_s"], d["rule"], d["loss"], d["rtt_ms"], strict=True)
         return [(t, d["rules"][rule], loss, rtt) for t, rule, loss, rtt in rows]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many of its receiver's own decisions were made by which rule."""
+        return {str(rule): int(count) for rule, count in self.content["states"].items()}
 
     @property
     def lost_packets(self) -> float:
@@ -201,6 +206,12 @@ def observe(run: Run) -> Json:
             "psnr_db": receiver.get("psnr_db"),
             "mos": receiver.get("mos"),
             "sent_packets": flow.get("sent_packets"),
+            "feedback_packets": flow.get("feedback_packets"),
+            "feedback_bps": flow.get("feedback_bps"),
+            "retransmitted_packets": flow.get("retransmitted_packets"),
+            "ssim": receiver.get("ssim"),
+            "freeze_count": receiver.get("freeze_count"),
+            "freeze_s": receiver.get("freeze_s"),
             "completed_s": flow.get("completed_s"),
             "srtt_ms": flow.get("srtt_ms"),
             "cwnd_packets": flow.get("cwnd_packets"),
@@ -219,6 +230,7 @@ def observe(run: Run) -> Json:
             seen |= _frames(frames.filter(here).sort("frame"))
             seen |= _decided(rates, decisions, flow, here, step)
             seen["buffer"] = [round(x) for x in rates.filter(here)["buffer_bytes"].drop_nulls().to_list()]
+            seen["states"] = dict(decisions.filter(here).group_by("rule").len().sort("rule").iter_rows())
             seen["decisions"] = _decisions(
                 decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
             )

@@ -6,20 +6,23 @@ import difflib
 from collections.abc import Sequence
 
 from steadycast.errors import UserError
-from steadycast.reproduce import b, c, h, k, m
+from steadycast.reproduce import b, c, h, k, m, q
 from steadycast.reproduce.experiment import Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (
+PAPERS: tuple[Experiment, ...] = (
     *k.EXPERIMENTS,
     *m.EXPERIMENTS,
     *h.EXPERIMENTS,
     *c.EXPERIMENTS,
     *b.EXPERIMENTS,
 )
+"""The papers' own: what "all" stands for."""
+
+EXPERIMENTS: tuple[Experiment, ...] = (*PAPERS, *q.EXPERIMENTS)
 
 
 def chosen(ids: Sequence[str]) -> list[Experiment]:
-    """Experiments by "K-A", "K" for a family, or "all"; in the list's order, each once.
+    """Experiments by "K-A", "K" for a family, or "all" for the papers'; in the list's order, each once.
 
     Raises:
         UserError: there is no such experiment.
@@ -27,7 +30,9 @@ def chosen(ids: Sequence[str]) -> list[Experiment]:
     """
     wanted: set[str] = set()
     for name in ids:
-        found = [e.id for e in EXPERIMENTS if _names(name.upper(), e.id)]
+        found = [
+            e.id for e in (PAPERS if name.upper() == "ALL" else EXPERIMENTS) if _names(name.upper(), e.id)
+        ]
         if not found:
             known = [
                 *dict.fromkeys(e.id.partition("-")[0] for e in EXPERIMENTS),

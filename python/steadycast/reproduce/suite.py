@@ -163,7 +163,7 @@ class _Plan:
             self.job(v, s, sets)
             for name, sets in self.all_sets().items()
             for v in self._run_with(name)
-            for s in self.seeds
+            for s in self.seeds[: v.seeds]
         ]
 
     def part(self, seen: dict[Job, Observed]) -> Part:
@@ -171,7 +171,12 @@ class _Plan:
             return Part(self.experiment, self.medium, self.seeds, (), {}, ())
         by_change: dict[str, tuple[Seen, ...]] = {
             name: tuple(
-                {v.name: seen[self.job(v, s, sets)] for v in self._run_with(name)} for s in self.seeds
+                {
+                    v.name: seen[self.job(v, s, sets)]
+                    for v in self._run_with(name)
+                    if s in self.seeds[: v.seeds]
+                }
+                for s in self.seeds
             )
             for name, sets in self.all_sets().items()
         }

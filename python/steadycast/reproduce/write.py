@@ -99,7 +99,7 @@ def markdown(result: Result) -> str:
 
 
 def _short(part: Part) -> str:
-    return f"scenarios/papers/{part.experiment.scenario.name}"
+    return f"scenarios/{part.experiment.scenario.parent.name}/{part.experiment.scenario.name}"
 
 
 # ---------------------------------------------------------------- page
