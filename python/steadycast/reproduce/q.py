@@ -679,6 +679,10 @@ _AIRS: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
+_STEERED: dict[str, object] = {"flow.video.buffer": {"size": "128KiB"}}
+"""What type-I and type-II steer by."""
+
+
 def _ssim(flow: Flow) -> float | None:
     return None if (x := flow.content["ssim"]) is None else float(x)
 
@@ -702,7 +706,11 @@ _Q_2 = Experiment(
     section="receiver-buffer control and EAIO-TFRC, future work",
     scenario=_SCENARIOS / "q-2.toml",
     variants=tuple(
-        Variant(f"{c} {air}", f"{title}, {where}", {"flow.video.controller": c, **sets})
+        Variant(
+            f"{c} {air}",
+            f"{title}, {where}",
+            {"flow.video.controller": c, **sets, **(_STEERED if c.startswith("rbuf") else {})},
+        )
         for air, (where, sets) in _AIRS.items()
         for c, title in _VIEWED.items()
     ),
