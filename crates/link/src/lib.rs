@@ -5,24 +5,30 @@
 //! when it is built, and a first-in-first-out queue owes nothing to packets that come later. So a hop costs one event in the
 //! simulator, and in real time the packet waits in one timer until its arrival; the code is the same.
 //!
+//! Queues that decide when a packet *leaves* (CoDel, FQ-CoDel) answer that it is [`Fate::Held`]. Its driver keeps it, and asks
+//! [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
+//!
 //! ```text
-//! offer ─▶ mtu ─▶ queue (drop-tail | RED) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter ─▶ arrival
+//! offer ─▶ mtu ─▶ queue (drop-tail | RED | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter ─▶ arrival
 //! ```
 
 mod delay;
 mod loss;
+mod managed;
 mod queue;
 mod service;
 mod steps;
 
 pub use delay::{Jitter, JitterShape};
 pub use loss::Loss;
-pub use queue::{Amount, Queue, Red};
+pub use managed::Token;
+pub use queue::{Amount, CoDel, FqCoDel, Queue, Red};
 pub use service::{Opportunities, Service};
 pub use steps::Steps;
 
 use delay::Propagation;
 use loss::LossState;
+use managed::Managed;
 use queue::QueueState;
 use service::Transmitter;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time};
@@ -88,6 +94,8 @@ pub enum Drop {
     Full,
     /// RED decided so before it was full.
     Early,
+    /// It had waited too long, as CoDel has it.
+    Stale,
     /// The medium lost it, in spite of any repetition.
     Lost,
     /// It was larger than the MTU.
@@ -106,6 +114,8 @@ pub enum Fate {
     },
     /// It does not.
     Dropped(Drop),
+    /// It waits; [`Link::take`] will tell what becomes of it.
+    Held(Token),
 }
 
 /// What a link has done so far.
@@ -117,9 +127,9 @@ pub struct Counts {
     pub sent: Bytes,
     /// Dropped because the queue was full.
     pub full: u64,
-    /// Dropped early by RED.
+    /// Dropped by RED or CoDel, though there was room.
     pub early: u64,
-    /// Marked by RED.
+    /// Marked by RED or CoDel.
     pub marked: u64,
     /// Lost by the medium.
     pub lost: u64,
@@ -173,6 +183,8 @@ struct Rest {
     mtu: Bytes,
     arq: Option<Arq>,
     queue: QueueState,
+    /// Instead of `queue`, where that decides when packets leave.
+    managed: Option<Box<Managed>>,
     transmitter: Transmitter,
     loss: LossState,
     propagation: Propagation,
@@ -190,7 +202,7 @@ impl Link {
         let roomy = match config.queue {
             Queue::DropTail(Amount::Packets(most)) => most > 0,
             Queue::DropTail(Amount::Bytes(most)) => most >= config.mtu,
-            Queue::Red(_) => false,
+            Queue::Red(_) | Queue::CoDel(_) | Queue::FqCoDel(_) => false,
         };
         let steady = match &config.service {
             Service::Unlimited => true,
@@ -208,6 +220,7 @@ impl Link {
             mtu: config.mtu,
             arq: config.arq,
             queue: QueueState::new(&config.queue, part("queue")),
+            managed: Managed::new(&config.queue, config.mtu, part("queue")).map(Box::new),
             transmitter: Transmitter::new(&config.service),
             loss: LossState::new(&config.loss, part("loss")),
             propagation: Propagation::new(&config.delay, config.jitter, part("jitter")),
@@ -227,6 +240,36 @@ impl Link {
             return Fate::Arrives { at: now + idle.latency, ecn };
         }
         self.offer_to_rest(now, size, ecn)
+    }
+
+    /// As [`Link::offer`], with a number that tells flows apart: only FQ-CoDel asks for it.
+    pub fn offer_of(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
+        if self.rest.managed.is_some() { self.rest.hold(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
+    }
+
+    /// Whether it holds what it takes.
+    pub const fn holds(&self) -> bool {
+        self.rest.managed.is_some()
+    }
+
+    /// When [`Link::take`] will have something to tell, if nothing more is offered; `None` when nothing is held.
+    pub fn due(&self) -> Option<Time> {
+        self.rest.managed.as_ref().map(|managed| managed.asks()).filter(|at| *at < Time::NEVER)
+    }
+
+    /// What becomes of the next held packet of which that is known at `now`. To be asked until there is none: after each offer, and
+    /// at [`Link::due`].
+    pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
+        loop {
+            let managed = self.rest.managed.as_mut()?;
+            if let Some(told) = managed.tell() {
+                return Some(told);
+            }
+            if managed.due > now || managed.due == Time::NEVER {
+                return None;
+            }
+            self.rest.serve();
+        }
     }
 
     fn offer_to_rest(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
@@ -292,7 +335,7 @@ impl Link {
         self.rest.counts.dropped()
     }
 
-    /// How long the packet of the last [`Link::offer`] waits for the transmitter.
+    /// How long the packet of the last [`Link::offer`] waits for the transmitter; where packets are held, the last that left waited.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.rest.waited }
     }
@@ -307,7 +350,10 @@ impl Link {
     /// Packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
         self.tell();
-        self.rest.queue.length(now)
+        match &self.rest.managed {
+            Some(managed) => managed.length(now),
+            None => self.rest.queue.length(now),
+        }
     }
 
     /// What it could have carried from its start to `until`; `None` when its rate is unlimited.
@@ -354,6 +400,9 @@ impl Rest {
     }
 
     fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
+        if self.managed.is_some() {
+            return self.hold(now, size, ecn, 0);
+        }
         self.counts.offered += 1;
         if size > self.mtu {
             self.counts.too_large += 1;
@@ -375,6 +424,18 @@ impl Rest {
         let start = self.transmitter.free_at().max(now);
         self.waited = start.since(now);
         self.counts.wait.add(self.waited);
+        let (done, lost) = self.transmit(start, size);
+        self.queue.admitted(size, done);
+        if lost {
+            self.counts.lost += 1;
+            return Fate::Dropped(Drop::Lost);
+        }
+        Fate::Arrives { at: self.propagation.arrival(done), ecn }
+    }
+
+    /// Sends a packet, as often as it takes; tells when the last bit has left, and whether the medium has lost it all the same.
+    #[inline]
+    fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);
         self.counts.sent += size;
         let mut lost = self.loss.next(done);
@@ -387,11 +448,49 @@ impl Rest {
                 tries += 1;
             }
         }
-        self.queue.admitted(size, done);
-        if lost {
-            self.counts.lost += 1;
-            return Fate::Dropped(Drop::Lost);
+        (done, lost)
+    }
+
+    /// As [`Rest::offer`], where packets are held.
+    fn hold(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
+        self.counts.offered += 1;
+        if size > self.mtu {
+            self.counts.too_large += 1;
+            return Fate::Dropped(Drop::TooLarge);
         }
-        Fate::Arrives { at: self.propagation.arrival(done), ecn }
+        // A driver that asks late has all the same what was due before.
+        while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
+            self.serve();
+        }
+        let Some(managed) = &mut self.managed else { return Fate::Dropped(Drop::Full) };
+        let Some(token) = managed.take_in(now, (size, ecn), flow, &mut self.counts) else {
+            self.counts.full += 1;
+            return Fate::Dropped(Drop::Full);
+        };
+        if managed.due == Time::NEVER {
+            managed.due = self.transmitter.ready(now);
+        }
+        Fate::Held(token)
+    }
+
+    /// The transmitter takes the next held packet.
+    fn serve(&mut self) {
+        let Some(mut managed) = self.managed.take() else { return };
+        let now = managed.due;
+        if let Some(head) = managed.leave(now, &mut self.counts) {
+            self.waited = now.since(head.since);
+            self.counts.wait.add(self.waited);
+            let (done, lost) = self.transmit(now, head.size);
+            managed.sending(done, head.size);
+            let fate = if lost {
+                self.counts.lost += 1;
+                Fate::Dropped(Drop::Lost)
+            } else {
+                Fate::Arrives { at: self.propagation.arrival(done), ecn: head.ecn }
+            };
+            managed.decide(now, head.token, fate);
+        }
+        managed.due = if managed.is_empty() { Time::NEVER } else { self.transmitter.ready(now) };
+        self.managed = Some(managed);
     }
 }

@@ -1,7 +1,7 @@
 use crate::service::Transmitter;
 use crate::{Drop, Ecn};
 use std::collections::VecDeque;
-use steadycast_units::{Bytes, Chance, Rate, Time};
+use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 /// A limit, in packets or in bytes. The packet on the transmitter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,30 @@ pub struct Red {
     pub ecn: bool,
 }
 
+/// Controlled delay (RFC 8289).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoDel {
+    /// Above this, everything is dropped.
+    pub limit: Amount,
+    /// What a standing queue may make packets wait.
+    pub target: Span,
+    /// How long they may wait longer before the first is dropped.
+    pub interval: Span,
+    /// Mark packets that are ECN-capable instead of dropping them.
+    pub ecn: bool,
+}
+
+/// CoDel for each of many queues, which take turns (RFC 8290).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FqCoDel {
+    /// For each queue; the limit is for all of them together, and what is beyond it is taken from the longest.
+    pub codel: CoDel,
+    /// Queues that flows are hashed into.
+    pub flows: u32,
+    /// What a queue may send in its turn.
+    pub quantum: Bytes,
+}
+
 /// Where packets wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
@@ -42,6 +66,21 @@ pub enum Queue {
     DropTail(Amount),
     /// Random early detection.
     Red(Red),
+    /// Controlled delay.
+    CoDel(CoDel),
+    /// Controlled delay with a queue for each flow.
+    FqCoDel(FqCoDel),
+}
+
+impl Queue {
+    const fn limit(&self) -> Amount {
+        match self {
+            Self::DropTail(limit)
+            | Self::Red(Red { limit, .. })
+            | Self::CoDel(CoDel { limit, .. })
+            | Self::FqCoDel(FqCoDel { codel: CoDel { limit, .. }, .. }) => *limit,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -88,14 +127,14 @@ impl QueueState {
     #[inline]
     pub(crate) fn has_room(&mut self, now: Time, size: Bytes) -> bool {
         self.leave(now);
-        let (Queue::DropTail(limit) | Queue::Red(Red { limit, .. })) = self.kind;
-        self.fits(size, limit)
+        self.fits(size, self.kind.limit())
     }
 
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
         match self.kind {
-            Queue::DropTail(_) => room.then_some(ecn).ok_or(Drop::Full),
+            // CoDel's packets wait in [`crate::managed::Managed`].
+            Queue::DropTail(_) | Queue::CoDel(_) | Queue::FqCoDel(_) => room.then_some(ecn).ok_or(Drop::Full),
             Queue::Red(red) => {
                 let early = self.early(&red, now, size, link.rate(now));
                 if !room {

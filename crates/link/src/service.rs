@@ -118,6 +118,19 @@ impl Transmitter {
         self.free
     }
 
+    /// When it can begin to send, from `now` on.
+    pub(crate) fn ready(&self, now: Time) -> Time {
+        let now = now.max(self.free);
+        match &self.service {
+            Service::Trace(trace) => {
+                let n = trace.first_from(now, self.opportunity);
+                let spent = n == self.opportunity && self.left == 0;
+                trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
+            }
+            _ => now,
+        }
+    }
+
     /// How long `size` takes at the rate of `now`.
     pub(crate) fn span(&self, now: Time, size: Bytes) -> Span {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))

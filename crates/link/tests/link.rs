@@ -28,7 +28,7 @@ fn link(config: &Config) -> Link {
 fn arrivals(link: &mut Link, times: impl IntoIterator<Item = Time>) -> Vec<Option<Time>> {
     let fate = |t| match link.offer(t, PACKET, Ecn::NotCapable) {
         Fate::Arrives { at, .. } => Some(at),
-        Fate::Dropped(_) => None,
+        Fate::Dropped(_) | Fate::Held(_) => None,
     };
     times.into_iter().map(fate).collect()
 }

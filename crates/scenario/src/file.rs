@@ -141,9 +141,9 @@ tables! {
     }
     /// What waits for a link, and what is dropped.
     QueueTable {
-        /// droptail (default) or red.
+        /// droptail (default), red, codel (RFC 8289) or fq-codel (RFC 8290).
         kind: QueueKind,
-        /// How much fits: "50p" (default) or "64kB".
+        /// How much fits: "50p" (default; with codel "1000p", with fq-codel "10240p") or "64kB".
         limit: Limit,
         /// red: where unset parameters come from; ns2 (default) derives them from rate and delay, classic is 5, 15, 0.1, 0.002.
         preset: RedPreset,
@@ -157,10 +157,18 @@ tables! {
         weight: f64,
         /// red: let the probability rise to 1 between max and twice max; default true.
         gentle: bool,
-        /// red: mark instead of dropping; default false.
+        /// red, codel, fq-codel: mark instead of dropping; default false.
         ecn: bool,
         /// red: mean packet size; default "500B" with ns2, "1000B" with classic.
         mean_packet: Bytes,
+        /// codel, fq-codel: how long packets may always have to wait; default "5ms".
+        target: Span,
+        /// codel, fq-codel: how long they may have to wait longer before the first is dropped; default "100ms".
+        interval: Span,
+        /// fq-codel: queues that flows are hashed into; default 1024.
+        flows: u64,
+        /// fq-codel: what a queue may send in its turn; default "1514B".
+        quantum: Bytes,
     }
     /// What is sent, from where, to whom.
     FlowTable {
@@ -431,6 +439,8 @@ pub(crate) enum LossKind {
 pub(crate) enum QueueKind {
     DropTail,
     Red,
+    CoDel,
+    FqCoDel,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedPreset {
@@ -473,7 +483,7 @@ pub(crate) enum PeriodWord {
 words! {
     Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
     LossKind { "bernoulli" => Self::Bernoulli, "run" => Self::Run, "gilbert" => Self::Gilbert, "list" => Self::List, "none" => Self::None, }
-    QueueKind { "droptail" => Self::DropTail, "red" => Self::Red, }
+    QueueKind { "droptail" => Self::DropTail, "red" => Self::Red, "codel" => Self::CoDel, "fq-codel" => Self::FqCoDel, }
     RedPreset { "ns2" => Self::Ns2, "classic" => Self::Classic, }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }

@@ -26,7 +26,7 @@ mod tree;
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    Arq, Buffer, Cast, Cbr, Change, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect, Flow,
+    Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect, Flow,
     FlowIx, FlowKind, Jitter, JitterDist, Limit, Link, LinkIx, Loss, Media, NodeIx, OnOff, PeriodDist, Periods, Queue,
     RateSpec, Record, Red, Reports, Rtcp, RtcpProfile, Scenario, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr,
     Video, What,

@@ -197,6 +197,30 @@ pub enum Queue {
     },
     /// Random early detection (Floyd and Jacobson 1993).
     Red(Red),
+    /// Controlled delay (RFC 8289).
+    CoDel(CoDel),
+    /// Controlled delay for each of many queues, which take turns (RFC 8290).
+    FqCoDel {
+        /// For each queue; the limit is for all of them together.
+        codel: CoDel,
+        /// Queues that flows are hashed into.
+        flows: u32,
+        /// What a queue may send in its turn.
+        quantum: Bytes,
+    },
+}
+
+/// Parameters of CoDel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoDel {
+    /// How much fits.
+    pub limit: Limit,
+    /// How long packets may always have to wait.
+    pub target: Span,
+    /// How long they may have to wait longer before the first is dropped.
+    pub interval: Span,
+    /// Mark packets that can be marked, instead of dropping them.
+    pub ecn: bool,
 }
 
 /// Parameters of RED. `min` and `max` are both in packets or both in bytes; so is the average.

@@ -5,7 +5,7 @@ use crate::file::{
 };
 use crate::file::{LegTable, LinkTable, Topology};
 use crate::model::{
-    Arq, Direction, Directions, Jitter, JitterDist, Limit, Link, Loss, NodeIx, Queue, RateSpec, Red, Trace,
+    Arq, CoDel, Direction, Directions, Jitter, JitterDist, Limit, Link, Loss, NodeIx, Queue, RateSpec, Red, Trace,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::problem::Out;
@@ -772,15 +772,63 @@ const NS2_MEAN_PACKET: f64 = 500.0;
 
 fn queue(table: Option<&At<QueueTable>>, rate: &RateSpec, delay: Span, out: &mut Out) -> Option<Queue> {
     let Some(table) = table else { return Some(Queue::DropTail { limit: Limit::Packets(50) }) };
-    let limit = table.limit.as_ref().map_or(Limit::Packets(50), |l| l.value);
-    if table.kind.as_ref().map_or(QueueKind::DropTail, |k| k.value) == QueueKind::DropTail {
-        for (key, at) in table.present() {
-            if !matches!(key, "kind" | "limit") {
-                out.problem(at, "not a key of a drop-tail queue", "it has: limit; or write kind = \"red\"");
-            }
+    let kind = table.kind.as_ref().map_or(QueueKind::DropTail, |k| k.value);
+    let codel_keys = ["kind", "limit", "target", "interval", "ecn"];
+    let (word, keys, most): (&str, &[&str], u32) = match kind {
+        QueueKind::DropTail => ("drop-tail", &["kind", "limit"], 50),
+        QueueKind::Red => {
+            ("RED", &["kind", "limit", "preset", "min", "max", "max_p", "weight", "gentle", "ecn", "mean_packet"], 50)
         }
-        return Some(Queue::DropTail { limit });
+        QueueKind::CoDel => ("CoDel", &codel_keys, 1000),
+        QueueKind::FqCoDel => ("FQ-CoDel", &["kind", "limit", "target", "interval", "ecn", "flows", "quantum"], 10_240),
+    };
+    for (key, at) in table.present() {
+        if !keys.contains(&key) {
+            let others = if table.kind.is_some() { "" } else { "; or write kind = \"red\", \"codel\" or \"fq-codel\"" };
+            let remedy = format!("it has: {}{others}", keys[1..].join(", "));
+            out.problem(at, format!("not a key of a {word} queue"), remedy);
+        }
     }
+    let limit = table.limit.as_ref().map_or(Limit::Packets(most), |l| l.value);
+    match kind {
+        QueueKind::DropTail => Some(Queue::DropTail { limit }),
+        QueueKind::Red => red(table, limit, rate, delay, out),
+        QueueKind::CoDel | QueueKind::FqCoDel => codel(table, limit, kind == QueueKind::FqCoDel, out),
+    }
+}
+
+/// CoDel's parameters, those that are not given as RFC 8289, sections 4.2 and 4.3, and RFC 8290, section 5.2, have them.
+fn codel(table: &At<QueueTable>, limit: Limit, fair: bool, out: &mut Out) -> Option<Queue> {
+    let span = |said: &Option<At<Span>>, default: u64, out: &mut Out| match said {
+        Some(said) if said.is_zero() => {
+            out.problem(&said.at, "takes no time", format!("above \"0ms\"; without it \"{default}ms\""));
+            Span::millis(default)
+        }
+        said => said.as_ref().map_or(Span::millis(default), |s| s.value),
+    };
+    let target = span(&table.target, 5, out);
+    let interval = span(&table.interval, 100, out);
+    if target >= interval {
+        let at = table.target.as_ref().or(table.interval.as_ref()).map_or(&table.at, |said| &said.at);
+        let what = format!("the target of {target} is not below the interval of {interval}");
+        out.problem(at, what, "the interval is the longest usual round-trip time, the target a twentieth of that");
+    }
+    let codel = CoDel { limit, target, interval, ecn: table.ecn.as_ref().is_some_and(|e| e.value) };
+    if !fair {
+        return Some(Queue::CoDel(codel));
+    }
+    let flows = table.flows.as_ref().map_or(1024, |f| f.value);
+    if let Some(said) = table.flows.as_ref().filter(|f| !(1..=65_536).contains(&f.value)) {
+        out.problem(&said.at, format!("{} is out of range", said.value), "from 1 to 65536");
+    }
+    let quantum = table.quantum.as_ref().map_or(Bytes::new(1514), |q| q.value);
+    if let Some(said) = table.quantum.as_ref().filter(|q| !(64..=1_048_576).contains(&q.get())) {
+        out.problem(&said.at, format!("{} is out of range", said.value), "from \"64B\" to \"1MiB\"");
+    }
+    Some(Queue::FqCoDel { codel, flows: flows as u32, quantum })
+}
+
+fn red(table: &At<QueueTable>, limit: Limit, rate: &RateSpec, delay: Span, out: &mut Out) -> Option<Queue> {
     let preset = table.preset.as_ref().map_or(RedPreset::Ns2, |p| p.value);
     let mut red = match preset {
         RedPreset::Classic => Red {

@@ -3,8 +3,8 @@
 use crate::file::{FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec, Reports,
-    Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Cast, CoDel, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec,
+    Reports, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -245,6 +245,12 @@ fn direction(d: &Direction, no_jitter: bool, no_loss: bool) -> Vec<String> {
     keys.extend(loss.map(|loss| format!("loss = {{ {loss} }}")));
     keys.push(match &d.queue {
         Queue::DropTail { limit } => format!("queue = {{ kind = \"droptail\", limit = {} }}", fits(*limit)),
+        Queue::CoDel(told) => format!("queue = {{ kind = \"codel\", {} }}", codel(told)),
+        Queue::FqCoDel { codel: told, flows, quantum } => format!(
+            "queue = {{ kind = \"fq-codel\", {}, flows = {flows}, quantum = {} }}",
+            codel(told),
+            quote(*quantum)
+        ),
         Queue::Red(red) => format!(
             "queue = {{ kind = \"red\", limit = {}, min = {}, max = {}, max_p = {}, weight = {}, gentle = {}, ecn = {}, \
              mean_packet = {} }}",
@@ -260,6 +266,11 @@ fn direction(d: &Direction, no_jitter: bool, no_loss: bool) -> Vec<String> {
     });
     keys.push(format!("mtu = {}", quote(d.mtu)));
     keys
+}
+
+fn codel(told: &CoDel) -> String {
+    let CoDel { limit, target, interval, ecn } = told;
+    format!("limit = {}, target = {}, interval = {}, ecn = {ecn}", fits(*limit), quote(*target), quote(*interval))
 }
 
 fn fits(limit: Limit) -> String {

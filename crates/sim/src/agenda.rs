@@ -15,7 +15,12 @@ pub(crate) enum Due {
     Plan(u32),
     /// Copies of one packet arrive on many links at once.
     Fan(u32),
+    /// This link has something to tell of packets that it holds.
+    Queue(u32),
 }
+
+/// Bits of an index: links are at most 2²⁸, of two directions each.
+const INDEX: u32 = 29;
 
 /// When something is due, and what: time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits). The turn is the order among
 /// equal times: who was scheduled first.
@@ -32,10 +37,11 @@ impl Key {
             Due::Agent(i) => (1, i),
             Due::Plan(i) => (2, i),
             Due::Fan(i) => (3, i),
+            Due::Queue(i) => (4, i),
         };
-        debug_assert!(index < 1 << 30 && turn < 1 << 40);
+        debug_assert!(index < 1 << INDEX && turn < 1 << 40);
         let at = at.as_nanos().min((1 << 56) - 1);
-        Self { high: at << 8 | turn >> 32, low: turn << 32 | u64::from(kind << 30 | index) }
+        Self { high: at << 8 | turn >> 32, low: turn << 32 | u64::from(kind << INDEX | index) }
     }
 
     pub(crate) const fn at(self) -> Time {
@@ -43,12 +49,13 @@ impl Key {
     }
 
     const fn due(self) -> Due {
-        let index = self.low as u32 & ((1 << 30) - 1);
-        match self.low as u32 >> 30 {
+        let index = self.low as u32 & ((1 << INDEX) - 1);
+        match self.low as u32 >> INDEX {
             0 => Due::Lane(index),
             1 => Due::Agent(index),
             2 => Due::Plan(index),
-            _ => Due::Fan(index),
+            3 => Due::Fan(index),
+            _ => Due::Queue(index),
         }
     }
 }

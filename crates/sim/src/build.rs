@@ -1,7 +1,7 @@
 //! From a scenario to a world that is ready to run.
 
 use crate::agenda::{Agenda, Due};
-use crate::net::{Fans, Group, Hop, Lanes, Net, Node, Place, Ways};
+use crate::net::{Fans, Group, Holds, Hop, Lanes, Net, Node, Place, Ways};
 use crate::packet::{Pool, To};
 use crate::port::Port;
 use crate::tree::{Graph, Tree};
@@ -92,6 +92,7 @@ impl<'a> Builder<'a> {
             agenda: Agenda::default(),
             hops: 0,
             fans: Fans::default(),
+            holds: Holds::default(),
             capture: None,
         };
         let mut builder = Builder {
@@ -288,9 +289,17 @@ fn loss(spec: &sc::Loss) -> link::Loss {
     }
 }
 
+fn codel(spec: &sc::CoDel) -> link::CoDel {
+    link::CoDel { limit: amount(spec.limit), target: spec.target, interval: spec.interval, ecn: spec.ecn }
+}
+
 fn queue(spec: &sc::Queue) -> link::Queue {
     match spec {
         sc::Queue::DropTail { limit } => link::Queue::DropTail(amount(*limit)),
+        sc::Queue::CoDel(spec) => link::Queue::CoDel(codel(spec)),
+        sc::Queue::FqCoDel { codel: spec, flows, quantum } => {
+            link::Queue::FqCoDel(link::FqCoDel { codel: codel(spec), flows: *flows, quantum: *quantum })
+        }
         sc::Queue::Red(red) => {
             // Thresholds in bytes count as so many mean packets.
             let packets = |l: sc::Limit| match l {

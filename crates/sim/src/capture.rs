@@ -157,9 +157,10 @@ impl Capture for Taps {
         let interface = u32::from(tap.links[1] == link);
         let comment = match fate {
             Fate::Arrives { ecn: after, .. } if after != ecn => Some("marked here: congestion experienced"),
-            Fate::Arrives { .. } => None,
+            Fate::Arrives { .. } | Fate::Held(_) => None,
             Fate::Dropped(Drop::Full) => Some("dropped: the queue was full"),
             Fate::Dropped(Drop::Early) => Some("dropped: RED, before the queue was full"),
+            Fate::Dropped(Drop::Stale) => Some("dropped: CoDel, after too long a wait"),
             Fate::Dropped(Drop::Lost) => Some("lost on the link"),
             Fate::Dropped(Drop::TooLarge) => Some("dropped: larger than the MTU"),
         };

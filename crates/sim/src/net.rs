@@ -6,6 +6,9 @@
 //! few keys instead of one per link. Copies that a branching node sends on at once mostly arrive at once, too: they are one event
 //! together, a [`Fan`].
 //!
+//! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token until the link tells
+//! its fate, and the agenda has a key for when the link is to be asked.
+//!
 //! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at only at its
 //! destination.
 
@@ -15,7 +18,7 @@ use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
 use std::collections::BTreeMap;
 use steadycast_ends::{AgentIx, Body};
-use steadycast_link::{Ecn, Fate, Link};
+use steadycast_link::{Ecn, Fate, Link, Token};
 use steadycast_units::{Bytes, Span, Time};
 
 pub(crate) struct Net {
@@ -30,10 +33,49 @@ pub(crate) struct Net {
     pub(crate) agenda: Agenda,
     pub(crate) hops: u64,
     pub(crate) fans: Fans,
+    pub(crate) holds: Holds,
     pub(crate) capture: Option<Box<dyn Capture>>,
 }
 
-/// Sees every packet that is offered to a captured link.
+/// Packets that links hold.
+#[derive(Default)]
+pub(crate) struct Holds {
+    /// For each link that holds packets.
+    links: BTreeMap<u32, Hold>,
+}
+
+struct Hold {
+    /// By token.
+    packets: Vec<Option<Held>>,
+    /// When its key in the agenda is due; NEVER: it has none.
+    armed: Time,
+}
+
+/// A packet that a link holds.
+#[derive(Clone, Copy)]
+struct Held {
+    packet: PacketIx,
+    size: u32,
+    place: u32,
+    ecn: Ecn,
+}
+
+impl Holds {
+    fn put(&mut self, link: u32, Token(n): Token, held: Held) {
+        let hold = self.links.entry(link).or_insert(Hold { packets: Vec::new(), armed: Time::NEVER });
+        let n = n as usize;
+        if n >= hold.packets.len() {
+            hold.packets.resize(n + 1, None);
+        }
+        hold.packets[n] = Some(held);
+    }
+
+    fn take(&mut self, link: u32, Token(n): Token) -> Option<Held> {
+        self.links.get_mut(&link)?.packets.get_mut(n as usize)?.take()
+    }
+}
+
+/// Sees every packet that is offered to a captured link, when its fate is known.
 pub(crate) trait Capture: Send {
     /// `ecn` is what the packet's header says at the link's entry.
     fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
@@ -46,6 +88,8 @@ pub(crate) trait Capture: Send {
 pub(crate) struct Hop {
     pub(crate) link: Link,
     pub(crate) captured: bool,
+    /// Whether it is captured, or holds packets: then an offer takes the long way.
+    special: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
     /// The latency of the lane that it shared last, and that lane.
@@ -54,7 +98,13 @@ pub(crate) struct Hop {
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        Self { link, to, reverse, captured: false, shared: (Span::MAX, 0) }
+        let special = link.holds();
+        Self { link, to, reverse, captured: false, special, shared: (Span::MAX, 0) }
+    }
+
+    /// Has its packets shown.
+    pub(crate) fn capture(&mut self) {
+        (self.captured, self.special) = (true, true);
     }
 }
 
@@ -269,7 +319,7 @@ impl Net {
         match self.ways.next(way) {
             Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             Next::Link(link) => {
-                match self.offer(now, link, packet, size, ecn) {
+                match self.offer(now, link, way.0 + 1, packet, size, ecn) {
                     Some((at, ecn)) => self.fly(now, at, link, way.0 + 1, packet, size, ecn),
                     None => self.pool.release(packet),
                 }
@@ -304,7 +354,7 @@ impl Net {
         // Those that arrive together, so far.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
-            let Some((at, ecn)) = self.offer(now, link, packet, size, ecn) else { continue };
+            let Some((at, ecn)) = self.offer(now, link, MARK | link, packet, size, ecn) else { continue };
             if at != together {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
@@ -337,17 +387,65 @@ impl Net {
         }
     }
 
-    /// When a packet that takes link `l` arrives, and with which mark; `None`: it does not.
+    /// When a packet that takes link `l` to `place` arrives, and with which mark; `None`: it does not, or the link holds it, with a
+    /// copy of its own.
     #[inline(always)]
-    fn offer(&mut self, now: Time, l: u32, packet: PacketIx, size: u32, ecn: Ecn) -> Option<(Time, Ecn)> {
+    fn offer(&mut self, now: Time, l: u32, place: u32, packet: PacketIx, size: u32, ecn: Ecn) -> Option<(Time, Ecn)> {
         let hop = &mut self.links[l as usize];
-        let fate = hop.link.offer(now, Bytes::new(u64::from(size)), ecn);
-        if hop.captured {
+        if hop.special {
+            return self.offer_slowly(now, l, Held { packet, size, place, ecn });
+        }
+        match hop.link.offer(now, Bytes::new(u64::from(size)), ecn) {
+            Fate::Arrives { at, ecn } => Some((at, ecn)),
+            Fate::Dropped(_) | Fate::Held(_) => None,
+        }
+    }
+
+    #[inline(never)]
+    fn offer_slowly(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
+        let Held { packet, size, ecn, .. } = held;
+        let hop = &mut self.links[l as usize];
+        let flow = if hop.link.holds() { self.pool.get(packet).flow() } else { 0 };
+        let fate = hop.link.offer_of(now, Bytes::new(u64::from(size)), ecn, flow);
+        if let Fate::Held(token) = fate {
+            self.pool.copy(packet, 1);
+            self.holds.put(l, token, held);
+        } else if hop.captured {
             self.show(now, l, packet, ecn, fate);
         }
+        self.let_go(now, l);
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
-            Fate::Dropped(_) => None,
+            Fate::Dropped(_) | Fate::Held(_) => None,
+        }
+    }
+
+    /// The key of a link that holds packets is due.
+    pub(crate) fn ask(&mut self, now: Time, l: u32) {
+        if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
+            hold.armed = Time::NEVER;
+            self.let_go(now, l);
+        }
+    }
+
+    /// Has a link tell what becomes of the packets that it holds, as far as that is known, and when to ask again.
+    fn let_go(&mut self, now: Time, l: u32) {
+        while let Some((token, fate)) = self.links[l as usize].link.take(now) {
+            let Some(Held { packet, size, place, ecn }) = self.holds.take(l, token) else { continue };
+            if self.links[l as usize].captured {
+                self.show(now, l, packet, ecn, fate);
+            }
+            match fate {
+                Fate::Arrives { at, ecn } => self.fly(now, at, l, place, packet, size, ecn),
+                Fate::Dropped(_) | Fate::Held(_) => self.pool.release(packet),
+            }
+        }
+        if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
+            && due < hold.armed
+        {
+            hold.armed = due;
+            let key = self.agenda.key(due, Due::Queue(l));
+            self.agenda.put(key);
         }
     }
 
@@ -428,6 +526,9 @@ impl Net {
     /// For each link how many packets are on it.
     pub(crate) fn under_way(&self) -> Vec<u64> {
         let mut on = vec![0; self.links.len()];
+        for (link, hold) in &self.holds.links {
+            on[*link as usize] += hold.packets.iter().flatten().count() as u64;
+        }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
                 place if place & MARK == 0 => self.ways.steps[place as usize - 1],

@@ -7,7 +7,7 @@
 use crate::agenda::{Agenda, Due};
 use crate::build::{BuildError, link_config};
 use crate::capture::Taps;
-use crate::net::{Capture, Delivery, Fans, Group, Hop, Lanes, Net, Node, Place, Ways};
+use crate::net::{Capture, Delivery, Fans, Group, Holds, Hop, Lanes, Net, Node, Place, Ways};
 use crate::packet::{Head, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use crate::world::delay_of;
@@ -98,6 +98,7 @@ impl Network {
             agenda: Agenda::default(),
             hops: 0,
             fans: Fans::default(),
+            holds: Holds::default(),
             capture: None,
         };
         let mut network = Self {
@@ -244,6 +245,7 @@ impl Network {
                     self.net.fans.keep(fan.legs);
                 }
                 Due::Plan(n) => self.follow(at, n),
+                Due::Queue(link) => self.net.ask(at, link),
                 Due::Agent(_) => debug_assert!(false, "a network alone has no agents"),
             }
             self.deliver(at, &mut arrived);
@@ -296,7 +298,7 @@ impl Network {
         for link in &self.scenario.record.pcap {
             taps.open(&self.scenario, *link, &mut open)?;
             for l in [link.0 * 2, link.0 * 2 + 1] {
-                self.net.links[l as usize].captured = true;
+                self.net.links[l as usize].capture();
             }
         }
         self.net.capture = Some(Box::new(taps));

@@ -37,6 +37,26 @@ impl Packet {
         let Head { from, size, sent, .. } = self.head;
         Arriving { from, size, sent, ecn, body: &self.body }
     }
+
+    /// A number that tells flows apart, for queues that do: who sent it, or what a datagram's headers say.
+    pub(crate) fn flow(&self) -> u64 {
+        match &self.body {
+            Body::Raw(bytes) => datagram_flow(bytes),
+            _ => u64::from(self.head.from.0),
+        }
+    }
+}
+
+/// Addresses, protocol and ports of an IPv4 datagram, mixed (FNV-1a). Fragments beyond the first show no ports: none has any here.
+fn datagram_flow(bytes: &[u8]) -> u64 {
+    let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
+    let protocol = bytes.get(9).copied().unwrap_or_default();
+    let whole = bytes.get(6..8).is_some_and(|b| b[0] & 0x3f == 0 && b[1] == 0);
+    let ports = matches!(protocol, 6 | 17 | 33 | 132 | 136) && whole;
+    let ports = if ports { bytes.get(header..header + 4) } else { None };
+    let addresses = bytes.get(12..20).unwrap_or_default();
+    let all = addresses.iter().chain(ports.unwrap_or_default()).chain([&protocol]);
+    all.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A packet's place in the pool.

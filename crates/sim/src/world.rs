@@ -127,8 +127,8 @@ impl Simulation {
     }
 
     /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both directions in it.
-    /// `open` is told a link's name. Packets stand in it at the time at which they come to the link's entry, those that it
-    /// drops with a comment.
+    /// `open` is told a link's name. Packets stand in it at the time at which they come to the link's entry, or, where its queue
+    /// decides when they leave, at which they do; those that it drops with a comment.
     ///
     /// # Errors
     /// The streams', with the link's name.
@@ -152,7 +152,7 @@ impl Simulation {
         for link in &self.scenario.record.pcap {
             taps.open(&self.scenario, *link, &mut open)?;
             for l in [link.0 * 2, link.0 * 2 + 1] {
-                self.net.links[l as usize].captured = true;
+                self.net.links[l as usize].capture();
             }
         }
         self.net.capture = Some(Box::new(taps));
@@ -310,6 +310,7 @@ impl Simulation {
                 }
                 Due::Agent(agent) => self.wake(agent),
                 Due::Plan(entry) => self.follow(entry),
+                Due::Queue(link) => self.net.ask(at, link),
             }
         }
         self.now = until;
