@@ -19,7 +19,7 @@ pub(crate) struct Waiting {
     pub(crate) ecn: Ecn,
 }
 
-/// The largest batch that is dropped at once when the limit is exceeded (RFC 8290, section 4.1).
+/// The largest batch that is dropped at once when the limit is exceeded: Linux's, which RFC 8290 describes.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
