@@ -53,6 +53,20 @@ fn the_kernels_tcp_fills_a_link_and_its_figures_are_recorded() {
 }
 
 #[test]
+fn a_queue_that_decides_as_packets_leave_keeps_the_kernels_tcp_short() {
+    for kind in ["codel", "fq-codel"] {
+        let Some(summary) = run(&TCP.replace("'droptail', limit = '50p'", &format!("'{kind}'"))) else { return };
+        // The slow start is a second of the four: drop-tail's median is that of a full queue, 75 ms.
+        let wait = number(&summary, "/links/0/queue_ms/p50");
+        assert!((1.0..25.0).contains(&wait), "{kind}: {wait} ms");
+        let utilisation = number(&summary, "/links/0/utilisation_frac");
+        assert!((0.7..=1.0).contains(&utilisation), "{kind}: {utilisation}");
+        assert!(number(&summary, "/links/0/dropped_packets") > 0.0, "{kind}");
+        assert_eq!(number(&summary, "/emulation/refused_packets"), 0.0);
+    }
+}
+
+#[test]
 fn plain_traffic_arrives_as_sent_with_the_links_delay() {
     let Some(summary) = run("
 duration = '3s'
