@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
 use steadycast_scenario::{
-    Cast, Congestion, Document, FlowIx, FlowKind, Limit, Loaded, Loss, Media, Problems, Queue, RateSpec, Scenario,
-    Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, Limit, Loaded, Loss, Media, Problems, Queue, RateSpec,
+    Scenario, Size, Start, TcpSource, What, schema,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -180,6 +180,31 @@ fn a_queue_of_another_kind_keeps_its_length() {
         let Queue::Red(red) = &s.links[0].forward.queue else { panic!("{path}") };
         assert_eq!(red.limit, Limit::Packets(60), "{path}");
     }
+}
+
+#[test]
+fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
+    let with = |queue: &str| {
+        let text = NET.replace("\"10ms\" }", &format!("\"10ms\", queue = {{ {queue} }} }}"));
+        let loaded = load(&format!("{text}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"));
+        let read = |loaded: &Loaded| loaded.scenario.links[0].forward.queue.clone();
+        let queue = read(&loaded);
+        assert_eq!(read(&load(&loaded.resolved_toml())), queue, "resolved, it says the same");
+        queue
+    };
+    let codel = |limit, target, interval, ecn| CoDel {
+        limit: Limit::Packets(limit),
+        target: Span::millis(target),
+        interval: Span::millis(interval),
+        ecn,
+    };
+    assert_eq!(with("kind = \"codel\""), Queue::CoDel(codel(1000, 5, 100, false)));
+    let told = "limit = \"60p\", target = \"10ms\", interval = \"200ms\", ecn = true";
+    assert_eq!(with(&format!("kind = \"codel\", {told}")), Queue::CoDel(codel(60, 10, 200, true)));
+    let fair = |codel, flows, quantum| Queue::FqCoDel { codel, flows, quantum: Bytes::new(quantum) };
+    assert_eq!(with("kind = \"fq-codel\""), fair(codel(10_240, 5, 100, false), 1024, 1514));
+    let told = format!("kind = \"fq-codel\", {told}, flows = 64, quantum = \"300B\"");
+    assert_eq!(with(&told), fair(codel(60, 10, 200, true), 64, 300));
 }
 
 #[test]
