@@ -57,7 +57,7 @@ def _runs(name: str, title: str, **sets: object) -> Variant:
 
 ASMP, TFMCC, PGMCC = _runs("asmp", "ASMP"), _runs("tfmcc", "TFMCC"), _runs("pgmcc", "PGMCC")
 
-_REPAIRED = Change("ASMP as repaired", {"flow.video.mode": "repaired"})
+_REPAIRED = Change("both as repaired", {"flow.video.mode": "repaired"})
 
 
 def _classic(path: str) -> Change:
@@ -808,7 +808,7 @@ _B_I = Experiment(
         Change(
             "acker by the square root", {"flow.video.params.pgmcc": {"rank": "sqrt"}}, variants=("pgmcc",)
         ),
-        Change("ASMP as repaired", {"flow.video.mode": "repaired"}),
+        Change("both as repaired", {"flow.video.mode": "repaired"}),
         _cubic("tcp"),
     ),
     source=_SOURCE,
@@ -921,7 +921,7 @@ _B_J = Experiment(
     variants=(PGMCC, ASMP),
     changes=(
         Change(
-            "ASMP as repaired",
+            "both as repaired",
             {"flow.video.mode": "repaired"},
             only=("asmp-below", "asmp-kept", "asmp-recovers"),
             variants=("asmp",),

@@ -75,7 +75,7 @@ _OPEN = (
     Change("I:P:B of 4:2:1", _weights(4, 2, 1)),
     Change("I:P:B of 10:2:1", _weights(10, 2, 1)),
     Change("the ladder rule for the encoder", {"flow.video.vbr": "ladder"}),
-    Change("ASMP as repaired", {"flow.video.mode": "repaired"}),
+    Change("both as repaired", {"flow.video.mode": "repaired"}),
     Change("RTCP at least 5 s apart", {"flow.video.rtcp.profile": "rfc3550"}),
     Change("TFMCC's first R_max of 160 ms", {"flow.video.params.tfmcc.r_max": "160ms"}),
 )
