@@ -34,8 +34,9 @@ claims: setup-dev ## what takes long: the claims that the tests have no time for
 bench: setup-dev ## packet-hops per CPU second, beside ns-2
 	@$(RUN) -m validation.bench
 
-bench-live: setup-dev ## CPU per packet of live sending, beside a bare loop and FFmpeg
+bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and what emulation adds (as root)
 	@$(RUN) -m validation.bench_live
+	@$(RUN) -m validation.bench_emulate
 
 validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 	@$(RUN) -m validation.validate
