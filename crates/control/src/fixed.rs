@@ -10,7 +10,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     about: "a constant rate; feedback is ignored",
     source: "plain RTP (RFC 3550)",
     cast: Cast::Any,
-    feedback: Feedback::Periodic,
+    feedback: Feedback::None,
     standard_reports: true,
     extension: 0,
     app: *b"NONE",

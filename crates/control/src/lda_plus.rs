@@ -44,24 +44,19 @@ const PARAMS: &[Param] = &[
         source: "LDA+: 10 kb/s",
         kind: rate(Rate::kbps(10)),
     },
-    Param {
-        name: "pairs",
-        about: "every so many packets two leave back to back",
-        source: "own",
-        kind: Kind::Number { default: 16.0, paper: 16.0, min: 2.0, max: 1_000.0 },
-    },
+    Param::number("pairs", "every so many packets two leave back to back", "own", [16.0, 16.0], [2.0, 1_000.0]),
     Param {
         name: "bottleneck",
         about: "the bottleneck's rate; not set: measured by packet pairs",
         source: "own",
         kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::kbps(1), max: Rate::mbps(1_000_000) },
     },
-    Param {
-        name: "rise_on_loss",
-        about: "a loss may raise the rate, where TCP's equation gives more",
-        source: "LDA+ as printed; off: own",
-        kind: Kind::Switch { default: false, paper: true },
-    },
+    Param::switch(
+        "rise_on_loss",
+        "a loss may raise the rate, where TCP's equation gives more",
+        "LDA+ as printed; off: own",
+        [false, true],
+    ),
 ];
 
 const fn rate(default: Rate) -> Kind {

@@ -33,7 +33,7 @@ pub enum Feedback {
     Periodic,
     /// Packets or round trips: unbounded, but counted.
     Clocked,
-    /// None is needed.
+    /// None changes anything: the rate answers to nothing.
     None,
 }
 
@@ -102,6 +102,48 @@ pub struct Param {
     pub source: &'static str,
     /// Its kind, default and range.
     pub kind: Kind,
+}
+
+impl Param {
+    /// A plain number; `of` has its default in repaired and in paper mode, `range` its least and most.
+    pub const fn number(
+        name: &'static str,
+        about: &'static str,
+        source: &'static str,
+        of: [f64; 2],
+        range: [f64; 2],
+    ) -> Self {
+        let kind = Kind::Number { default: of[0], paper: of[1], min: range[0], max: range[1] };
+        Self { name, about, source, kind }
+    }
+
+    /// A length of time, as [`Param::number`].
+    pub const fn span(
+        name: &'static str,
+        about: &'static str,
+        source: &'static str,
+        of: [Span; 2],
+        range: [Span; 2],
+    ) -> Self {
+        let kind = Kind::Span { default: of[0], paper: of[1], min: range[0], max: range[1] };
+        Self { name, about, source, kind }
+    }
+
+    /// One of the words `among`; `of` as in [`Param::number`].
+    pub const fn choice(
+        name: &'static str,
+        about: &'static str,
+        source: &'static str,
+        of: [&'static str; 2],
+        among: &'static [&'static str],
+    ) -> Self {
+        Self { name, about, source, kind: Kind::Choice { default: of[0], paper: of[1], of: among } }
+    }
+
+    /// On or off; `of` as in [`Param::number`].
+    pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
+        Self { name, about, source, kind: Kind::Switch { default: of[0], paper: of[1] } }
+    }
 }
 
 /// The value of a parameter.
@@ -392,6 +434,9 @@ pub const ALL: &[&Controller] = &[
     &pgmcc::CONTROLLER,
     &lda_plus::CONTROLLER,
 ];
+
+/// Who takes over where a controller can't be served by the receivers: one that reads standard reports, for one receiver or many.
+pub const FALLBACK: &Controller = &asmp::CONTROLLER;
 
 /// Finds a controller by its name.
 ///

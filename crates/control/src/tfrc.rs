@@ -6,7 +6,7 @@
 
 use crate::equation::{self, LossRate};
 use crate::loss::{Change, Heard, LossHistory, LossSettings};
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::registry::{Cast, Controller, Feedback, Param, Setup, Values};
 use crate::{
     Arrival, Body, Check, Decision, Departing, Due, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
     Sent, Slot, View, Wake, Why,
@@ -34,68 +34,71 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 /// Its parameters, which controllers that are made of it have as well.
 pub(crate) const PARAMS: &[Param; 9] = &[
-    Param {
-        name: "profile",
-        about: "ns2: every parameter below that stands at RFC 5348's value takes ns-2's instead, and the rate rises by \
+    Param::choice(
+        "profile",
+        "ns2: every parameter below that stands at RFC 5348's value takes ns-2's instead, and the rate rises by \
                 at most one packet per round trip once there was a loss",
-        source: "RFC 5348; ns-2.35 defaults",
-        kind: Kind::Choice { default: "rfc5348", paper: "rfc5348", of: &["rfc5348", "ns2"] },
-    },
-    Param {
-        name: "discount_threshold",
-        about: "least discount factor of older loss intervals while the open one is long; 1: no discounting (ns2: 0.5)",
-        source: "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5",
-        kind: Kind::Number { default: RFC.discount, paper: NS2.discount, min: 0.05, max: 1.0 },
-    },
-    Param {
-        name: "ndupack",
-        about: "later packets that make a missing one count as lost (ns2: 1)",
-        source: "RFC 5348, 5.1: NDUPACK",
-        kind: Kind::Number { default: RFC.ndupack, paper: RFC.ndupack, min: 1.0, max: 64.0 },
-    },
-    Param {
-        name: "q_rtt",
-        about: "weight of the past in the round-trip time and, with damping, in the mean of its square root (ns2: 0.95)",
-        source: "RFC 5348, 4.3: q, 4.5: q2",
-        kind: Kind::Number { default: RFC.q, paper: RFC.q, min: 0.0, max: 0.999 },
-    },
-    Param {
-        name: "damping",
-        about: "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
-        source: "RFC 5348, 4.5",
-        kind: Kind::Switch { default: true, paper: true },
-    },
-    Param {
-        name: "t_mbi",
-        about: "longest time between two packets: the rate never falls below one packet in it",
-        source: "RFC 5348, 4.3: t_mbi",
-        kind: Kind::Span {
-            default: Span::secs(64),
-            paper: Span::secs(64),
-            min: Span::millis(100),
-            max: Span::secs(600),
-        },
-    },
-    Param {
-        name: "nofeedback",
-        about: "round trips without a report after which the rate is halved (ns2: 2)",
-        source: "RFC 5348, 4.3 step 3",
-        kind: Kind::Number { default: RFC.nofeedback, paper: RFC.nofeedback, min: 1.0, max: 64.0 },
-    },
-    Param {
-        name: "report_every",
-        about: "round trips after which the receiver's feedback timer expires; a packet that arrives a round trip after the \
+        "RFC 5348; ns-2.35 defaults",
+        ["rfc5348", "rfc5348"],
+        &["rfc5348", "ns2"],
+    ),
+    Param::number(
+        "discount_threshold",
+        "least discount factor of older loss intervals while the open one is long; 1: no discounting (ns2: 0.5)",
+        "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5",
+        [RFC.discount, NS2.discount],
+        [0.05, 1.0],
+    ),
+    Param::number(
+        "ndupack",
+        "later packets that make a missing one count as lost (ns2: 1)",
+        "RFC 5348, 5.1: NDUPACK",
+        [RFC.ndupack, RFC.ndupack],
+        [1.0, 64.0],
+    ),
+    Param::number(
+        "q_rtt",
+        "weight of the past in the round-trip time and, with damping, in the mean of its square root (ns2: 0.95)",
+        "RFC 5348, 4.3: q, 4.5: q2",
+        [RFC.q, RFC.q],
+        [0.0, 0.999],
+    ),
+    Param::switch(
+        "damping",
+        "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
+        "RFC 5348, 4.5",
+        [true, true],
+    ),
+    Param::span(
+        "t_mbi",
+        "longest time between two packets: the rate never falls below one packet in it",
+        "RFC 5348, 4.3: t_mbi",
+        [Span::secs(64), Span::secs(64)],
+        [Span::millis(100), Span::secs(600)],
+    ),
+    Param::number(
+        "nofeedback",
+        "round trips without a report after which the rate is halved (ns2: 2)",
+        "RFC 5348, 4.3 step 3",
+        [RFC.nofeedback, RFC.nofeedback],
+        [1.0, 64.0],
+    ),
+    Param::number(
+        "report_every",
+        "round trips after which the receiver's feedback timer expires; a packet that arrives a round trip after the \
                 last report calls one too (ns2: 1.5)",
-        source: "RFC 5348, 6.2",
-        kind: Kind::Number { default: RFC.report, paper: RFC.report, min: 1.0, max: 16.0 },
-    },
-    Param {
-        name: "t_rto",
-        about: "TCP's retransmission time-out in the equation: four round trips, or TCP's own estimator with ticks of 0.1 s in \
+        "RFC 5348, 6.2",
+        [RFC.report, RFC.report],
+        [1.0, 16.0],
+    ),
+    Param::choice(
+        "t_rto",
+        "TCP's retransmission time-out in the equation: four round trips, or TCP's own estimator with ticks of 0.1 s in \
                 the full equation (ns2: tcp)",
-        source: "RFC 5348, 3.1; ns-2.35",
-        kind: Kind::Choice { default: "4R", paper: "4R", of: &["4R", "tcp"] },
-    },
+        "RFC 5348, 3.1; ns-2.35",
+        ["4R", "4R"],
+        &["4R", "tcp"],
+    ),
 ];
 
 /// What a profile sets.

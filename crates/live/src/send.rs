@@ -281,7 +281,7 @@ impl Sending {
             factory
         } else {
             let served = Served::new(factory, entry.standard_reports);
-            let guarded = Guarded::new(Arc::new(served), entry.name == "fixed");
+            let guarded = Guarded::new(Arc::new(served));
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);

@@ -36,20 +36,18 @@ const WATCHED: usize = 4_096;
 /// Makes the halves of a controller with a circuit breaker.
 pub struct Guarded {
     own: Arc<dyn Factory>,
-    /// The controller ignores feedback by design.
-    deaf: bool,
 }
 
 impl Guarded {
-    /// Around this controller; `deaf` says that it ignores feedback by design.
-    pub fn new(own: Arc<dyn Factory>, deaf: bool) -> Self {
-        Self { own, deaf }
+    /// Around this controller.
+    pub fn new(own: Arc<dyn Factory>) -> Self {
+        Self { own }
     }
 }
 
 impl Factory for Guarded {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Breaker::new(self.own.sender(setup), setup.packet, self.deaf))
+        Box::new(Breaker::new(self.own.sender(setup), setup.packet, self.own.feedback() == Feedback::None))
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         self.own.receiver(setup)

@@ -21,7 +21,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory, Feedback};
+use steadycast_control::registry::{Chosen, FALLBACK, Factory, Feedback};
 use steadycast_control::{
     Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, ReceiverHalf, ReceiverId, Reply,
     Report, SenderHalf, Sent, Setup, Slot, Wake,
@@ -148,10 +148,10 @@ impl Standard {
         }
     }
 
-    /// `asmp` takes over: whoever is there is served by what its report blocks say.
+    /// [`FALLBACK`] takes over: whoever is there is served by what its report blocks say.
     fn fall_back(&mut self) {
-        let Ok(asmp) = Chosen::shared("asmp", Mode::Repaired, &[]) else { return };
-        self.factory = asmp;
+        let Ok(fallback) = Chosen::shared(FALLBACK.name, Mode::Repaired, &[]) else { return };
+        self.factory = fallback;
         self.half = self.factory.sender(&self.setup);
         self.fallen = true;
         self.shadows.clear();

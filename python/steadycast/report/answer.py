@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from steadycast.controllers import registry
 from steadycast.folder import Json, number
 from steadycast.report import say
 from steadycast.report.rank import alike, ranked_receivers
@@ -41,7 +42,7 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
     encoder, start, cap = shares.get("encoder", 0.0), shares.get("start", 0.0), shares.get("cap", 0.0)
     name = f"{flow['name']} ({flow.get('controller')})"
-    if flow.get("controller") == "fixed":
+    if any(c.name == flow.get("controller") and c.feedback == "none" for c in registry(quiet=True)):
         return f"{flow['name']} ran at a fixed rate: it did not answer to the network."
     if encoder > 0.5:
         return (

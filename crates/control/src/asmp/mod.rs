@@ -32,81 +32,57 @@ pub(crate) const CONTROLLER: Controller = Controller {
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
 };
 
-const fn number(name: &'static str, about: &'static str, source: &'static str, of: [f64; 2], range: [f64; 2]) -> Param {
-    let kind = Kind::Number { default: of[0], paper: of[1], min: range[0], max: range[1] };
-    Param { name, about, source, kind }
-}
-
-const fn span(name: &'static str, about: &'static str, source: &'static str, of: [Span; 2], range: [Span; 2]) -> Param {
-    let kind = Kind::Span { default: of[0], paper: of[1], min: range[0], max: range[1] };
-    Param { name, about, source, kind }
-}
-
-const fn choice(
-    name: &'static str,
-    about: &'static str,
-    source: &'static str,
-    default: [&'static str; 2],
-    of: &'static [&'static str],
-) -> Param {
-    Param { name, about, source, kind: Kind::Choice { default: default[0], paper: default[1], of } }
-}
-
-const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Param {
-    Param { name, about, source, kind: Kind::Switch { default: of[0], paper: of[1] } }
-}
-
 const PARAMS: &[Param] = &[
-    number("beta", "weight of the newest round-trip time", "ASMP, eq. 11", [0.5, 0.5], [0.01, 1.0]),
-    number("gamma_unloaded", "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9, 0.9], [0.01, 1.0]),
-    number("gamma_congested", "weight of the new rate while congested", "ASMP, eq. 19", [0.2, 0.2], [0.01, 1.0]),
-    number(
+    Param::number("beta", "weight of the newest round-trip time", "ASMP, eq. 11", [0.5, 0.5], [0.01, 1.0]),
+    Param::number("gamma_unloaded", "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9, 0.9], [0.01, 1.0]),
+    Param::number("gamma_congested", "weight of the new rate while congested", "ASMP, eq. 19", [0.2, 0.2], [0.01, 1.0]),
+    Param::number(
         "gamma_down",
         "weight of a new rate that is lower; 0: the state's, as for a higher one",
         "own: the paper damps decreases too",
         [0.9, 0.0],
         [0.0, 1.0],
     ),
-    switch("smooth", "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true, true]),
-    switch("clamp_increase", "at most P/RTT more per report, with loss too", "own; ASMP, eq. 13", [true, false]),
-    switch("recv_clamp", "at most P/RTT above what is sent or received", "own", [true, false]),
-    span(
+    Param::switch("smooth", "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true, true]),
+    Param::switch("clamp_increase", "at most P/RTT more per report, with loss too", "own; ASMP, eq. 13", [true, false]),
+    Param::switch("recv_clamp", "at most P/RTT above what is sent or received", "own", [true, false]),
+    Param::span(
         "ci_eps",
         "how much the short mean of the delay exceeds the long one under congestion",
         "own; ASMP, eq. 18 has none",
         [Span::millis(1), Span::ZERO],
         [Span::ZERO, Span::secs(1)],
     ),
-    choice(
+    Param::choice(
         "ci_equal",
         "the state when both means are equal",
         "ASMP, eq. 18 and 3.7",
         ["unloaded", "congested"],
         &["unloaded", "congested"],
     ),
-    span(
+    Param::span(
         "ci_long_window",
         "how far back the long mean reaches; 0s: to the start",
         "own; ASMP, 3.7",
         [Span::secs(60), Span::ZERO],
         [Span::ZERO, Span::secs(3600)],
     ),
-    choice(
+    Param::choice(
         "ci_clock",
         "delay counted from the sampling or from the sending of a frame",
         "own; ASMP, 3.4",
         ["sent", "sampled"],
         &["sent", "sampled"],
     ),
-    switch("drift", "take the drift between the clocks out of the delay", "own", [true, false]),
-    choice(
+    Param::switch("drift", "take the drift between the clocks out of the delay", "own", [true, false]),
+    Param::choice(
         "rtt_mode",
         "how one-way delay moves the round-trip time",
         "own; ASMP, eq. 6-10",
         ["additive", "multiplicative"],
         &["additive", "multiplicative"],
     ),
-    span(
+    Param::span(
         "initial_rtt",
         "round-trip time until the sender has announced one",
         "own",
@@ -124,75 +100,92 @@ const PARAMS: &[Param] = &[
             max: Rate::mbps(1000),
         },
     },
-    choice(
+    Param::choice(
         "init",
         "a new receiver's rate: what is sent now, or initial_rate",
         "own; ASMP, 5.4.1",
         ["announced", "fixed"],
         &["announced", "fixed"],
     ),
-    choice(
+    Param::choice(
         "start",
         "double per report until the first sign of congestion",
         "own: the paper has none",
         ["ramp", "none"],
         &["ramp", "none"],
     ),
-    span(
+    Param::span(
         "ramp_delay",
         "queueing delay that ends the start phase",
         "own",
         [Span::millis(20), Span::millis(20)],
         [Span::millis(1), Span::secs(10)],
     ),
-    choice(
+    Param::choice(
         "loss_mode",
         "loss per report, or loss events as in TFRC: with short reports a fraction is mostly noise",
         "own; ASMP, 3.3 takes the fraction and calls it a loss event rate",
         ["event", "fraction"],
         &["fraction", "event"],
     ),
-    choice(
+    Param::choice(
         "spacing",
         "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or least_interval",
         "own; the paper reports per RTCP interval",
         ["rtt", "interval"],
         &["rtt", "interval"],
     ),
-    choice(
+    Param::choice(
         "suppress",
         "in rounds longer than t_suspend, whoever hears its own rate from another stays silent",
         "ASMP, 3.8",
         ["on", "on"],
         &["on", "off"],
     ),
-    span(
+    Param::span(
         "t_suspend",
         "RTCP intervals above this are replaced by suppressed rounds",
         "own; ASMP, 3.8 gives no value",
         [Span::secs(5), Span::secs(5)],
         [Span::ZERO, Span::secs(86_400)],
     ),
-    span(
+    Param::span(
         "t_random",
         "least length of a suppressed round",
         "own; ASMP, 3.8 gives no value",
         [Span::secs(5), Span::secs(5)],
         [Span::millis(100), Span::secs(3600)],
     ),
-    number("lambda", "steepness of the timers in a round; 0: ln N + 1", "ASMP, eq. 20; NORM", [0.0, 0.0], [0.0, 30.0]),
-    number("similarity", "another's rate this near to one's own suppresses it", "ASMP, 3.8", [0.02, 0.02], [0.0, 0.5]),
-    switch("suppress_by_lower", "never suppressed by a rate more than 2 % above one's own", "own", [true, false]),
-    choice(
+    Param::number(
+        "lambda",
+        "steepness of the timers in a round; 0: ln N + 1",
+        "ASMP, eq. 20; NORM",
+        [0.0, 0.0],
+        [0.0, 30.0],
+    ),
+    Param::number(
+        "similarity",
+        "another's rate this near to one's own suppresses it",
+        "ASMP, 3.8",
+        [0.02, 0.02],
+        [0.0, 0.5],
+    ),
+    Param::switch(
+        "suppress_by_lower",
+        "never suppressed by a rate more than 2 % above one's own",
+        "own",
+        [true, false],
+    ),
+    Param::choice(
         "agg",
         "the sender takes the least rate, or skips a share of the lowest",
         "ASMP, eq. 1",
         ["min", "min"],
         &["min", "quantile"],
     ),
-    number("agg_share", "the share that quantile skips", "own", [0.02, 0.02], [0.0, 0.5]),
-    switch("no_feedback", "silence lowers the rate", "own: the paper has no such timer", [true, false]),
-    span(
+    Param::number("agg_share", "the share that quantile skips", "own", [0.02, 0.02], [0.0, 0.5]),
+    Param::switch("no_feedback", "silence lowers the rate", "own: the paper has no such timer", [true, false]),
+    Param::span(
         "least_interval",
         "time between two reports at least, the start phase apart; the sender assumes it for silence and ageing",
         "own; ASMP, 5.4.1",

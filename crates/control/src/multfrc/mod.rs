@@ -9,7 +9,7 @@ mod law;
 mod many;
 mod one;
 
-use crate::registry::{Cast, Controller, Feedback, Kind, Param};
+use crate::registry::{Cast, Controller, Feedback, Param};
 use crate::tfrc;
 use steadycast_units::Span;
 
@@ -70,78 +70,61 @@ const LAW_PARAMS: usize = 10;
 const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0, 1.0], [1.0, 1.0], [0.25, 0.25]);
 const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
 
-const fn number(
-    name: &'static str,
-    about: &'static str,
-    source: &'static str,
-    defaults: [f64; 2],
-    range: [f64; 2],
-) -> Param {
-    let kind = Kind::Number { default: defaults[0], paper: defaults[1], min: range[0], max: range[1] };
-    Param { name, about, source, kind }
-}
-
 /// The law's parameters: repaired and in paper mode.
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; LAW_PARAMS] {
     [
-        Param {
-            name: "law",
-            about: "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
-            source: "Chen, Zakhor, eq. 1 and 2",
-            kind: Kind::Choice { default: moves, paper: moves, of: &["iiad", "iimd", "fixed"] },
-        },
-        number("n", "connections at the start (and for good with a fixed law)", "own", [1.0, 1.0], [1.0, 64.0]),
-        number("n_max", "most connections", "own", [64.0, 64.0], [1.0, 64.0]),
-        number("alpha", "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0]),
-        number(
+        Param::choice(
+            "law",
+            "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
+            "Chen, Zakhor, eq. 1 and 2",
+            [moves, moves],
+            &["iiad", "iimd", "fixed"],
+        ),
+        Param::number("n", "connections at the start (and for good with a fixed law)", "own", [1.0, 1.0], [1.0, 64.0]),
+        Param::number("n_max", "most connections", "own", [64.0, 64.0], [1.0, 64.0]),
+        Param::number("alpha", "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0]),
+        Param::number(
             "beta",
             "in congestion: what is taken from n (iiad), or the factor that it keeps (iimd)",
             "Chen, Zakhor, eq. 1 and 2; 0.75 own, the paper prints 1",
             beta,
             [0.0, 8.0],
         ),
-        number(
+        Param::number(
             "gamma",
             "congestion: the mean round-trip time exceeds the least one by more than this share of it",
             "Chen, Zakhor, section 3",
             gamma,
             [0.0, 10.0],
         ),
-        Param {
-            name: "period",
-            about: "how often n moves, and over which time the round-trip time is averaged",
-            source: "Chen, Zakhor, section 3: 20 s",
-            kind: Kind::Span {
-                default: Span::secs(20),
-                paper: Span::secs(20),
-                min: Span::millis(500),
-                max: Span::secs(600),
-            },
-        },
-        Param {
-            name: "rtt_min",
-            about: "what the least round-trip time is the least of: single measurements, or the periods' means",
-            source: "Chen, Zakhor, section 3: means; samples own",
-            kind: Kind::Choice { default: "samples", paper: "averages", of: &["samples", "averages"] },
-        },
-        Param {
-            name: "rtt_min_expiry",
-            about: "for how long the least round-trip time is kept; by default for good, since a queue that never drains would \
+        Param::span(
+            "period",
+            "how often n moves, and over which time the round-trip time is averaged",
+            "Chen, Zakhor, section 3: 20 s",
+            [Span::secs(20), Span::secs(20)],
+            [Span::millis(500), Span::secs(600)],
+        ),
+        Param::choice(
+            "rtt_min",
+            "what the least round-trip time is the least of: single measurements, or the periods' means",
+            "Chen, Zakhor, section 3: means; samples own",
+            ["samples", "averages"],
+            &["samples", "averages"],
+        ),
+        Param::span(
+            "rtt_min_expiry",
+            "for how long the least round-trip time is kept; by default for good, since a queue that never drains would \
                     become the measure",
-            source: "Chen, Zakhor, section 2.1",
-            kind: Kind::Span {
-                default: Span::secs(1_000_000),
-                paper: Span::secs(1_000_000),
-                min: Span::secs(1),
-                max: Span::secs(1_000_000),
-            },
-        },
-        Param {
-            name: "only_used",
-            about: "n does not rise while the source sends less than nine tenths of its rate",
-            source: "own",
-            kind: Kind::Switch { default: true, paper: false },
-        },
+            "Chen, Zakhor, section 2.1",
+            [Span::secs(1_000_000), Span::secs(1_000_000)],
+            [Span::secs(1), Span::secs(1_000_000)],
+        ),
+        Param::switch(
+            "only_used",
+            "n does not rise while the source sends less than nine tenths of its rate",
+            "own",
+            [true, false],
+        ),
     ]
 }
 

@@ -28,41 +28,49 @@ pub(crate) const CONTROLLER: Controller = Controller {
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
 };
 
-const fn number(name: &'static str, about: &'static str, source: &'static str, default: f64, range: [f64; 2]) -> Param {
-    let kind = Kind::Number { default, paper: default, min: range[0], max: range[1] };
-    Param { name, about, source, kind }
-}
-
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
 const PARAMS: &[Param] = &[
-    number(
+    Param::number(
         "a_loss",
         "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
         DRAFT,
-        500.0 / 65_536.0,
+        [500.0 / 65_536.0, 500.0 / 65_536.0],
         [1e-5, 1.0],
     ),
-    number(
+    Param::number(
         "c_switch",
         "another receiver becomes the acker when its throughput is below this share of the acker's",
         DRAFT,
-        0.75,
+        [0.75, 0.75],
         [0.05, 1.0],
     ),
-    Param {
-        name: "rank",
-        about: "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
-        source: "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23",
-        kind: Kind::Choice { default: "full", paper: "full", of: &["full", "sqrt"] },
-    },
-    number("ssthresh", "the window up to which each acknowledgment adds one packet", DRAFT, 4.0, [1.0, 64.0]),
-    number("dupthresh", "later packets acknowledged that make a missing one lost", DRAFT, 3.0, [1.0, 16.0]),
-    number(
+    Param::choice(
+        "rank",
+        "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
+        "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23",
+        ["full", "full"],
+        &["full", "sqrt"],
+    ),
+    Param::number(
+        "ssthresh",
+        "the window up to which each acknowledgment adds one packet",
+        DRAFT,
+        [4.0, 4.0],
+        [1.0, 64.0],
+    ),
+    Param::number(
+        "dupthresh",
+        "later packets acknowledged that make a missing one lost",
+        DRAFT,
+        [3.0, 3.0],
+        [1.0, 16.0],
+    ),
+    Param::number(
         "elect_after",
         "time-outs in a row after which there is no acker any more, and the receivers are asked",
         DRAFT,
-        2.0,
+        [2.0, 2.0],
         [1.0, 16.0],
     ),
     Param {
@@ -77,13 +85,14 @@ const PARAMS: &[Param] = &[
         source: "own",
         kind: span([100, 100], [0, 10_000]),
     },
-    Param {
-        name: "only_used",
-        about: "the window does not grow while it is not filled",
-        source: "own; RFC 7661",
-        kind: Kind::Switch { default: true, paper: false },
-    },
-    number("pacing", "packets leave at this multiple of the window per round trip, at most", "own", 2.0, [1.0, 64.0]),
+    Param::switch("only_used", "the window does not grow while it is not filled", "own; RFC 7661", [true, false]),
+    Param::number(
+        "pacing",
+        "packets leave at this multiple of the window per round trip, at most",
+        "own",
+        [2.0, 2.0],
+        [1.0, 64.0],
+    ),
 ];
 
 const fn span(defaults: [u64; 2], range: [u64; 2]) -> Kind {

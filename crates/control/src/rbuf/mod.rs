@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::registry::{Cast, Controller, Feedback, Param, Values};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use receiver::Receiver;
 use sender::Sender;
@@ -85,7 +85,7 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     about: "the least delay between packets, whatever happens",
     source: "Hong, Park 2011, figure 11",
     cast: Cast::Any,
-    feedback: Feedback::Periodic,
+    feedback: Feedback::None,
     standard_reports: true,
     extension: 0,
     app: *b"NONE",
@@ -101,119 +101,116 @@ pub(crate) const NO_CONTROL: Controller = Controller {
 /// RTP header extension element: the smoothed round-trip time in 24 bits, units of 10 µs, 0 for none.
 const EXTENSION: u8 = 7;
 
-const B_L: Param = Param {
-    name: "b_l",
-    about: "share of the buffer below which it is underflow",
-    source: "section 4.4: B_min, 20 %",
-    kind: Kind::Number { default: 0.2, paper: 0.2, min: 0.0, max: 0.9 },
-};
-const MARGIN: Param = Param {
-    name: "margin",
-    about: "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
-    source: "section 4.4: α, 10 %",
-    kind: Kind::Number { default: 0.1, paper: 0.1, min: 0.0, max: 0.9 },
-};
-const MARGIN_MODE: Param = Param {
-    name: "margin_mode",
-    about: "fixed: as margin says; latency: what can still arrive in k_lat round trips",
-    source: "section 3.2: B_H = B_max − k S/rtt, which is no amount",
-    kind: Kind::Choice { default: "fixed", paper: "fixed", of: &["fixed", "latency"] },
-};
-const K_LAT: Param = Param {
-    name: "k_lat",
-    about: "round trips of margin_mode = latency",
-    source: "section 3.2: k ≥ 1",
-    kind: Kind::Number { default: 1.0, paper: 1.0, min: 1.0, max: 100.0 },
-};
-const GAMMA_UNDER: Param = Param {
-    name: "gamma_under",
-    about: "factor of the rate in underflow",
-    source: "eq. 14, section 4.4: γ₁",
-    kind: Kind::Number { default: 1.2, paper: 1.2, min: 1.0, max: 2.0 },
-};
-const GAMMA_UNDER_FAST: Param = Param {
-    name: "gamma_under_fast",
-    about: "the same when ΔB calls for more",
-    source: "section 4.4",
-    kind: Kind::Number { default: 1.3, paper: 1.3, min: 1.0, max: 2.0 },
-};
-const GAMMA_OVER: Param = Param {
-    name: "gamma_over",
-    about: "factor of the rate in overflow",
-    source: "eq. 16, section 4.4: γ₂",
-    kind: Kind::Number { default: 0.9, paper: 0.9, min: 0.0, max: 1.0 },
-};
-const GAMMA_OVER_FAST: Param = Param {
-    name: "gamma_over_fast",
-    about: "the same when ΔB calls for more",
-    source: "section 4.4",
-    kind: Kind::Number { default: 0.8, paper: 0.8, min: 0.0, max: 1.0 },
-};
-const GAMMA_SIGN: Param = Param {
-    name: "gamma_sign",
-    about: "when ΔB calls for more: in underflow while it empties and in overflow while it fills, or the other way round, as \
+const B_L: Param = Param::number(
+    "b_l",
+    "share of the buffer below which it is underflow",
+    "section 4.4: B_min, 20 %",
+    [0.2, 0.2],
+    [0.0, 0.9],
+);
+const MARGIN: Param = Param::number(
+    "margin",
+    "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
+    "section 4.4: α, 10 %",
+    [0.1, 0.1],
+    [0.0, 0.9],
+);
+const MARGIN_MODE: Param = Param::choice(
+    "margin_mode",
+    "fixed: as margin says; latency: what can still arrive in k_lat round trips",
+    "section 3.2: B_H = B_max − k S/rtt, which is no amount",
+    ["fixed", "fixed"],
+    &["fixed", "latency"],
+);
+const K_LAT: Param =
+    Param::number("k_lat", "round trips of margin_mode = latency", "section 3.2: k ≥ 1", [1.0, 1.0], [1.0, 100.0]);
+const GAMMA_UNDER: Param =
+    Param::number("gamma_under", "factor of the rate in underflow", "eq. 14, section 4.4: γ₁", [1.2, 1.2], [1.0, 2.0]);
+const GAMMA_UNDER_FAST: Param =
+    Param::number("gamma_under_fast", "the same when ΔB calls for more", "section 4.4", [1.3, 1.3], [1.0, 2.0]);
+const GAMMA_OVER: Param =
+    Param::number("gamma_over", "factor of the rate in overflow", "eq. 16, section 4.4: γ₂", [0.9, 0.9], [0.0, 1.0]);
+const GAMMA_OVER_FAST: Param =
+    Param::number("gamma_over_fast", "the same when ΔB calls for more", "section 4.4", [0.8, 0.8], [0.0, 1.0]);
+const GAMMA_SIGN: Param = Param::choice(
+    "gamma_sign",
+    "when ΔB calls for more: in underflow while it empties and in overflow while it fills, or the other way round, as \
             printed",
-    source: "section 4.4 against its own section 3.2",
-    kind: Kind::Choice { default: "sane", paper: "printed", of: &["sane", "printed"] },
-};
-const STABLE: Param = Param {
-    name: "stable",
-    about: "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
-    source: "eq. 15; the prediction that section 4.4 claims is not printed",
-    kind: Kind::Choice { default: "predictive", paper: "literal", of: &["predictive", "literal"] },
-};
-const HORIZON: Param = Param {
-    name: "horizon",
-    about: "rounds for which ΔB is foreseen (stable = predictive)",
-    source: "not in the paper",
-    kind: Kind::Number { default: 8.0, paper: 8.0, min: 0.0, max: 1000.0 },
-};
-const STEP: Param = Param {
-    name: "step",
-    about: "most that the additive step may be, as a share of a round's amount (stable = predictive)",
-    source: "not in the paper",
-    kind: Kind::Number { default: 0.05, paper: 0.05, min: 0.0, max: 1.0 },
-};
-const fn span(
-    name: &'static str,
-    about: &'static str,
-    source: &'static str,
-    default: Span,
-    (min, max): (Span, Span),
-) -> Param {
-    Param { name, about, source, kind: Kind::Span { default, paper: default, min, max } }
-}
-const IPD_RANGE: (Span, Span) = (Span::ZERO, Span::secs(600));
-const IPD_MIN: Param = span("ipd_min", "least delay between packets", "section 3.3: 1 ms", Span::millis(1), IPD_RANGE);
-const IPD_MAX: Param = span("ipd_max", "most delay between packets", "section 3.3: 20 ms", Span::millis(20), IPD_RANGE);
-const IPD_START: Param =
-    span("ipd_start", "delay between packets at first", "not in the paper", Span::millis(20), IPD_RANGE);
-const T_FIXED: Param = span(
+    "section 4.4 against its own section 3.2",
+    ["sane", "printed"],
+    &["sane", "printed"],
+);
+const STABLE: Param = Param::choice(
+    "stable",
+    "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
+    "eq. 15; the prediction that section 4.4 claims is not printed",
+    ["predictive", "literal"],
+    &["predictive", "literal"],
+);
+const HORIZON: Param = Param::number(
+    "horizon",
+    "rounds for which ΔB is foreseen (stable = predictive)",
+    "not in the paper",
+    [8.0, 8.0],
+    [0.0, 1000.0],
+);
+const STEP: Param = Param::number(
+    "step",
+    "most that the additive step may be, as a share of a round's amount (stable = predictive)",
+    "not in the paper",
+    [0.05, 0.05],
+    [0.0, 1.0],
+);
+const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
+const IPD_MIN: Param = Param::span(
+    "ipd_min",
+    "least delay between packets",
+    "section 3.3: 1 ms",
+    [Span::millis(1), Span::millis(1)],
+    IPD_RANGE,
+);
+const IPD_MAX: Param = Param::span(
+    "ipd_max",
+    "most delay between packets",
+    "section 3.3: 20 ms",
+    [Span::millis(20), Span::millis(20)],
+    IPD_RANGE,
+);
+const IPD_START: Param = Param::span(
+    "ipd_start",
+    "delay between packets at first",
+    "not in the paper",
+    [Span::millis(20), Span::millis(20)],
+    IPD_RANGE,
+);
+const T_FIXED: Param = Param::span(
     "t_fixed",
     "time to send any packet, a in t(S) = a + b·S",
     "eq. 11; figure 8: t(1000 B) = 5 ms",
-    Span::millis(1),
-    (Span::ZERO, Span::secs(1)),
+    [Span::millis(1), Span::millis(1)],
+    [Span::ZERO, Span::secs(1)],
 );
-const T_PER_BYTE: Param = span(
+const T_PER_BYTE: Param = Param::span(
     "t_per_byte",
     "time to send a byte, b in t(S) = a + b·S",
     "as t_fixed",
-    Span::micros(4),
-    (Span::ZERO, Span::millis(1)),
+    [Span::micros(4), Span::micros(4)],
+    [Span::ZERO, Span::millis(1)],
 );
-const ALPHA_SRTT: Param = Param {
-    name: "alpha_srtt",
-    about: "weight of the past in the smoothed round-trip time",
-    source: "eq. 17, without a value; RFC 6298: 7/8",
-    kind: Kind::Number { default: 0.875, paper: 0.875, min: 0.0, max: 0.999 },
-};
-const CC_CAP: Param = Param {
-    name: "cc_cap",
-    about: "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
-    source: "not in the paper, which has no congestion control",
-    kind: Kind::Choice { default: "tfrc", paper: "none", of: &["tfrc", "none"] },
-};
+const ALPHA_SRTT: Param = Param::number(
+    "alpha_srtt",
+    "weight of the past in the smoothed round-trip time",
+    "eq. 17, without a value; RFC 6298: 7/8",
+    [0.875, 0.875],
+    [0.0, 0.999],
+);
+const CC_CAP: Param = Param::choice(
+    "cc_cap",
+    "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
+    "not in the paper, which has no congestion control",
+    ["tfrc", "none"],
+    &["tfrc", "none"],
+);
 
 /// Packets one after the other, with a delay between them: T = S / (t(S) + IPD) (eq. 11).
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ mod rtt;
 mod sender;
 mod timer;
 
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::registry::{Cast, Controller, Feedback, Param, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -34,69 +34,79 @@ pub(crate) const CONTROLLER: Controller = Controller {
 /// Of the quick start: round trips in its first feedback round, so that the sender hears of somebody before long.
 const FIRST_ROUND: f64 = 2.0;
 
-const fn number(name: &'static str, about: &'static str, source: &'static str, default: f64, range: [f64; 2]) -> Param {
-    let kind = Kind::Number { default, paper: default, min: range[0], max: range[1] };
-    Param { name, about, source, kind }
-}
-
-const fn span(name: &'static str, about: &'static str, source: &'static str, default: Span, range: [Span; 2]) -> Param {
-    let kind = Kind::Span { default, paper: default, min: range[0], max: range[1] };
-    Param { name, about, source, kind }
-}
-
 const PARAMS: &[Param] = &[
-    Param {
-        name: "profile",
-        about: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
-        source: "RFC 4654; SIGCOMM 2001; NRL NORM",
-        kind: Kind::Choice { default: "rfc4654", paper: "rfc4654", of: &["rfc4654", "sigcomm2001", "norm"] },
-    },
-    Param {
-        name: "start",
-        about: "quick: the assumed largest round trip gives way to the first measured one, the first round is short, and slow \
+    Param::choice(
+        "profile",
+        "the RFC, or what the 2001 paper or the NORM implementation does beside it",
+        "RFC 4654; SIGCOMM 2001; NRL NORM",
+        ["rfc4654", "rfc4654"],
+        &["rfc4654", "sigcomm2001", "norm"],
+    ),
+    Param::choice(
+        "start",
+        "quick: the assumed largest round trip gives way to the first measured one, the first round is short, and slow \
                 start begins with TCP's initial window",
-        source: "own; RFC 5348, 4.2",
-        kind: Kind::Choice { default: "quick", paper: "rfc", of: &["quick", "rfc"] },
-    },
-    span(
+        "own; RFC 5348, 4.2",
+        ["quick", "rfc"],
+        &["quick", "rfc"],
+    ),
+    Param::span(
         "r_max",
         "the largest round-trip time, at first",
         "RFC 4654, 3.1",
-        Span::millis(500),
+        [Span::millis(500), Span::millis(500)],
         [Span::millis(10), Span::secs(10)],
     ),
-    number("r_max_decay", "what remains of it after a round without a larger one", "RFC 4654, 3.2", 0.9, [0.1, 1.0]),
-    span(
+    Param::number(
+        "r_max_decay",
+        "what remains of it after a round without a larger one",
+        "RFC 4654, 3.2",
+        [0.9, 0.9],
+        [0.1, 1.0],
+    ),
+    Param::span(
         "granularity",
         "the clock's: the largest round-trip time is this above a packet's gap at least",
         "RFC 4654, 3.2",
-        Span::millis(1),
+        [Span::millis(1), Span::millis(1)],
         [Span::ZERO, Span::millis(100)],
     ),
-    number(
+    Param::number(
         "round",
         "a feedback round in largest round-trip times (4 with any-source multicast)",
         "RFC 4654, 3.4",
-        6.0,
+        [6.0, 6.0],
         [1.0, 50.0],
     ),
-    number("g", "how far below a reported rate others are silenced", "RFC 4654, 3.4", 0.1, [0.0, 0.9]),
-    number(
+    Param::number("g", "how far below a reported rate others are silenced", "RFC 4654, 3.4", [0.1, 0.1], [0.0, 0.9]),
+    Param::number(
         "receivers",
         "N: more receivers than this and the timers no longer spread them",
         "RFC 4654, 4.5",
-        10_000.0,
+        [10_000.0, 10_000.0],
         [2.0, 1e7],
     ),
-    number("q_clr", "weight of the old round-trip time at the limiting receiver", "RFC 4654, 4.3.2", 0.9, [0.0, 0.99]),
-    number("q_other", "weight of the old round-trip time at others", "RFC 4654, 4.3.2", 0.5, [0.0, 0.99]),
-    number("k", "round trips over which the receive rate is measured", "RFC 4654, 4.3.4", 3.0, [1.0, 8.0]),
-    number("discount", "least discount factor of older loss intervals", "RFC 4654, 5.5", 0.5, [0.0, 1.0]),
-    span(
+    Param::number(
+        "q_clr",
+        "weight of the old round-trip time at the limiting receiver",
+        "RFC 4654, 4.3.2",
+        [0.9, 0.9],
+        [0.0, 0.99],
+    ),
+    Param::number("q_other", "weight of the old round-trip time at others", "RFC 4654, 4.3.2", [0.5, 0.5], [0.0, 0.99]),
+    Param::number(
+        "k",
+        "round trips over which the receive rate is measured",
+        "RFC 4654, 4.3.4",
+        [3.0, 3.0],
+        [1.0, 8.0],
+    ),
+    Param::number("discount", "least discount factor of older loss intervals", "RFC 4654, 5.5", [0.5, 0.5], [0.0, 1.0]),
+    Param::span(
         "x_min",
         "the rate never falls below one packet in this",
         "RFC 4654, 3.3",
-        Span::secs(8),
+        [Span::secs(8), Span::secs(8)],
         [Span::secs(1), Span::secs(64)],
     ),
 ];

@@ -9,7 +9,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::registry::{Cast, Controller, Dashes, Feedback, Kind, Param, Setup, Values};
+use crate::registry::{Cast, Controller, Dashes, Feedback, Param, Setup, Values};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -84,78 +84,78 @@ pub(crate) const QAI_CL: Controller = Controller {
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0, 4.0], STEPS_CL)
 };
 
-const K: Param = Param {
-    name: "k",
-    about: "round trips of a control interval, before it is rounded up to whole groups of pictures",
-    source: "section II.A: 32; table I: 8 … 96",
-    kind: Kind::Number { default: 32.0, paper: 32.0, min: 1.0, max: 1024.0 },
-};
-const ROUND: Param = Param {
-    name: "interval_round",
-    about: "what a control interval is a multiple of: groups of pictures, or single frames",
-    source: "section II.A: GoP",
-    kind: Kind::Choice { default: "gop", paper: "gop", of: &["gop", "frame"] },
-};
-const SR_EVERY: Param = Param {
-    name: "sr_every",
-    about: "frames between two sender reports, each of which is answered at once",
-    source: "section II.B: 5",
-    kind: Kind::Number { default: 5.0, paper: 5.0, min: 1.0, max: 300.0 },
-};
-const ACK: Param = Param {
-    name: "ack",
-    about: "what is answered: sender reports, or every packet",
-    source: "section II.B: reports; section II.A (the paper's simulation): packets",
-    kind: Kind::Choice { default: "report", paper: "report", of: &["report", "packet"] },
-};
-const COUNTS: Param = Param {
-    name: "counts",
-    about: "packets expected and received: from the cumulative counters of two receiver reports, which no lost report \
+const K: Param = Param::number(
+    "k",
+    "round trips of a control interval, before it is rounded up to whole groups of pictures",
+    "section II.A: 32; table I: 8 … 96",
+    [32.0, 32.0],
+    [1.0, 1024.0],
+);
+const ROUND: Param = Param::choice(
+    "interval_round",
+    "what a control interval is a multiple of: groups of pictures, or single frames",
+    "section II.A: GoP",
+    ["gop", "gop"],
+    &["gop", "frame"],
+);
+const SR_EVERY: Param = Param::number(
+    "sr_every",
+    "frames between two sender reports, each of which is answered at once",
+    "section II.B: 5",
+    [5.0, 5.0],
+    [1.0, 300.0],
+);
+const ACK: Param = Param::choice(
+    "ack",
+    "what is answered: sender reports, or every packet",
+    "section II.B: reports; section II.A (the paper's simulation): packets",
+    ["report", "report"],
+    &["report", "packet"],
+);
+const COUNTS: Param = Param::choice(
+    "counts",
+    "packets expected and received: from the cumulative counters of two receiver reports, which no lost report \
             can spoil, or as the receiver counts them between two of them (mtfr)",
-    source: "section II.B",
-    kind: Kind::Choice { default: "rr", paper: "mtfr", of: &["rr", "mtfr"] },
-};
-const RTO_MIN: Param = Param {
-    name: "rto_min",
-    about: "least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation",
-    source: "not in the paper; Linux: 0.2 s",
-    kind: Kind::Span {
-        default: Span::millis(200),
-        paper: Span::millis(200),
-        min: Span::millis(1),
-        max: Span::secs(60),
-    },
-};
-const PACE: Param = Param {
-    name: "pace",
-    about: "how much faster than the mean the packets of pictures may leave: an I frame costs several P frames",
-    source: "not in the paper",
-    kind: Kind::Number { default: 1.25, paper: 1.25, min: 1.0, max: 10.0 },
-};
-const R0: Param = Param {
-    name: "r0",
-    about: "first rate: that of the quantizer q0, or the highest of the video",
-    source: "not in the paper, which says that a large one is the problem of EAI-CL",
-    kind: Kind::Choice { default: "lowest", paper: "lowest", of: &["lowest", "highest"] },
-};
-const Q0: Param = Param {
-    name: "q0",
-    about: "first quantizer",
-    source: "section III.B: 60",
-    kind: Kind::Number { default: 60.0, paper: 60.0, min: 1.0, max: 255.0 },
-};
-const QSTEP: Param = Param {
-    name: "qstep",
-    about: "by how much the quantizer falls after an interval without loss",
-    source: "section III.B: 2",
-    kind: Kind::Number { default: 2.0, paper: 2.0, min: 1.0, max: 64.0 },
-};
-const CL_BRANCH: Param = Param {
-    name: "cl_branch",
-    about: "which loss decides whether the rate may rise: that of the session, or that of the last interval",
-    source: "open in the paper; its figure 11 needs the session's",
-    kind: Kind::Choice { default: "cumulative", paper: "cumulative", of: &["cumulative", "interval"] },
-};
+    "section II.B",
+    ["rr", "mtfr"],
+    &["rr", "mtfr"],
+);
+const RTO_MIN: Param = Param::span(
+    "rto_min",
+    "least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation",
+    "not in the paper; Linux: 0.2 s",
+    [Span::millis(200), Span::millis(200)],
+    [Span::millis(1), Span::secs(60)],
+);
+const PACE: Param = Param::number(
+    "pace",
+    "how much faster than the mean the packets of pictures may leave: an I frame costs several P frames",
+    "not in the paper",
+    [1.25, 1.25],
+    [1.0, 10.0],
+);
+const R0: Param = Param::choice(
+    "r0",
+    "first rate: that of the quantizer q0, or the highest of the video",
+    "not in the paper, which says that a large one is the problem of EAI-CL",
+    ["lowest", "lowest"],
+    &["lowest", "highest"],
+);
+const Q0: Param = Param::number("q0", "first quantizer", "section III.B: 60", [60.0, 60.0], [1.0, 255.0]);
+const QSTEP: Param = Param::number(
+    "qstep",
+    "by how much the quantizer falls after an interval without loss",
+    "section III.B: 2",
+    [2.0, 2.0],
+    [1.0, 64.0],
+);
+const CL_BRANCH: Param = Param::choice(
+    "cl_branch",
+    "which loss decides whether the rate may rise: that of the session, or that of the last interval",
+    "open in the paper; its figure 11 needs the session's",
+    ["cumulative", "cumulative"],
+    &["cumulative", "interval"],
+);
 
 const RATE: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, R0];
 const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, COUNTS, RTO_MIN, PACE, Q0, R0, CL_BRANCH];
