@@ -1,7 +1,7 @@
 """All tests, Rust and Python, ending in one line: "N passed, M skipped because …".
 
-A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]``; it is run when the tool is there and counts as
-skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. A
+A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs root"); it is run when the tool is
+there and counts as skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. A
 Python test skips itself, with its reason.
 
 Under ``STEADYCAST_REQUIRE=all`` a skip is a failure.
@@ -69,6 +69,11 @@ def main() -> int:
     return 1 if count.failed or count.broken else 0
 
 
+def may_make_networks() -> bool:
+    """Whether this user may make network namespaces and TUN devices."""
+    return os.geteuid() == 0 and Path("/dev/net/tun").exists()
+
+
 def rust(count: Count) -> None:
     """Run the tests of the crates."""
     said = cargo(count, [])
@@ -76,7 +81,9 @@ def rust(count: Count) -> None:
     for name, tool in IGNORED.findall(said):
         by_tool.setdefault(tool.rstrip(",;:"), []).append(name)
     for tool, names in sorted(by_tool.items()):
-        if shutil.which(tool) is None:
+        if tool == "root" and not may_make_networks():
+            count.skipped["network namespaces need root"] += len(names)
+        elif tool != "root" and shutil.which(tool) is None:
             count.skipped[f"{tool} is not installed"] += len(names)
         else:
             cargo(count, ["--", "--ignored", "--exact", *names])
