@@ -1,8 +1,8 @@
 """All tests, Rust and Python, ending in one line: "N passed, M skipped because …".
 
 A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs root"); it is run when the tool is
-there and counts as skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. A
-Python test skips itself, with its reason.
+there and counts as skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to
+`make claims`. A Python test skips itself, with its reason.
 
 Under ``STEADYCAST_REQUIRE=all`` a skip is a failure.
 """
