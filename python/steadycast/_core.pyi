@@ -18,6 +18,9 @@ def check(path: str, sets: Sequence[str]) -> list[dict[str, Any]]:
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, source, cast, feedback, colour, dashes, params."""
 
+def sources() -> tuple[str, dict[str, str]]:
+    """Return SHA-256 of the compiled sources but the controllers', and of each controller's own by its name."""
+
 def picture_psnr(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     """PSNR of two 2-D uint8 planes of one size, in dB; infinite for equal ones."""
 

@@ -160,6 +160,29 @@ def test_only_what_changes_packets_changes_a_runs_name() -> None:
     assert key_of(replace(job(), pixels=True)) != base
 
 
+def test_a_controllers_source_names_the_runs_that_it_takes_part_in_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from steadycast import _core
+
+    asmp, tfmcc = job(), job(**{"flow.video.controller": "tfmcc"})
+    before = key_of(asmp), key_of(tfmcc)
+    rest, each = _core.sources()
+    monkeypatch.setattr(_core, "sources", lambda: (rest, {**each, "tfmcc": "changed"}))
+    assert key_of(asmp) == before[0]
+    assert key_of(tfmcc) != before[1]
+    monkeypatch.setattr(_core, "sources", lambda: ("changed", each))
+    assert key_of(asmp) != before[0]
+
+
+def test_what_is_built_from_another_controller_changes_with_it() -> None:
+    from steadycast import _core
+
+    _, each = _core.sources()
+    assert len({each[name] for name in ("tfrc", "multfrc", "asmp", "tfmcc", "pgmcc", "fixed")}) == 6
+    assert each["multfrc"] == each["eaio-tfrc"]
+
+
 def test_a_run_is_made_once_and_again_only_when_its_record_is_damaged(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

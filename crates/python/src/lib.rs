@@ -7,6 +7,7 @@ mod picture;
 mod registry;
 mod scenario;
 mod simulation;
+mod sources;
 
 use pyo3::prelude::*;
 
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(registry::controllers, module)?)?;
+    module.add_function(wrap_pyfunction!(sources::sources, module)?)?;
     module.add_function(wrap_pyfunction!(scenario::schema, module)?)?;
     module.add_function(wrap_pyfunction!(scenario::check, module)?)?;
     module.add_function(wrap_pyfunction!(picture::picture_psnr, module)?)?;

@@ -84,7 +84,7 @@ def key_of(job: Job) -> str:
             "scenario": _without_names(loaded.toml()),
             "clips": [_content(str(path)) for path in clips],
             "pixels": job.pixels,
-            "program": _program(),
+            "program": _program(video["controller"] for video in loaded.videos()),
         }
     )
 
@@ -105,20 +105,26 @@ def _content(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@cache
-def _program() -> str:
-    """Hash of the compiled core and of the Python that runs media and measures pictures.
+def _program(controllers: Iterable[str]) -> list[str]:
+    """Hashes of what makes a run: of the core without controllers, of media and pictures, of the controllers in it.
 
     Stronger than a version or a commit: it also tells a build with changes that nobody has committed.
     """
+    from steadycast import _core
+
+    rest, each = _core.sources()
+    return [rest, _media(), *(each[name] for name in sorted(set(controllers)))]
+
+
+@cache
+def _media() -> str:
+    """Of the Python that runs media and measures pictures, and of the libraries that it does it with."""
     import hashlib
 
     import av
 
-    from steadycast import _core
-
     here = Path(__file__).resolve().parent.parent
-    files = [Path(_core.__file__), here / "run.py", here / "viewing.py", here / "reproduce" / "observe.py"]
+    files = [here / "run.py", here / "viewing.py", here / "reproduce" / "observe.py"]
     files += sorted((here / "media").glob("*.py"))
     digest = hashlib.sha256(repr(sorted(av.library_versions.items())).encode())
     for file in files:

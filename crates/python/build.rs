@@ -1,0 +1,97 @@
+//! Hashes the sources of the module: of each controller by itself, and of everything else at once. What was measured with a
+//! controller stays known as long as these two do not change.
+
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let crates = PathBuf::from("..");
+    let control = crates.join("control/src");
+    let registry = fs::read_to_string(control.join("registry.rs"))?;
+    let modules = registered(&registry);
+    let rest = rest(&crates, &control, &modules)?;
+    let each: Vec<String> = modules.iter().map(|m| closure(&control, m, &modules)).collect::<io::Result<_>>()?;
+
+    let source = format!(
+        "/// Of everything but the controllers' own files.\nconst REST: &str = {rest:?};\n\
+         /// Of each controller's own files and those of controllers that it is built from, in the registry's order.\n\
+         const EACH: [&str; {}] = {each:?};\n",
+        each.len()
+    );
+    fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("sources.rs"), source)?;
+    println!("cargo::rerun-if-changed=..");
+    println!("cargo::rerun-if-changed=../../Cargo.lock");
+    Ok(())
+}
+
+/// The module of each controller, in the order of `registry::ALL`.
+fn registered(registry: &str) -> Vec<String> {
+    let list = registry.split("pub const ALL").nth(1).and_then(|s| s.split("];").next()).unwrap_or_default();
+    let lines = list.lines().filter_map(|line| line.trim().strip_prefix('&')?.split_once("::"));
+    lines.map(|(module, _)| module.to_owned()).collect()
+}
+
+/// Everything that is compiled in, and is no controller's.
+fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String> {
+    let own: BTreeSet<PathBuf> =
+        modules.iter().flat_map(|m| [control.join(m), control.join(format!("{m}.rs"))]).collect();
+    let mut files = vec![PathBuf::from("../../Cargo.lock")];
+    for folder in sorted(crates)? {
+        walk(&folder.join("src"), &mut files)?;
+    }
+    files.retain(|file| !file.ancestors().any(|part| own.contains(part)));
+    hash(&files)
+}
+
+/// A module's files, and those of the controllers whose code it uses.
+fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<String> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![module.to_owned()]);
+    while let Some(next) = open.pop() {
+        let (file, folder) = (control.join(format!("{next}.rs")), control.join(&next));
+        let mut files = Vec::new();
+        walk(if file.exists() { &file } else { &folder }, &mut files)?;
+        for file in files {
+            let text = fs::read_to_string(&file)?;
+            if found.insert(file) {
+                open.extend(modules.iter().filter(|m| names(&text, m)).cloned());
+            }
+        }
+    }
+    hash(&found.into_iter().collect::<Vec<_>>())
+}
+
+/// Whether a text uses something of a module, `module::…`.
+fn names(text: &str, module: &str) -> bool {
+    let path = format!("{module}::");
+    text.match_indices(&path).any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// All files in a folder, in order; a file is itself, and what is not there is nothing.
+fn walk(place: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if place.is_dir() {
+        for entry in sorted(place)? {
+            walk(&entry, files)?;
+        }
+    } else if place.is_file() {
+        files.push(place.to_owned());
+    }
+    Ok(())
+}
+
+fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut entries = fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    Ok(entries)
+}
+
+fn hash(files: &[PathBuf]) -> io::Result<String> {
+    let mut digest = Sha256::new();
+    for file in files {
+        digest.update(file.to_string_lossy().as_bytes());
+        digest.update([0]);
+        digest.update(fs::read(file)?);
+    }
+    Ok(format!("{:x}", digest.finalize()))
+}
