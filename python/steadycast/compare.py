@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from steadycast.errors import UserError
 from steadycast.folder import Json, find, number, write_text
 from steadycast.report import page, say, several
-from steadycast.report.answer import nothing_compared, title
+from steadycast.report.answer import middle, nothing_compared
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
@@ -254,13 +254,19 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
 
 
 def _answer(runs: Sequence[Run]) -> str:
+    """Say per run what part of their fair shares video and TCP got, and what the viewer made of it."""
+
     def one(run: Run) -> str:
-        got = [
-            f"{title(f)} {say.frac(f['share_of_fair'])}"
-            for f in run.summary["flows"]
-            if f.get("kind") in ("video", "tcp") and number(f.get("share_of_fair")) is not None
-        ]
-        return f"{run.name}: {', '.join(got[:4])}"
+        parts = []
+        for kind, called in (("video", "video"), ("tcp", "TCP")):
+            flows = [f for f in run.summary["flows"] if f.get("kind") == kind]
+            shares = [share for f in flows if (share := number(f.get("share_of_fair"))) is not None]
+            if shares:
+                parts.append(f"{called} {say.between(min(shares), max(shares), say.frac)}")
+        scores = [v for f in run.summary["flows"] if (v := middle(f, "mos", "mean")) is not None]
+        if scores:
+            parts.append(f"opinion score {say.between(min(scores), max(scores), say.score)}")
+        return f"{run.name}: {', '.join(parts)}"
 
     return f"Of the fair share, {'; '.join(one(run) for run in runs)}." if runs else ""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from steadycast.controllers import registry
@@ -60,3 +62,24 @@ def look(flow: dict[str, Any]) -> Look:
             return Look(entry.colour, entry.dashes)
     # A controller of the user's own: always the same spare colour for the same name.
     return Look(_SPARE[sum(name.encode()) % len(_SPARE)], (4, 1, 1, 1))
+
+
+def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
+    """Tell the flows of one drawing apart: those that would look alike get paler lines."""
+    seen: Counter[Look] = Counter()
+    result = []
+    for flow in flows:
+        plain = look(flow)
+        result.append(replace(plain, colour=_paler(plain.colour, min(seen[plain] * 0.3, 0.6))))
+        seen[plain] += 1
+    return result
+
+
+def _paler(colour: str, share: float) -> str:
+    """Mix a colour with this share of the paper's."""
+    pairs = zip(_channels(colour), _channels(PAPER), strict=True)
+    return "#" + "".join(f"{round(own + (paper - own) * share):02x}" for own, paper in pairs)
+
+
+def _channels(colour: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(colour[1:]))

@@ -88,3 +88,23 @@ def test_many_runs_are_split_into_tables_that_fit(say: Say, tmp_path: Path) -> N
     lines = said.out.splitlines()
     assert max(len(line) for line in lines) <= 80
     assert all(any(f"a-rather-long-name-{n}" in line for line in lines) for n in range(7))
+
+
+def test_flows_that_would_look_alike_are_told_apart() -> None:
+    from steadycast import style
+
+    tcp = {"kind": "tcp", "congestion": "cubic"}
+    video = {"kind": "video", "controller": "asmp"}
+    looks = style.looks([tcp, video, tcp, tcp])
+    assert looks[0] == style.look(tcp)
+    assert looks[1] == style.look(video)
+    assert len(set(looks)) == 4
+    assert {look.dashes for look in looks if look != looks[1]} == {looks[0].dashes}
+
+
+def test_a_range_is_said_with_one_unit() -> None:
+    from steadycast.report import say
+
+    assert say.between(0.55, 1.38, say.frac) == "55 to 138 %"
+    assert say.between(9e5, 2e6, say.rate) == "900 kb/s to 2.00 Mb/s"
+    assert say.between(3.78, 3.78, say.score) == "3.78"

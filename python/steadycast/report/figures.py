@@ -255,14 +255,19 @@ def level(axes: Axes, y: float, text: str) -> Label:
     return Label(y, text, style.MUTED)
 
 
-def fair_shares(summary: Json) -> dict[float, list[str]]:
-    """Fair shares, and whose they are."""
+def fair_shares(summary: Json) -> list[tuple[float, str]]:
+    """Fair shares, and whose they are in a few words."""
     shares: dict[float, list[str]] = {}
     for flow in summary["flows"]:
         share = number(flow.get("fair_share_bps"))
         if share and flow.get("kind") in ("video", "tcp"):
             shares.setdefault(round(share, -2), []).append(str(flow["name"]))
-    return shares
+    if len(shares) == 1:
+        return [(share, "fair share") for share in shares]
+    return [
+        (share, f"fair share, {say.listed(names) if len(names) <= 2 else f'{len(names)} flows'}")
+        for share, names in shares.items()
+    ]
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
@@ -453,8 +458,7 @@ def last(values: Sequence[float]) -> float:
 def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
     """Lines with their bands; gives their labels."""
     labels = []
-    for one in lines:
-        look = style.look(one.flow)
+    for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
         if len(one.flow.get("receivers") or []) > 1:
             low, high = [v / scale for v in one.low], [v / scale for v in one.high]
             axes.fill_between(one.t, low, high, color=look.colour, alpha=0.18, linewidth=0)
@@ -508,9 +512,8 @@ def draw_rates(folder: Folder) -> Figure | None:
             linewidth=0.9,
         )
         labels.append(Label(values[-1] / scale, f"capacity of {name}\n{say.rate(values[-1])}", style.MUTED))
-    for share, names in fair_shares(folder.summary).items():
-        whose = say.listed(names) if len(names) <= 2 else f"{len(names)} flows"
-        labels.append(level(axes, share / scale, f"fair share, {whose}\n{say.rate(share)}"))
+    for share, whose in fair_shares(folder.summary):
+        labels.append(level(axes, share / scale, f"{whose}\n{say.rate(share)}"))
     mark_events(axes, folder, labels=True)
     axes.set_title(f"Throughput ({unit})")
     label_ends(axes, labels)
@@ -897,11 +900,10 @@ def draw_tcp(folder: Folder) -> Figure | None:
         (panels[1], "srtt_ms", "TCP's smoothed round-trip time (ms)"),
     ):
         labels = []
-        for flow in flows[:6]:
+        for flow, look in zip(flows[:6], style.looks(flows[:6]), strict=True):
             mine = table.filter((pl.col("flow") == flow["name"]) & pl.col(column).is_not_null())
             if not mine.height:
                 continue
-            look = style.look(flow)
             axes.plot(mine["t_s"].to_list(), mine[column].to_list(), **{**look.line, "linewidth": 1.2})
             labels.append(Label(float(mine[column][-1]), flow_label(flow), look.colour))
         time_axis(axes, folder)

@@ -81,6 +81,15 @@ def by_unit(path: str) -> Callable[[object], str]:
     return plain
 
 
+def between(low: float, high: float, how: Callable[[object], str]) -> str:
+    """Say a range, the unit once; where both ends are said alike, one of them."""
+    first, last = how(low), how(high)
+    if first == last:
+        return last
+    figure, _, unit = first.partition(" ")
+    return f"{figure if unit == last.partition(' ')[2] else first} to {last}"
+
+
 def listed(items: list[str]) -> str:
     """Join items as `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""

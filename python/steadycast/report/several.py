@@ -98,8 +98,8 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
         axes.set_xlim(0, end)
         axes.set_ylim(0, top / scale * 1.05)
         if column == "throughput_bps":
-            for share, names in figures.fair_shares(run.summary).items():
-                labels.append(figures.level(axes, share / scale, f"fair share\nof {say.listed(names)}"))
+            for share, whose in figures.fair_shares(run.summary):
+                labels.append(figures.level(axes, share / scale, whose.replace(", ", "\n", 1)))
         figures.mark_events(axes, run.folders[0], labels=False)
         axes.set_title(f"{run.name}: {heading} ({unit})" if len(runs) > 1 else f"{heading} ({unit})")
         figures.label_ends(axes, labels)
