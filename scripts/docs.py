@@ -1,7 +1,7 @@
-"""What in docs/ is made by a command: the glossary, and the README's figure and table.
+"""What in docs/ is made by a command: the glossary, the README's figure and table, a figure for each controller.
 
-    .venv/bin/python scripts/docs.py              # all of it
-    .venv/bin/python scripts/docs.py glossary     # the glossary alone
+    .venv/bin/python scripts/docs.py                 # all of it
+    .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: demo, controllers)
 
 The glossary's one source is the list that reports use, `python/steadycast/report/words.py`.
 """
@@ -11,12 +11,19 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steadycast.report.words import GLOSSARY
+from steadycast.style import GRID, MUTED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from steadycast.folder import Folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
 PICTURES = ROOT / "docs" / "pictures"
+CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- demo: begin -->", "<!-- demo: end -->"
@@ -39,7 +46,7 @@ def glossary() -> str:
     return HEAD + "".join(rows)
 
 
-def pictures() -> None:
+def demo() -> None:
     """Run the demo; draw its figure, and put its table into the README."""
     from rich.console import Console
     from steadycast.folder import Folder
@@ -62,8 +69,58 @@ def pictures() -> None:
     print(FIGURE, README, sep="\n")
 
 
+def controllers() -> None:
+    """Draw how each controller behaves in scenarios/controllers.toml."""
+    from steadycast.controllers import registry
+    from steadycast.folder import Folder
+    from steadycast.report import figures
+    from steadycast.run import run
+
+    CONTROLLERS.mkdir(parents=True, exist_ok=True)
+    for entry in registry():
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / entry.name
+            sets = [f"flow.video.controller={entry.name}"]
+            run(ROOT / "scenarios" / "controllers.toml", set=sets, out=place)
+            shown = Folder.open(place)
+            path = CONTROLLERS / f"{entry.name}.svg"
+            figures.save_drawing(lambda shown=shown: glance(shown), path)  # type: ignore[misc]
+        print(path)
+
+
+def glance(folder: Folder) -> Figure:
+    """Rates of the video and of TCP, and the delay that both see."""
+    from steadycast.report import figures
+
+    figure, panels = figures.canvas(2, height=3.6)
+    for axes, column, scale, title, top in (
+        (
+            panels[0],
+            "throughput_bps",
+            1e6,
+            "throughput (Mb/s), the video's beside TCP's from 30 to 60 s",
+            2.2,
+        ),
+        (panels[1], "delay_ms", 1.0, "one-way delay (ms), 2 % of radio loss from 75 s on", 220.0),
+    ):
+        lines = figures.series(folder, column)
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, top)
+        labels = figures.draw_series(axes, lines, scale)
+        axes.axvspan(30, 60, color=GRID, zorder=0, linewidth=0)
+        axes.axvline(75, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+        axes.set_title(title)
+        figures.label_ends(axes, labels)
+    panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
+    return figure
+
+
+PARTS = {
+    "glossary": lambda: PAGE.write_text(glossary(), encoding="utf-8"),
+    "demo": demo,
+    "controllers": controllers,
+}
+
 if __name__ == "__main__":
-    PAGE.write_text(glossary(), encoding="utf-8")
-    print(PAGE)
-    if "glossary" not in sys.argv[1:]:
-        pictures()
+    for part in sys.argv[1:] or PARTS:
+        PARTS[part]()

@@ -33,6 +33,14 @@ def test_the_glossary_is_the_list_that_reports_use() -> None:
     assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == docs.glossary()
 
 
+def test_each_controller_has_a_page_with_its_figure() -> None:
+    from steadycast.controllers import registry
+
+    text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "controllers").glob("*.md"))
+    shown = re.findall(r"\(\.\./pictures/controllers/([a-z0-9-]+)\.svg\)", text)
+    assert sorted(shown) == sorted(entry.name for entry in registry())
+
+
 def test_make_targets_that_pages_name_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
