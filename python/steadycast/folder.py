@@ -187,6 +187,7 @@ class Draft:
         free_or_force(self.path, force=self._force)
         try:
             if self.part.exists():
+                _ours_or_free(self.part, "move it away, or give another -o DIR")
                 shutil.rmtree(self.part)
             self.part.mkdir(parents=True)
             write_json(self.part / "summary.json", self._summary)
@@ -264,18 +265,17 @@ def free_or_force(path: Path, *, force: bool) -> None:
     """
     if not path.exists():
         return
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
+    _ours_or_free(path, "--force only replaces those; give another -o DIR")
+
+
+def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    if not any(path.iterdir()):
-        return
-    if not force:
-        raise UserError(str(path), "this folder exists", "give --force to replace it, or another -o DIR")
-    if not any((path / mark).exists() for mark in ("summary.json", "seeds.json", "scenario.toml")):
-        raise UserError(
-            str(path),
-            "this folder holds no results of this program",
-            "--force only replaces those; give another -o DIR",
-        )
+    marks = ("summary.json", "seeds.json", "scenario.toml")
+    if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
+        raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 
 def replace_folder(source: Path, target: Path) -> None:

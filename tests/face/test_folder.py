@@ -40,6 +40,18 @@ def test_an_interrupted_draft_stays_a_part_that_says_it_is_not_complete(tmp_path
         Folder.open(tmp_path / "run")
 
 
+def test_what_stands_at_part_goes_only_when_this_program_wrote_it(tmp_path: Path) -> None:
+    part = tmp_path / "run.part"
+    part.mkdir()
+    (part / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="no results of this program"), Draft(tmp_path / "run", force=True):
+        pass
+    assert (part / "notes.txt").read_text() == "mine"
+    (part / "summary.json").write_text("{}")
+    with Draft(tmp_path / "run"):
+        assert sorted(each.name for each in part.iterdir()) == ["summary.json"]
+
+
 @pytest.mark.parametrize("dies_in", ["replace_folder", "write_json"])
 def test_complete_is_never_true_where_finish_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str
