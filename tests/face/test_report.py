@@ -107,6 +107,22 @@ def test_a_network_limited_run_opens_with_who_got_what(run_folder: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("encoder", "rate", "says"),
+    [
+        (0.0, 1e6, "video ran at a fixed rate: it did not answer to the network."),
+        (1.0, 1e6, "video sent what its encoder's best quality takes: it did not answer to the network."),
+        (0.0, 0.0, "video (fixed) got 0 b/s."),
+    ],
+)
+def test_what_answers_to_nothing_is_called_fixed_only_when_it_was(
+    encoder: float, rate: float, says: str
+) -> None:
+    shares = {"network": 0.0, "encoder": encoder, "start": 0.0, "cap": 1.0 - encoder}
+    flow = {"name": "video", "kind": "video", "controller": "fixed", "throughput_bps": rate}
+    assert answer({"flows": [flow | {"limited_by_frac": shares}]})[0] == says
+
+
+@pytest.mark.parametrize(
     ("shares", "says"),
     [
         ({"network": 0.2, "encoder": 0.0, "start": 0.8, "cap": 0.0}, "still in its start phase for 80 %"),

@@ -43,7 +43,10 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     encoder, start, cap = shares.get("encoder", 0.0), shares.get("start", 0.0), shares.get("cap", 0.0)
     name = f"{flow['name']} ({flow.get('controller')})"
     if any(c.name == flow.get("controller") and c.feedback == "none" for c in registry(quiet=True)):
-        return f"{flow['name']} ran at a fixed rate: it did not answer to the network."
+        if not number(flow.get("throughput_bps")):
+            return None
+        what = "sent what its encoder's best quality takes" if encoder > 0.5 else "ran at a fixed rate"
+        return f"{flow['name']} {what}: it did not answer to the network."
     if encoder > 0.5:
         return (
             f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "

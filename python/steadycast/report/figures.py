@@ -790,7 +790,9 @@ def draw_quality(folder: Folder) -> Figure | None:
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
-            beside(axes, f"{len(t)} {fate}", 1.0, -place, colour)
+            # As in the table: those of the warm-up are drawn, and not counted.
+            n = sum(each >= folder.summary.get("from_s", 0.0) for each in t)
+            beside(axes, f"{n} {fate}", 1.0, -place, colour)
             place += 9
         who = "nobody saw" if len(order) > 1 and alike(order) else f"{worst} did not see"
         axes.set_title(f"Frames that {who} in time and whole", fontsize=8.5)
