@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,9 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
+import av
 import pytest
 from steadycast.folder import Folder
-from steadycast.live import session, view
+from steadycast.live import receive, session, view
 
 from tests.live.conftest import run, steadycast
 
@@ -75,6 +77,22 @@ def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Pa
         (tmp_path / "session.sdp").unlink()
 
 
+def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> None:
+    raw, out = tmp_path / "film.m4v", tmp_path / "film.mkv"
+    with av.open(str(clip)) as source, av.open(str(raw), "w", format="m4v") as target:
+        stream = target.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
+        for frame in itertools.islice(source.decode(video=0), 20):
+            target.mux(stream.encode(frame))
+        target.mux(stream.encode(None))
+    # A frame of 25 in a second, and one that was left out.
+    ticks = [3600 * n for n in range(21) if n != 7]
+    receive._contain(raw, out, "mpeg4", ticks)
+    with av.open(str(out)) as film:
+        times = [float(packet.pts * packet.time_base) for packet in film.demux(video=0) if packet.size]
+    assert times == pytest.approx([tick / 90_000 for tick in ticks], abs=0.001)
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -83,6 +101,7 @@ def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Pa
         (("send", "greedy", "--to", "127.0.0.1:5004", "--controller", "tfcr"), 'did you mean "tfrc"?'),
         (("send", "greedy", "--to", "239.1.1.1:5004", "--controller", "tfrc"), "serves one receiver"),
         (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"), "write for example 2Mbps"),
+        (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "1Mbps", "--floor", "2Mbps"), "above"),
         (("send", "absent.mkv", "--to", "127.0.0.1:5004"), "there is no such file"),
         (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "av1"), "take one of mpeg4"),
         (("receive", "232.1.1.1:5004"), "--source"),

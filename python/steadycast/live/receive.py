@@ -141,14 +141,14 @@ def _contain(raw: Path, out: Path, codec: str, ticks: list[int]) -> None:
         with av.open(str(raw), format=_DEMUXERS[codec]) as source, av.open(str(out), "w") as target:
             stream = source.streams.video[0]
             copied = target.add_stream_from_template(stream)
-            copied.time_base = Fraction(1, 90_000)
+            copied.time_base = clock = Fraction(1, 90_000)
             units = [packet for packet in source.demux(stream) if packet.size]
             # A damaged frame may fall apart into two, or vanish: then the frames follow each other evenly.
             even = ticks[-1] // max(len(ticks) - 1, 1) if ticks else 3600
             exact = len(units) == len(ticks)
             for number, packet in enumerate(units):
                 packet.stream = copied
-                packet.time_base = copied.time_base
+                packet.time_base = clock  # not the stream's, which the container changes with its header
                 packet.pts = packet.dts = ticks[number] if exact else number * even
                 target.mux(packet)
     except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
