@@ -74,7 +74,9 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         progress=progress,
     )
     cap = session.rate(options.max_rate, "--max-rate") if options.max_rate else 1_000_000_000
-    floor = session.rate(options.floor, "--floor") if options.floor else 50_000
+    floor = session.rate(options.floor, "--floor") if options.floor else min(50_000, cap)
+    if floor > cap:
+        raise UserError(f"--floor {options.floor}", f"above --max-rate {options.max_rate}", "take less")
     settings = {
         "to": options.to,
         "controller": options.controller,
