@@ -43,7 +43,10 @@ def load(name: str, folder: Path) -> type:
     if not path.is_file():
         path = Path(file)
     if not path.is_file():
-        raise UserError(name, "no such file", 'write "file.py:Class", with the path relative to the scenario')
+        remedy = (
+            'write "file.py:Class", with the path relative to the scenario or to where the command is typed'
+        )
+        raise UserError(name, "no such file", remedy)
     linecache.checkcache(str(path))
     spec = importlib.util.spec_from_file_location(f"steadycast_controller_{path.stem}", path)
     assert spec is not None

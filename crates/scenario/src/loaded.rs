@@ -132,7 +132,7 @@ impl Document {
     /// There is no such flow, or the path can't be one. A wrong key or value shows in [`Document::check`].
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
-        tree::set(&mut self.root, assignment, &keys)?;
+        tree::set(&mut self.root, assignment, &self.folder, &keys)?;
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())

@@ -85,7 +85,8 @@ impl Files {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is not there".to_owned(),
             Err(error) => format!("can't be read ({})", error.kind()),
         };
-        let remedy = format!("paths are relative to the scenario's folder, {}", self.folder.display());
+        let here = if name.at.set { ", or to where the command is typed" } else { "" };
+        let remedy = format!("paths are relative to the scenario's folder, {}{here}", self.folder.display());
         out.problem(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy);
         None
     }

@@ -1,6 +1,7 @@
 //! A scenario's text as a tree in which each value knows where it was written: the common form of TOML, JSON and `--set`.
 
 use crate::problem::{Out, Problem};
+use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
@@ -288,7 +289,7 @@ impl Lines {
 ///
 /// # Errors
 /// What is wrong with the path; a wrong value shows when the tree is read.
-pub(crate) fn set(root: &mut Item, assignment: &str, link_keys: &[&str]) -> Result<(), Problem> {
+pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &[&str]) -> Result<(), Problem> {
     let fail = |what: String, remedy: String| Problem {
         file: "--set".into(),
         line: None,
@@ -308,7 +309,10 @@ pub(crate) fn set(root: &mut Item, assignment: &str, link_keys: &[&str]) -> Resu
     if path.len() > 1000 || path.split('.').count() > MAX_DEPTH {
         return Err(fail("the path is too long".into(), form()));
     }
-    let value = read_value(text);
+    let mut value = read_value(text);
+    if matches!(path.rsplit('.').next(), Some("clip" | "trace")) {
+        find_file(&mut value, folder);
+    }
     let at = Place { line: None, key: Arc::from(path), set: true };
     let (head, rest) = path.split_once('.').unwrap_or((path, ""));
     if !matches!(head, "flow" | "link") || rest.is_empty() {
@@ -372,6 +376,19 @@ fn read_value(text: &str) -> Value {
     let mut item = convert(value.get_ref(), 0, &Lines::of(text), 0, &mut ignored);
     mark(&mut item);
     item.value
+}
+
+/// Whoever types a file's name means the folder in which they type it, unless the scenario has one of that name.
+fn find_file(value: &mut Value, folder: &Path) {
+    match value {
+        Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
+            if let Ok(path) = std::path::absolute(&name) {
+                *name = path.to_string_lossy().into_owned();
+            }
+        }
+        Value::List(list) => list.iter_mut().for_each(|item| find_file(&mut item.value, folder)),
+        _ => {}
+    }
 }
 
 fn mark(item: &mut Item) {

@@ -241,6 +241,20 @@ fn set_reaches_every_kind_of_key() {
 }
 
 #[test]
+fn a_file_that_is_set_may_lie_where_the_command_is_typed() {
+    let text = format!("{NET}[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"tfrc\"\nmedia = \"clip\"\n");
+    let clips = |name: &str| {
+        let loaded = set(&text, &[&format!("flow.video.clip=[{name:?}]")]).unwrap_or_else(|p| panic!("{p}"));
+        format!("{:?}", loaded.scenario.flows[0])
+    };
+    // Tests run in the crate's folder, which has no scenario.
+    let here = std::path::absolute("src/tree.rs").unwrap();
+    assert!(clips("src/tree.rs").contains(&format!("{}", here.display())));
+    let missing = set(&text, &["flow.video.clip=absent.mkv"]).unwrap_err();
+    assert!(format!("{missing}").contains("or to where the command is typed"));
+}
+
+#[test]
 fn set_names_what_it_cannot_find() {
     let text = format!("{NET}[[flow]]\nname = \"video\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
     let error = |assignment: &str| set(&text, &[assignment]).map(|_| ()).unwrap_err().to_string();
