@@ -283,10 +283,14 @@ impl Record<'_> {
     }
 
     fn fair_shares(&self) -> Vec<Option<Rate>> {
-        fair(&self.claims(), |l| match &self.scenario.links[l as usize / 2] {
-            link if l % 2 == 0 => constant(&link.forward.rate),
-            link => constant(&link.back.rate),
-        })
+        let rate = |l: u32| match &self.scenario.links[l as usize / 2] {
+            link if l % 2 == 0 => &link.forward.rate,
+            link => &link.back.rate,
+        };
+        let moves = |claim: &Claim| claim.links.iter().any(|l| matches!(rate(*l), sc::RateSpec::Trace(_)));
+        let claims = self.claims();
+        let shares = fair(&claims, |l| constant(rate(l)));
+        claims.iter().zip(shares).map(|(claim, share)| share.filter(|_| !moves(claim))).collect()
     }
 
     /// Over flows that adapt: what does not is not treated unfairly by them.

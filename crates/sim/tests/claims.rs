@@ -409,6 +409,23 @@ fn fair_shares_are_max_min_fair() {
 }
 
 #[test]
+fn a_link_that_follows_a_trace_has_no_fair_share() {
+    let flow = |name: &str, from: &str, to: &str| {
+        format!("[[flow]]\nname = \"{name}\"\nkind = \"tcp\"\nfrom = \"{from}\"\nto = \"{to}\"\n")
+    };
+    let text = format!(
+        "duration = \"2s\"\nnodes = [\"a\", \"b\", \"c\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"4Mbps\"\n\
+         [[link]]\nbetween = [\"b\", \"c\"]\ntrace = \"link.mahi\"\nloop = true\n{}{}",
+        flow("over", "a", "c"),
+        flow("before", "a", "b"),
+    );
+    let run = run(&text);
+    assert!(run.flow("over")["fair_share_bps"].is_null());
+    assert!(run.flow("over")["share_of_fair"].is_null());
+    assert_eq!(num(&run.flow("before")["fair_share_bps"]), 2e6);
+}
+
+#[test]
 fn what_limited_the_rate_adds_up_to_one() {
     for controller in ["fixed", "tfrc", "asmp", "tfmcc"] {
         let text = one_link(
