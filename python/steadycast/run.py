@@ -38,7 +38,7 @@ Sets = Mapping[str, object] | Sequence[str]
 class Columns:
     """One table of a record."""
 
-    _columns: Sequence[tuple[str, str, Any]]
+    _columns: Sequence[tuple[str, str, Any]] = field(repr=False)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's stream interface, for any program that reads Arrow without a copy."""
@@ -66,7 +66,7 @@ class Columns:
         return pl.DataFrame(series)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A run and its record."""
 
@@ -155,10 +155,25 @@ class Run:
             if frame.height or name not in ("packets", "missing"):
                 draft.table(name, frame)
 
+    def __repr__(self) -> str:
+        """Show the flows as a small table, in plain text."""
+        caption, rows = self._flows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        return "\n".join([f"Run of {caption}", *lines])
+
     def _repr_html_(self) -> str:
         """Show the flows as a small table, in a notebook."""
         from html import escape
 
+        caption, (heads, *rows) = self._flows()
+        head = "".join(f"<th>{each}</th>" for each in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+
+    def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
         from steadycast.report import say
         from steadycast.report.answer import middle, title
 
@@ -178,9 +193,7 @@ class Run:
         caption = str(self.summary["scenario"]["name"]) + (
             "" if self.summary["complete"] else " (interrupted)"
         )
-        head = "".join(f"<th>{each}</th>" for each in heads)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        return caption, [heads, *rows]
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,6 +117,7 @@ WRONG = {
     "nan": (HEAD.replace("300_000", "float('nan')"), "returned nan", 5),
     "infinite": (HEAD.replace("300_000", "float('inf')"), "returned inf", 5),
     "text": (HEAD.replace("300_000", "'fast'"), "returned 'fast'", 5),
+    "truth": (HEAD.replace("300_000", "True"), "returned True", 5),
     "nothing": (HEAD.replace("return 300_000", "pass"), "returned None", 5),
     "raises at once": (HEAD.replace("setup): pass", "setup): 1 / 0"), "division by zero", 3),
     "raises later": (

@@ -63,6 +63,9 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     shown = run._repr_html_()
     assert "<td>video (tfrc)</td>" in shown
     assert shown.count("<tr>") == 4
+    written = repr(run).splitlines()
+    assert [line.split()[0] for line in written[1:]] == ["flow", "video", "tcp", "noise"]
+    assert len(repr(run.rates)) < 100
     with pytest.raises(KeyError, match="rates"):
         run.table("rate")
     page = run.report()

@@ -5,7 +5,7 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Factory, Feedback, nearest};
 use steadycast_control::{
@@ -346,7 +346,8 @@ impl PythonSender {
     fn ask(&mut self, py: Python<'_>, now: Option<Time>) {
         if let Some(value) = self.object.call(py, RATE_BPS, now, ()) {
             match value.extract::<f64>() {
-                Ok(bps) if bps.is_finite() && bps >= 0.0 => {
+                // Python counts a truth value as a number.
+                Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
                     self.rate = Rate::from_bps_f64(bps).max(self.setup.floor).min(self.setup.cap);
                 }
                 _ => self.object.wrong(RATE_BPS, now, &value, "return the rate in bit/s: a finite number, 0 or more"),
