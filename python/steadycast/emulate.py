@@ -128,6 +128,9 @@ class _Real(_Runner):
             what, _, remedy = str(error).partition("; ")
             raise MissingError("emulate", what, remedy or "run it as root") from None
         except ValueError as error:
+            if program is not None and str(error).startswith("no host"):
+                remedy = "name a node of the scenario, or an end of one of its flows"
+                raise UserError(f"--in {program[0]}", str(error), remedy) from None
             key, _, what = str(error).partition(": ")
             if not what:
                 key, what = "emulate", key
@@ -139,7 +142,7 @@ class _Real(_Runner):
         except ValueError as error:
             # The program, which starts when all else is ready.
             what, _, problem = str(error).partition(": ")
-            raise UserError(what, problem, "give its path, or install it") from None
+            raise MissingError(what, problem, "give its path, or install it") from None
 
     def _ladders(self) -> dict[str, dict[str, object]]:
         return {} if self.only else super()._ladders()
