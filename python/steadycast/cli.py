@@ -132,10 +132,7 @@ def run(
                 "write for example --set flow.video.controller=tfrc",
             )
     many = seed_range(seeds) if seeds is not None else None
-    if not file.is_file():
-        raise UserError(
-            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
-        )
+    _scenario(file)
     place = out or (None if as_json else _free(Path("runs") / file.stem))
     if place is not None:
         free_or_force(place, force=force)
@@ -154,6 +151,13 @@ def run(
             _left.append(f"what there is stands in {place}.part")
         raise typer.Exit(INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
+
+
+def _scenario(file: Path) -> None:
+    """Say so at once when there is no scenario file at a path."""
+    if not file.is_file():
+        what = "this is a folder" if file.is_dir() else "no such file"
+        raise UserError(str(file), what, "give the path of a scenario, for example scenarios/home.toml")
 
 
 def _free(path: Path) -> Path:
@@ -275,10 +279,7 @@ def emulate(
     """
     from steadycast.folder import free_or_force
 
-    if not file.is_file():
-        raise UserError(
-            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
-        )
+    _scenario(file)
     if bool(command) != (host is not None):
         missing = "COMMAND" if host is not None else "--in HOST"
         raise UserError(
@@ -336,10 +337,7 @@ def agree(
     """
     from steadycast.progress import Terminal
 
-    if not file.is_file():
-        raise UserError(
-            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
-        )
+    _scenario(file)
     try:
         with Terminal() as progress:
             found = _module("steadycast.agree").agree(
@@ -626,10 +624,7 @@ def check(
     """Look for mistakes in a scenario, without running it."""
     from steadycast.controllers import core
 
-    if not file.is_file():
-        raise UserError(
-            str(file), "no such file", "give the path of a scenario, for example scenarios/home.toml"
-        )
+    _scenario(file)
     problems = core().check(str(file), list(sets or []))
     for p in problems:
         line = f":{p['line']}" if p.get("line") else ""

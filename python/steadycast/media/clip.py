@@ -165,9 +165,7 @@ def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
 
 def _unreadable(path: Path, error: OSError) -> ClipError:
     if isinstance(error, FileNotFoundError):
-        return ClipError(
-            str(path), "there is no such file", "check the path; it is relative to the scenario file"
-        )
+        return ClipError(str(path), "there is no such file", "check the path")
     return ClipError(
         str(path), f"the file cannot be read ({error.strerror})", "check its name and its rights"
     )
@@ -175,7 +173,7 @@ def _unreadable(path: Path, error: OSError) -> ClipError:
 
 def _said(error: Exception) -> str:
     """Take what FFmpeg says of an error, without its number and its log."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _open(path: Path) -> av.container.InputContainer:
