@@ -44,8 +44,8 @@ AIMS = {
     "lossy_second_frac": 0.10,
 }
 """How near the worlds' means over the seeds are to be: throughput within 10 %, delay and queue within 15 ms, loss
-within a quarter of a percentage point. Two runs of a chaotic system can't agree second by second: their seconds are to be
-distributed alike, in rate, delay, queue, and in how many of them lose a packet (within 10 percentage points)."""
+within a quarter of a percentage point. Two runs of a chaotic system can't agree second by second: their seconds are to
+be distributed alike, in rate, delay, queue, and in how many of them lose a packet (within 10 percentage points)."""
 
 _FLOW = (
     ("throughput", "throughput_bps"),
