@@ -18,6 +18,7 @@ from steadycast.report import say
 from steadycast.run import run
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.table import Table
 
@@ -25,8 +26,26 @@ if TYPE_CHECKING:
 
 WORLDS = ("simulated", "emulated")
 
-AIMS = {"throughput_bps": ("relative", 0.10), "delay_ms.p95": ("ms", 15.0)}
-"""How near the worlds are to be: mean throughput, and the 95th percentile of delay."""
+AIMS = {
+    "throughput_bps": 0.10,
+    "second_bps.p10": 0.10,
+    "second_bps.p50": 0.10,
+    "second_bps.p90": 0.10,
+    "delay_ms.p95": 15.0,
+    "second_delay_ms.p50": 15.0,
+    "second_delay_ms.p90": 15.0,
+    "queue_ms.p50": 15.0,
+    "queue_ms.p95": 15.0,
+    "queue_ms.p99": 15.0,
+    "second_queue_ms.p50": 15.0,
+    "second_queue_ms.p90": 15.0,
+    "loss_frac": 0.0025,
+    "drop_frac": 0.0025,
+    "lossy_second_frac": 0.10,
+}
+"""How near the worlds' means over the seeds are to be: throughput within 10 %, delay and queue within 15 ms, loss
+within a quarter of a percentage point. Two runs of a chaotic system can't agree second by second: their seconds are to
+be distributed alike, in rate, delay, queue, and in how many of them lose a packet (within 10 percentage points)."""
 
 _FLOW = (
     ("throughput", "throughput_bps"),
@@ -45,6 +64,9 @@ _RECEIVER = (
     ("delay p50", "delay_ms.p50"),
     ("delay p95", "delay_ms.p95"),
     ("delay p99", "delay_ms.p99"),
+    ("seconds with loss", "lossy_second_frac"),
+    ("delay of a second, p50", "second_delay_ms.p50"),
+    ("delay of a second, p90", "second_delay_ms.p90"),
     ("frames lost", "frames.lost"),
     ("PSNR", "psnr_db.raw.y"),
 )
@@ -54,6 +76,9 @@ _LINK = (
     ("queue p50", "queue_ms.p50"),
     ("queue p95", "queue_ms.p95"),
     ("queue p99", "queue_ms.p99"),
+    ("seconds with drops", "lossy_second_frac"),
+    ("queue of a second, p50", "second_queue_ms.p50"),
+    ("queue of a second, p90", "second_queue_ms.p90"),
 )
 
 
@@ -80,10 +105,13 @@ class Row:
     @property
     def near(self) -> bool | None:
         """Whether it is as near as it is meant to be; None where nothing is meant."""
-        aim = AIMS.get(self.path)
-        if aim is None or self.difference is None:
-            return None
-        return abs(self.difference) <= aim[1]
+        aim = self.aim
+        return None if aim is None or self.difference is None else abs(self.difference) <= aim
+
+    @property
+    def aim(self) -> float | None:
+        """How large the difference may be, in its unit."""
+        return AIMS.get(self.path)
 
     def said(self) -> str:
         """Say the difference, with its unit."""
@@ -99,6 +127,15 @@ class Row:
         if self.path.endswith("_cov"):
             return f"{x:+.3f}"
         return f"{100 * x:+.1f} %"
+
+    def verdict(self) -> str:
+        """Say the aim, and whether it is met."""
+        if self.near is None or self.aim is None:
+            return ""
+        scale, unit = (
+            (1.0, "ms") if "_ms" in self.path else (100.0, "pp" if self.path.endswith("_frac") else "%")
+        )
+        return f"{'near' if self.near else 'not near'} (± {scale * self.aim:g} {unit})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +167,7 @@ class Agreement:
                 "simulated": row.simulated,
                 "emulated": row.emulated,
                 "difference": row.difference,
+                "aim": row.aim,
                 "near": row.near,
             }
             for row in self.rows
@@ -153,13 +191,16 @@ class Agreement:
                 table.add_row(row.of, style="bold")
                 last = row.of
             how = say.by_unit(row.path)
-            verdict = {None: "", True: "near", False: "not near"}[row.near]
-            table.add_row(f"  {row.what}", how(row.simulated), how(row.emulated), row.said(), verdict)
+            table.add_row(f"  {row.what}", how(row.simulated), how(row.emulated), row.said(), row.verdict())
         return table
 
     def figure(self) -> Figure | None:
         """Throughput and delay of both worlds' first seed over time, on shared scales."""
         return _draw(self)
+
+    def seconds(self) -> Figure | None:
+        """How the seconds of all seeds are distributed in both worlds; a band around the simulated ones is the aim."""
+        return _draw_seconds(self)
 
 
 def agree(
@@ -178,7 +219,7 @@ def agree(
         scenario: a file.
         seeds: of the runs.
         sets: changes to the scenario.
-        out: where the runs, agree.json and agree.png go; without it nothing is written.
+        out: where the runs, agree.json, agree.png and agree-seconds.png go; without it nothing is written.
         force: replace a folder that is there.
         progress: told how far each run is.
         quality: decode and measure the pictures.
@@ -207,6 +248,7 @@ def agree(
 
         write_json(out / "agree.json", found.json())
         save_drawing(found.figure, out / "agree.png")
+        save_drawing(found.seconds, out / "agree-seconds.png")
     return found
 
 
@@ -239,17 +281,46 @@ def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[tuple[
 
 
 def _with_seconds(each: Run) -> Json:
-    """Return a run's summary with percentiles of each flow's throughput per second."""
-    rates = _rates(each)
+    """Return a run's summary with how its seconds are distributed: rates, delays, and queues of links."""
+    since = each.summary["from_s"]
+    links = each.links.to_polars()
     flows = []
     for flow in each.summary["flows"]:
-        bins = [bps for t, bps in _mean(rates, flow, "throughput_bps") if t >= each.summary["from_s"]]
-        told: Json = {"p10": None, "p50": None, "p90": None}
-        if len(bins) > 1:
-            cuts = statistics.quantiles(bins, n=10, method="inclusive")
-            told = {"p10": cuts[0], "p50": cuts[4], "p90": cuts[8]}
-        flows.append({**flow, "second_bps": told})
-    return {**each.summary, "flows": flows}
+        receivers = []
+        for receiver in flow["receivers"]:
+            alone = {**flow, "receivers": [receiver]}
+            lost, delays = _seconds(each, alone, "loss_frac"), _seconds(each, alone, "delay_ms")
+            told = {"lossy_second_frac": _share(lost), "second_delay_ms": _tenths(delays)}
+            receivers.append({**receiver, **told})
+        bins = _seconds(each, flow, "throughput_bps")
+        flows.append({**flow, "receivers": receivers, "second_bps": _tenths(bins)})
+    told_links = []
+    for link in each.summary["links"]:
+        own = [r for r in links.iter_rows(named=True) if r["link"] == link["name"] and r["t_s"] >= since]
+        own = [r for r in own if r["direction"] == link["direction"]]
+        queues = [r["queue_ms"] for r in own if r["queue_ms"] is not None]
+        told = {
+            "lossy_second_frac": _share([r["dropped_packets"] or 0 for r in own]),
+            "second_queue_ms": _tenths(queues),
+        }
+        told_links.append({**link, **told})
+    return {**each.summary, "flows": flows, "links": told_links}
+
+
+def _seconds(each: Run, flow: Json, column: str) -> list[float]:
+    """Return a column of those seconds that count, as the mean of a flow's receivers."""
+    return [x for t, x in _mean(_rates(each), flow, column) if t >= each.summary["from_s"]]
+
+
+def _share(seconds: Sequence[float]) -> float | None:
+    return sum(x > 0 for x in seconds) / len(seconds) if seconds else None
+
+
+def _tenths(seconds: Sequence[float]) -> Json:
+    if len(seconds) < 2:
+        return {"p10": None, "p50": None, "p90": None}
+    cuts = statistics.quantiles(seconds, n=10, method="inclusive")
+    return {"p10": cuts[0], "p50": cuts[4], "p90": cuts[8]}
 
 
 def _rates(each: Run) -> Any:
@@ -292,23 +363,63 @@ def _draw(found: Agreement) -> Figure | None:
         scale, unit = scale_of(top) if column == "throughput_bps" else (1.0, "ms")
         labels = []
         for flow, world, points in lines:
-            emulated = world == "emulated"
-            look = style.look(flow)
             xs, ys = [t for t, _ in points], [y / scale for _, y in points]
-            panel.plot(
-                xs,
-                ys,
-                color=look.colour,
-                linewidth=0.9 if emulated else 1.6,
-                alpha=1.0 if emulated else 0.45,
-                linestyle=(0, (3, 1)) if emulated else "solid",
-            )
-            labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", look.colour))
+            colour = _line(panel, flow, world, xs, ys)
+            labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", colour))
         panel.set_ylim(0, top / scale * 1.08)
         panel.set_xlim(0, float(first["simulated"].summary["to_s"]))
         panel.set_title(f"{title} ({unit})" if column == "throughput_bps" else title)
         label_ends(panel, labels)
     axes[-1].set_xlabel("time (s)")
+    return figure
+
+
+def _line(panel: Axes, flow: Json, world: str, xs: Sequence[float], ys: Sequence[float]) -> str:
+    """Draw one flow in one world, and return its colour."""
+    emulated = world == "emulated"
+    colour = style.look(flow).colour
+    panel.plot(
+        xs,
+        ys,
+        color=colour,
+        linewidth=0.9 if emulated else 1.6,
+        alpha=1.0 if emulated else 0.45,
+        linestyle=(0, (3, 1)) if emulated else "solid",
+    )
+    return colour
+
+
+def _draw_seconds(found: Agreement) -> Figure | None:
+    from steadycast.report.figures import Label, canvas, flow_label, label_ends
+
+    flows = found.runs["simulated"][0].summary["flows"]
+    panels = (
+        ("throughput_bps", 1e6, "Seconds by their throughput (Mb/s); band: within 10 %"),
+        ("delay_ms", 1.0, "Seconds by their mean one-way delay (ms); band: within 15 ms"),
+    )
+    figure, axes = canvas(2, height=5.4)
+    for panel, (column, scale, title) in zip(axes, panels, strict=True):
+        labels = []
+        for flow in flows:
+            for world in WORLDS:
+                ys = sorted(y / scale for each in found.runs[world] for y in _seconds(each, flow, column))
+                if not ys:
+                    continue
+                xs = [100 * (n + 0.5) / len(ys) for n in range(len(ys))]
+                colour = _line(panel, flow, world, xs, ys)
+                labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", colour))
+                if world == "simulated":
+                    aim = [0.10 * y if column == "throughput_bps" else 15.0 for y in ys]
+                    below = [y - a for y, a in zip(ys, aim, strict=True)]
+                    above = [y + a for y, a in zip(ys, aim, strict=True)]
+                    panel.fill_between(xs, below, above, color=colour, alpha=0.12, linewidth=0)
+        if not labels:
+            return None
+        panel.set_ylim(bottom=0)
+        panel.set_xlim(0, 100)
+        panel.set_title(title)
+        label_ends(panel, labels)
+    axes[-1].set_xlabel("share of the seconds that are below (%)")
     return figure
 
 

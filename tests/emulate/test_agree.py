@@ -23,8 +23,13 @@ def test_both_worlds_stand_side_by_side_with_what_is_near_and_what_is_not(
     tcp = rows["tcp", "throughput_bps"]
     assert 1.5e6 < tcp["simulated"]["mean"] < 3.2e6
     assert 1.5e6 < tcp["emulated"]["mean"] < 3.2e6
-    assert rows["link bottleneck", "queue_ms.p50"]["near"] is None
-    assert (tmp_path / "both" / "agree.png").stat().st_size > 10_000
+    assert rows["tcp", "rate_cov"]["near"] is None
+    median = rows["video", "second_bps.p50"]
+    assert median["near"] is (abs(median["difference"]) <= median["aim"])
+    assert abs(median["simulated"]["mean"] / video["simulated"]["mean"] - 1) < 0.1
+    assert 0 <= rows["link bottleneck", "lossy_second_frac"]["emulated"]["mean"] <= 1
+    for figure in ("agree.png", "agree-seconds.png"):
+        assert (tmp_path / "both" / figure).stat().st_size > 10_000
     for world in ("simulated", "emulated"):
         summary = json.loads((tmp_path / "both" / f"{world}-1" / "summary.json").read_text())
         assert summary["world"] == world

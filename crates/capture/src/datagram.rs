@@ -40,6 +40,8 @@ pub struct Flags {
     pub ece: bool,
     /// The window was reduced for a mark.
     pub cwr: bool,
+    /// What was sent at once ends here.
+    pub psh: bool,
 }
 
 /// What a TCP header says besides ports.
@@ -90,8 +92,8 @@ pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&meta.to.port.to_be_bytes());
     out.extend_from_slice(&header.seq.to_be_bytes());
     out.extend_from_slice(&header.ack.to_be_bytes());
-    let Flags { syn, ack, ece, cwr } = header.flags;
-    let flags = u8::from(syn) << 1 | u8::from(ack) << 4 | u8::from(ece) << 6 | u8::from(cwr) << 7;
+    let Flags { syn, ack, ece, cwr, psh } = header.flags;
+    let flags = u8::from(syn) << 1 | u8::from(psh) << 3 | u8::from(ack) << 4 | u8::from(ece) << 6 | u8::from(cwr) << 7;
     out.extend_from_slice(&[(head as u8 / 4) << 4, flags]);
     out.extend_from_slice(&header.window.to_be_bytes());
     out.extend_from_slice(&[0; 4]);

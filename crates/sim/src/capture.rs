@@ -201,7 +201,7 @@ impl Shape {
         TcpHeader {
             seq: self.byte(segment.seq),
             ack: u32::from(!syn),
-            flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr },
+            flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr, psh: segment.push },
             window: u16::MAX,
             stamps: self.stamps(segment.sent, Time::ZERO),
             sacks: [(0, 0); 3],

@@ -146,6 +146,8 @@ pub struct Config {
     pub limited_transmit: bool,
     /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
     pub byte_counting: bool,
+    /// The window is a whole number, and so is what is acknowledged for each step of it; CUBIC by Linux's formula.
+    pub whole_window: bool,
     /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip,
     /// by Karn's rule.
     pub timestamps: bool,
@@ -175,6 +177,9 @@ pub struct Config {
     pub repeat_repairs: bool,
     /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
     pub hold_ssthresh: bool,
+    /// Segments leave in units that a device cuts (TSO), as Linux sizes them: pairs on most ways. A unit's end is acknowledged at
+    /// once.
+    pub offload: bool,
     /// Mark segments as ECN-capable and answer marks (RFC 3168), once per round trip.
     pub ecn: bool,
     /// How slow start may end without a loss.
@@ -236,7 +241,7 @@ impl Config {
     /// | `handshake` | yes (40 B, then the window opens) | same | yes |
     /// | `delayed_ack`, its timer, `quick_acks` | off, 100 ms, 0 | same | on, 40 ms, 16 |
     /// | `limited_transmit` | on: ns-2.35 has `singledup_ 1` | same | on |
-    /// | `byte_counting` | no | same | yes |
+    /// | `byte_counting`, `whole_window` | no | same | yes |
     /// | `timestamps` | no | same | yes |
     /// | `tick` | 10 ms | 100 ms | exact |
     /// | `min_rto`, `rto_floor` | 200 ms, `Whole` | 1 s, `Whole` | 200 ms, `Variance` |
@@ -245,6 +250,7 @@ impl Config {
     /// | `proportional_reduction` | no | same | yes |
     /// | `repeat_repairs` | no | same | yes |
     /// | `hold_ssthresh` | no | same | yes |
+    /// | `offload` | no | same | yes |
     /// | `hystart` | off | same | classic, with `Cubic` |
     /// | `ecn` | off | same | off |
     ///
@@ -268,6 +274,7 @@ impl Config {
             quick_acks: 0,
             limited_transmit: true,
             byte_counting: false,
+            whole_window: false,
             timestamps: false,
             tick: Span::millis(10),
             tick_phase: Span::ZERO,
@@ -280,6 +287,7 @@ impl Config {
             proportional_reduction: false,
             repeat_repairs: false,
             hold_ssthresh: false,
+            offload: false,
             ecn: false,
             hystart: Hystart::Off,
             fast_convergence: true,
@@ -301,6 +309,7 @@ impl Config {
                 delayed_ack_timeout: Span::millis(40),
                 quick_acks: 16,
                 byte_counting: true,
+                whole_window: true,
                 timestamps: true,
                 tick: Span::ZERO,
                 rto_floor: Floor::Variance,
@@ -311,6 +320,7 @@ impl Config {
                 proportional_reduction: true,
                 repeat_repairs: true,
                 hold_ssthresh: true,
+                offload: true,
                 hystart: if congestion == Congestion::Cubic { Hystart::Classic } else { Hystart::Off },
                 ..ns2
             },

@@ -68,6 +68,14 @@
 //! ns-2's SACK is not RFC 6675: it repairs a hole as soon as any block lies beyond it, and sends two segments for each
 //! partial acknowledgment whatever is under way; hence fewer time-outs at high loss, at the same rate.
 //!
+//! # Beside Linux
+//!
+//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, in recovery all that was overtaken is
+//! lost (RACK), and new segments leave in units as for a device that cuts them (TSO autosizing): pairs on most ways. A unit's last
+//! segment carries PSH and is acknowledged at once, so that units and acknowledgments keep in step; an odd segment goes alone and
+//! breaks the step, round trip after round trip. Beside 1.5 Mb/s of fixed rate on 4 Mb/s, 40 ms and 50 packets of drop-tail, bursts
+//! at the bottleneck are of 1, 2, 3 and 4 segments in 17, 79, 3 and 1 % of all cases; the kernel's 17, 79, 4 and 1 %.
+//!
 //! # What it leaves out
 //!
 //! The three-way handshake beyond its first segment, FIN, a window that the receiver changes, data in
@@ -78,10 +86,12 @@ mod bits;
 mod config;
 mod cubic;
 mod hystart;
+mod offload;
 mod receiver;
 mod rtt;
 mod scoreboard;
 mod sender;
+mod whole;
 mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Hystart, MAX_WINDOW, Preset, UnknownName};

@@ -78,7 +78,7 @@ impl Receiver {
             self.count(segment);
             self.next += 1;
             self.top = self.next;
-            return self.in_order(now);
+            return self.in_order(now, segment.push);
         }
         if in_order {
             self.count(segment);
@@ -129,12 +129,12 @@ impl Receiver {
     }
 
     #[inline(always)]
-    fn in_order(&mut self, now: Time) -> Option<Ack> {
+    fn in_order(&mut self, now: Time, push: bool) -> Option<Ack> {
         let Some(delay) = self.delay else {
             return Some(self.acknowledge());
         };
         self.waiting += 1;
-        if self.waiting >= 2 || self.quick > 0 || self.ece {
+        if self.waiting >= 2 || push || self.quick > 0 || self.ece {
             self.quick = self.quick.saturating_sub(1);
             return Some(self.acknowledge());
         }

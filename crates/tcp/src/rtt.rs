@@ -23,6 +23,7 @@ pub(crate) struct Estimator {
     /// The time-out before clamping and back-off.
     base: Span,
     smoothed: Span,
+    least: Span,
     backoff: u32,
     min: Span,
     max: Span,
@@ -40,6 +41,7 @@ impl Estimator {
             var4: 0,
             base: initial,
             smoothed: Span::ZERO,
+            least: Span::MAX,
             backoff: 1,
             min,
             max: max.max(Span::millis(1)),
@@ -50,6 +52,7 @@ impl Estimator {
     /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on
     /// it.
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
+        self.least = self.least.min(now.since(sent));
         let rtt = now.since(sent).as_nanos();
         let into_tick = match self.parts(sent.as_nanos()).1 + self.phase {
             next if next >= self.tick => next - self.tick,
@@ -71,6 +74,11 @@ impl Estimator {
             Floor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
             Floor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
         };
+    }
+
+    /// The shortest round trip so far; [`Span::MAX`] before the first.
+    pub(crate) fn least(&self) -> Span {
+        self.least
     }
 
     /// How many ticks fit, and what is left: exact, without a division.

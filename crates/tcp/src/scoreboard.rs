@@ -92,6 +92,13 @@ impl Scoreboard {
         }
     }
 
+    /// What was sent before something that has arrived is lost (RACK without room for reordering, as Linux in recovery).
+    pub(crate) fn lose_overtaken(&mut self) {
+        if self.sacked_count > 0 {
+            self.lose_to(self.sacked_to);
+        }
+    }
+
     /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged
     /// one was reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {

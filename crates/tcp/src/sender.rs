@@ -1,8 +1,10 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::cubic::Cubic;
 use crate::hystart::{Advice, Hystarter};
+use crate::offload::{Offload, View};
 use crate::rtt::Estimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
+use crate::whole::Whole;
 use crate::wire::{Ack, Ecn, Segment};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
@@ -143,6 +145,8 @@ pub struct Sender {
     board: Scoreboard,
     shrinking: Shrinking,
     repairs: Repairs,
+    offload: Option<Offload>,
+    whole: Whole,
 
     cwnd: f64,
     ssthresh: f64,
@@ -205,6 +209,8 @@ impl Sender {
             board: Scoreboard::default(),
             shrinking: Shrinking::default(),
             repairs: Repairs::default(),
+            offload: config.offload.then(|| Offload::new(Bytes::new(payload))),
+            whole: Whole::default(),
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
@@ -250,7 +256,7 @@ impl Sender {
             self.completed.get_or_insert(now);
             return Poll::Done;
         }
-        let seq = if self.config.uses_sack() { self.choose_by_board() } else { self.choose_by_window() };
+        let seq = if self.config.uses_sack() { self.choose_by_board(now) } else { self.choose_by_window(now) };
         match seq {
             Ok(seq) => Poll::Send(self.emit(seq, now)),
             Err(why) => Poll::Wait { until: self.timer, why },
@@ -304,6 +310,7 @@ impl Sender {
             .max(2.0);
         }
         self.hystart.on_congestion();
+        self.whole = Whole::default();
         self.cwnd = 1.0;
         self.state = State::Loss;
         self.recover = self.max;
@@ -416,12 +423,13 @@ impl Sender {
         // RFC 3168, section 6.1.5: retransmissions are not ECN-capable; nor is a SYN.
         let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
         let ecn = if capable { Ecn::Ect } else { Ecn::NotEct };
-        Segment { seq, len, sent: now, retransmission, cwr, ecn }
+        let push = self.offload.as_mut().is_some_and(|offload| offload.on_sent(now, retransmission));
+        Segment { seq, len, sent: now, retransmission, cwr, push, ecn }
     }
 
     // ---- what goes next
 
-    fn choose_by_window(&mut self) -> Result<u32, Why> {
+    fn choose_by_window(&mut self, now: Time) -> Result<u32, Why> {
         if std::mem::take(&mut self.repair_first) {
             return Ok(self.una);
         }
@@ -444,6 +452,9 @@ impl Sender {
                 Why::CongestionWindow
             });
         }
+        if self.next == self.max && !self.admits(now, allowed - (self.next - self.una)) {
+            return Err(Why::CongestionWindow);
+        }
         if self.burst_left != u32::MAX {
             self.burst_left -= 1;
         }
@@ -452,7 +463,7 @@ impl Sender {
         Ok(seq)
     }
 
-    fn choose_by_board(&mut self) -> Result<u32, Why> {
+    fn choose_by_board(&mut self, now: Time) -> Result<u32, Why> {
         if std::mem::take(&mut self.repair_first) {
             return Ok(self.repair(self.una));
         }
@@ -478,7 +489,7 @@ impl Sender {
         }
         let in_window = outstanding < self.window;
         if room && in_window && self.max < self.end {
-            return Ok(self.max);
+            return if self.admits(now, cwnd - under_way) { Ok(self.max) } else { Err(Why::CongestionWindow) };
         }
         if self.state == State::Recovery
             && room
@@ -493,6 +504,25 @@ impl Sender {
             _ if cwnd >= self.window => Why::ReceiverWindow,
             _ => Why::CongestionWindow,
         })
+    }
+
+    /// Whether a new segment may leave, with room for `room` of them.
+    fn admits(&mut self, now: Time, room: u32) -> bool {
+        let Some(offload) = &mut self.offload else { return true };
+        offload.admits(
+            now,
+            &View {
+                una: self.una,
+                seq: self.max,
+                room,
+                unsent: self.end - self.max,
+                cwnd: self.cwnd as u32,
+                ssthresh: self.ssthresh,
+                srtt: self.rtt.srtt(),
+                least_rtt: self.rtt.least(),
+                repairing: self.state != State::Open,
+            },
+        )
     }
 
     /// This hole is sent again.
@@ -617,6 +647,9 @@ impl Sender {
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
+        if self.config.repeat_repairs && self.state == State::Recovery {
+            self.board.lose_overtaken();
+        }
         let delivered = fresh + sacked;
         if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
             let pipe = self.board.pipe();
@@ -662,6 +695,7 @@ impl Sender {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
         }
+        self.whole = Whole::default();
         self.hystart.on_congestion();
     }
 
@@ -720,7 +754,8 @@ impl Sender {
             return;
         }
         if self.config.validated_growth {
-            let was_out = f64::from(self.max - self.una + acked);
+            let waits = self.offload.as_ref().is_some_and(Offload::waits);
+            let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
             let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
             if used < self.cwnd.trunc() {
                 return;
@@ -741,9 +776,16 @@ impl Sender {
             }
         }
         if counted > 0.0 {
-            self.cwnd = match self.config.congestion {
-                Congestion::Cubic => self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO)),
-                _ => self.cwnd + counted / self.cwnd,
+            self.cwnd = match (self.config.congestion, self.config.whole_window) {
+                (Congestion::Cubic, true) => {
+                    let price = self.cubic.price(now, self.cwnd, counted, self.rtt.least());
+                    self.whole.grow(self.cwnd, counted, price)
+                }
+                (Congestion::Cubic, false) => {
+                    self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO))
+                }
+                (_, true) => self.whole.grow(self.cwnd, counted, self.cwnd),
+                (_, false) => self.cwnd + counted / self.cwnd,
             };
         }
         self.cwnd = self.cwnd.min(most);

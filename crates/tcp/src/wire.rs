@@ -25,6 +25,8 @@ pub struct Segment {
     pub retransmission: bool,
     /// The sender has answered the last echo of a mark.
     pub cwr: bool,
+    /// It ends what was sent at once (PSH): the receiving application takes it, and it is acknowledged.
+    pub push: bool,
     /// To be changed to [`Ecn::Ce`] by a queue that marks.
     pub ecn: Ecn,
 }

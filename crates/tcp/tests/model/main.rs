@@ -1,5 +1,6 @@
 //! What the model promises, shown over a small path of its own.
 
+mod linux;
 mod path;
 mod recovery;
 mod robust;

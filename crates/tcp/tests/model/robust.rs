@@ -309,6 +309,7 @@ proptest! {
                 sent: now,
                 retransmission: false,
                 cwr: false,
+                push: false,
                 ecn: Ecn::NotEct,
             };
             let ack = receiver.on_segment(now, &segment);

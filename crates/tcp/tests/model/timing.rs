@@ -76,7 +76,7 @@ fn linux_adds_the_minimum_to_the_round_trip_and_the_rfc_takes_the_larger() {
 }
 
 fn segment(seq: u32, sent: Time) -> Segment {
-    Segment { seq, len: Bytes::new(1040), sent, retransmission: false, cwr: false, ecn: Ecn::NotEct }
+    Segment { seq, len: Bytes::new(1040), sent, retransmission: false, cwr: false, push: false, ecn: Ecn::NotEct }
 }
 
 #[test]
