@@ -109,8 +109,16 @@ ALONE = (
 )
 BESIDE = (
     Column("Jain", lambda seen: seen.jain, 3, lambda j: j >= 0.95),
-    Column("video, Mb/s", lambda seen: seen.video_bps / 1e6, 2, enough, lambda seen: seen.video_bps / seen.fair_bps),
-    Column("TCP, Mb/s", lambda seen: seen.tcp_bps / 1e6, 2, enough, lambda seen: seen.tcp_bps / seen.fair_bps),
+    Column(
+        "video, Mb/s",
+        lambda seen: seen.video_bps / 1e6,
+        2,
+        enough,
+        lambda seen: seen.video_bps / seen.fair_bps,
+    ),
+    Column(
+        "TCP, Mb/s", lambda seen: seen.tcp_bps / 1e6, 2, enough, lambda seen: seen.tcp_bps / seen.fair_bps
+    ),
     Column("loss, %", lambda seen: percent(seen.loss), 2, lambda p: p < 1.0),
     Column("TCP sent again, %", lambda seen: percent(seen.tcp_again), 2),
     Column("1 Mb/s after, s", lambda seen: seen.to_1mbps, 1, lambda s: s <= 5.0, soon),
@@ -122,9 +130,11 @@ PICTURES = (
 )
 
 
-def row(cells: Sequence[str]) -> None:
-    """Print a line of the table."""
-    print("| " + " | ".join(cells) + " |", flush=True)
+def row(cells: Sequence[str]) -> str:
+    """Print a line of the table, and return it."""
+    line = "| " + " | ".join(cells) + " |"
+    print(line, flush=True)
+    return line
 
 
 @dataclass(frozen=True)
@@ -143,21 +153,23 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
-    def show(self, found: Mapping[Work, Future[Seen]]) -> None:
-        """Print a row as soon as it is known, and how often a run was made again."""
+    def show(self, found: Mapping[Work, Future[Seen]]) -> list[str]:
+        """Print a row as soon as it is known, and how often a run was made again; return the rows."""
         heads = [*self.heads, *(column.name for column in self.columns)]
         row(heads)
         print("|" + "---|" * len(heads))
-        again = 0
+        again, lines = 0, []
         for each in self.rows:
             runs = [found[work].result() for work in each.work]
             again += sum(seen.tries - 1 for seen in runs)
             trusted = all(seen.trusted for seen in runs)
             cells = [column.cell(runs) for column in self.columns]
-            row([each.cells[0] + ("" if trusted else " (not trustworthy)"), *each.cells[1:], *cells])
+            name = each.cells[0] + ("" if trusted else " (not trustworthy)")
+            lines.append(row([name, *each.cells[1:], *cells]))
         if again:
             print(f"\nMade again, because they were not trustworthy: {again}.")
         print(flush=True)
+        return lines
 
 
 @dataclass(frozen=True)
@@ -223,6 +235,7 @@ class Plan:
         self, sets: Sequence[str], seeds: int, film: Film | None = None, clips: bool = False
     ) -> tuple[Work, ...]:
         from steadycast.reproduce.runs import Job
+
         from validation.worlds import Work
 
         changes = (*sets, *self.extra)
@@ -239,7 +252,7 @@ def others() -> list[str]:
 
 
 def tables(args: argparse.Namespace) -> list[Table]:
-    """What is to be run and printed."""
+    """Plan what is to be run and printed."""
     clips = tuple(str(clip.resolve()) for clip in args.clips)
     films = {}
     if args.emulated and PLAIN in args.controllers:
@@ -292,6 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from steadycast.errors import UserError
     from steadycast.progress import shown
     from steadycast.reproduce.runs import prepare
+
     from validation.worlds import results
 
     try:

@@ -11,14 +11,15 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steadycast.errors import MissingError, UserError
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.progress import Silent
 from steadycast.reproduce.runs import Job
-from validation.worlds import Film, Seen, damaged, psnr, sent_again, seconds, trusted
+
+from validation.worlds import Film, Seen, damaged, psnr, seconds, sent_again, trusted
 
 if TYPE_CHECKING:
     from steadycast.run import Run
@@ -27,10 +28,10 @@ BPS = 3_800_000
 LENGTH_S = 60
 _PORT = 5010
 _PAYLOAD = 1200 - 28
-_SLACK_S = 8
+_LONGEST_S = 300
 _SCRIPT = """
 "$1" -c 'from steadycast.cli import main; main()' receive "$2" --for "$5s" -o "$4" --json $6 >"$4.json" 2>"$4.err" &
-sleep 4
+until grep -q receiving "$4.err" || ! kill -0 $!; do sleep 0.1; done
 nsenter --net="$STEADYCAST_NET_VIDEO_SRC" ffmpeg -v error -re -stream_loop -1 -i "$3" -t "$7" -c copy \
   -f rtp "rtp://$STEADYCAST_VIDEO_DST1:$8?pkt_size=$9" >/dev/null
 wait
@@ -55,7 +56,10 @@ def film(clips: Sequence[Path]) -> Film:
                 _make(["-f", "concat", "-safe", "0", "-i", files.name, "-c", "copy"], whole)
             source = ["-i", str(whole)]
         rate = [word for name in ("-b:v", "-minrate", "-maxrate") for word in (name, str(BPS))]
-        _make([*source, "-an", "-c:v", "mpeg4", "-g", "12", "-bf", "0", *rate, "-bufsize", "1M", "-qmin", "1"], path)
+        _make(
+            [*source, "-an", "-c:v", "mpeg4", "-g", "12", "-bf", "0", *rate, "-bufsize", "1M", "-qmin", "1"],
+            path,
+        )
     return Film(path, _version(), whole if clips else None)
 
 
@@ -91,56 +95,55 @@ def run(job: Job, film: Film) -> Seen:
     """Emulate with FFmpeg instead of the scenario's video, which does not start before the end."""
     from steadycast.emulate import Program, emulate
 
-    long = LENGTH_S + _SLACK_S
-    sets = [*job.sets, f"duration={2 * long}s", f"flow.video.start={2 * long - 1}s"]
+    sets = [*job.sets, f"duration={_LONGEST_S}s", f"flow.video.start={_LONGEST_S - 1}s"]
     with tempfile.TemporaryDirectory(prefix="steadycast-") as folder:
         out = Path(folder) / "received"
-        given = [sys.executable, _describe(film.path, Path(folder) / "plain.sdp"), film.path, out, long]
-        given += [f"--reference={film.clip}" if film.clip else "--", LENGTH_S, _PORT, _PAYLOAD]
+        given = [
+            sys.executable,
+            _describe(film.path, Path(folder) / "plain.sdp"),
+            film.path,
+            out,
+            LENGTH_S + 3,
+        ]
+        given += [f"--reference={film.clip}" if film.clip else "", LENGTH_S, _PORT, _PAYLOAD]
         program = Program("video.dst1", [str(word) for word in ("sh", "-c", _SCRIPT, "sh", *given)])
-        how = {"seed": job.seed, "sets": sets, "program": program, "quality": False}
-        done = emulate(job.scenario, progress=Silent(), **how).run  # type: ignore[arg-type]
+        how: dict[str, Any] = {"seed": job.seed, "sets": sets, "program": program, "quality": False}
+        done = emulate(job.scenario, progress=Silent(), **how).run
         try:
             received = json.loads(out.with_name("received.json").read_text())
         except ValueError:
             said = out.with_name("received.err").read_text().strip()
             raise UserError("steadycast receive", said or "it said nothing", "run it again") from None
-        viewer = received["flows"][0]["receivers"][0]
-        bins, losses = _received(out, viewer["name"])
+    viewer = received["flows"][0]["receivers"][0]
     tcp = done.summary["flows"][1]
-    theirs, _ = seconds(done, "tcp.dst1")
-    first = _first_second(done)
-    video_bps, tcp_bps = (sum(rates) / LENGTH_S for rates in (bins, theirs[first : first + LENGTH_S]))
+    left, came = _links(done)
+    first = next(n for n, bps in enumerate(left) if bps > 0)
+    bins, theirs = (rates[first : first + LENGTH_S] for rates in (came, seconds(done, "tcp.dst1")[0]))
+    video_bps, tcp_bps = sum(came) / LENGTH_S, sum(theirs) / LENGTH_S
     return Seen(
         jain=(video_bps + tcp_bps) ** 2 / (2 * (video_bps**2 + tcp_bps**2)),
         video_bps=video_bps,
         tcp_bps=tcp_bps,
         fair_bps=tcp["fair_share_bps"],
-        loss=viewer["loss_frac"],
+        loss=1 - sum(came) / sum(left),
         tcp_again=sent_again(tcp),
         to_1mbps=next((n + 1.0 for n, bps in enumerate(bins) if bps >= 1e6), None),
-        # Not its first and last second, of which the film has a part.
-        cov=statistics.stdev(bins[1 : LENGTH_S - 1]) / video_bps,
+        cov=statistics.stdev(bins) / video_bps,
         frames_damaged=damaged(viewer),
         psnr=psnr(viewer),
         bins=bins,
-        losses=losses,
+        losses=[],
         trusted=trusted(done),
     )
 
 
-def _received(folder: Path, node: str) -> tuple[list[float], list[float]]:
-    """Return throughput and loss of a live record from its first packet on."""
+def _links(done: Run) -> tuple[list[float], list[float]]:
+    """Return what left the film's host and what came to the other one, second by second."""
     import polars as pl
 
-    rates = pl.read_parquet(folder / "rates.parquet").filter(pl.col("node") == node)
-    rates = rates.filter(pl.col("throughput_bps").cum_sum() > 0)
-    return rates["throughput_bps"].to_list(), rates["loss_frac"].fill_null(0.0).to_list()
-
-
-def _first_second(done: Run) -> int:
-    """Return the second of the emulation in which the film's first packet left."""
-    import polars as pl
-
-    links = done.links.to_polars().filter((pl.col("link") == "video.src-left") & (pl.col("throughput_bps") > 0))
-    return int(links["t_s"][0])
+    rows = done.links.to_polars().filter(pl.col("direction") == "forward")
+    left, came = (
+        rows.filter(pl.col("link") == link)["throughput_bps"].to_list()
+        for link in ("video.src-left", "right-video.dst1")
+    )
+    return left, came

@@ -1,16 +1,20 @@
-"""A video beside one TCP, simulated or emulated: several runs at once, each kept by the content of all it depends on."""
+"""A video beside one TCP, simulated or emulated: several runs at once, each kept by what it depends on."""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from steadycast.emulate import emulate
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
@@ -38,6 +42,11 @@ class Film:
     """What it was made of, where its pictures are to be measured."""
 
 
+@cache
+def _source(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Work:
     """One run in one world."""
@@ -49,9 +58,12 @@ class Work:
     @property
     def place(self) -> Path:
         """Where its result is kept."""
-        facts: dict[str, object] = {"format": FORMAT, "run": key_of(self.job), "emulated": self.emulated}
+        facts: dict[str, object] = {"format": FORMAT, "run": key_of(self.job)}
+        if self.emulated:
+            facts["emulated"] = _source(Path(inspect.getfile(emulate)))
         if self.film is not None:
-            facts["film"] = [self.film.path.name, self.film.program, self.film.clip is not None]
+            by = _source(Path(__file__).with_name("plain.py"))
+            facts["film"] = [self.film.path.name, self.film.program, self.film.clip is not None, by]
         return cache_folder() / "fair" / f"{cache_key(facts)}.json"
 
 
@@ -81,9 +93,7 @@ class Seen:
 
 
 @contextmanager
-def results(
-    work: Iterable[Work], at_once: int, progress: Progress
-) -> Iterator[Mapping[Work, Future[Seen]]]:
+def results(work: Iterable[Work], at_once: int, progress: Progress) -> Iterator[Mapping[Work, Future[Seen]]]:
     """Begin all runs that nobody has made before, in this order; what they come to is there as they end."""
     found: dict[Work, Future[Seen]] = {}
     # A process of its own for each that is under way: they take two minutes of a processor in an hour.
@@ -129,16 +139,18 @@ def _run(work: Work) -> Seen:
         seen = ours(work) if work.film is None else plain.run(work.job, work.film)
         seen = replace(seen, tries=tries)
         if seen.trusted:
-            content = json.dumps(asdict(seen), allow_nan=False).encode()
-            cache_write(work.place, lambda file: file.write(content) and None)
+            cache_write(work.place, partial(_fill, json.dumps(asdict(seen), allow_nan=False).encode()))
             break
     return seen
+
+
+def _fill(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
 
 
 def ours(work: Work) -> Seen:
     """Run with a video flow of ours."""
     import steadycast
-    from steadycast.emulate import emulate
 
     job = work.job
     how: Any = {"seed": job.seed, "sets": job.sets, "quality": job.pixels, "progress": Silent()}
