@@ -2,153 +2,320 @@
 
     python -m validation.fair                                        # asmp, tfmcc, tfrc; five seeds
     python -m validation.fair asmp --rates 1 4 --rtts 20 40 --seeds 3
+    python -m validation.fair --emulated --clips sign-*.mkv          # in real time, beside the kernel's TCP (as root)
 
 Alone on 4 Mb/s: when the first second above 3.6 Mb/s was over, and the loss up to then (bounds: 3 s, 1 %). Beside one
-TCP, 60 s from the first packet: Jain's index of the two means (at least 0.95), each one's part of its fair share (at
-least 0.8), the video's loss (below 1 %), when the first second above 1 Mb/s was over (5 s, where its share is more).
-Means over the seeds; what misses its bound stands in brackets.
+TCP, 60 s from the first packet: Jain's index of the two means (at least 0.95), throughput (at least 0.8 of the fair
+share on both sides), the video's loss (below 1 %), when the first second above 1 Mb/s was over (5 s, where its share is
+more). Means over the seeds, and from where to where they go; a mean that misses its bound stands in brackets.
+
+Emulated: 4 Mb/s and 40 ms, then one run each on other links, one each with real clips, and all other controllers.
+Each run is kept in the cache folder: a second call makes only those that are missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from validation.worlds import Film, Seen, Work
 
 SCENARIO = Path(__file__).parent / "scenarios" / "fair.toml"
 CONTROLLERS = ("asmp", "tfmcc", "tfrc")
+PLAIN = "ffmpeg"
 ALONE_ABOVE = 3.6e6
 QUEUES = {
     "droptail": '{ kind = "droptail", limit = "50p" }',
     "red": '{ kind = "red", preset = "classic" }',
 }
+ELSEWHERE = ((1.0, 40.0), (20.0, 40.0), (4.0, 20.0), (4.0, 120.0))
+"""Mb/s and ms."""
 Bound = Callable[[float], bool]
 
 
-def mean(values: Sequence[float | None]) -> float | None:
-    """Mean of what is there; nothing when one is missing: it was not reached."""
+def free(_: float) -> bool:
+    """No bound."""
+    return True
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of the table, and what its mean is to be."""
+
+    name: str
+    of: Callable[[Seen], float | None]
+    digits: int
+    good: Bound = free
+    judged: Callable[[Seen], float | None] | None = None
+    """What the bound is of, where that is not the number itself."""
+
+    def cell(self, runs: Sequence[Seen]) -> str:
+        """Mean, in brackets when it misses its bound, and from where to where the runs go."""
+        values, judged = (all_of([of(seen) for seen in runs]) for of in (self.of, self.judged or self.of))
+        text, spread = "–", ""
+        if values is not None:
+            text, low, high = (f"{v:.{self.digits}f}" for v in (mean(values), min(values), max(values)))
+            spread = "" if low == high else f" ({low}…{high})"
+        good = self.good is free or (judged is not None and self.good(mean(judged)))
+        return (text if good else f"[{text}]") + spread
+
+
+def all_of(values: Sequence[float | None]) -> list[float] | None:
+    """All values; nothing when one is missing: it was not reached."""
     known = [v for v in values if v is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    return known if len(known) == len(values) else None
 
 
-def cell(values: Sequence[float | None], digits: int, good: Bound) -> str:
-    """Mean over the seeds, in brackets when it misses its bound."""
-    found = mean(values)
-    if found is None:
-        return "[–]"
-    text = f"{found:.{digits}f}"
-    return text if good(found) else f"[{text}]"
+def mean(values: Sequence[float]) -> float:
+    """Mean."""
+    return sum(values) / len(values)
 
 
-def row(cells: Sequence[str]) -> None:
-    """Print a line of the table."""
-    print("| " + " | ".join(cells) + " |", flush=True)
+def percent(part: float | None) -> float | None:
+    """Of one in a hundred."""
+    return None if part is None else 100 * part
 
 
-def run(seed: int, sets: Sequence[str]) -> Any:
-    """Run the scenario once."""
-    import steadycast
-
-    return steadycast.run(SCENARIO, seed=seed, sets=sets)
+def enough(part: float) -> bool:
+    """Whether a part of the fair share is."""
+    return part >= 0.8
 
 
-def alone(controller: str, seeds: range, extra: Sequence[str]) -> list[str]:
-    """Fill 4 Mb/s alone."""
-    import polars as pl
-
-    seconds: list[float | None] = []
-    losses: list[float | None] = []
-    later: list[float | None] = []
-    for seed in seeds:
-        sets = [f"flow.video.controller={controller}", "duration=30s", *extra]
-        rates = run(seed, [*sets, "flow.tcp.start=29.9s"]).rates.to_polars()
-        rates = rates.filter(pl.col("node") == "video.dst1")
-        bins = rates.get_column("throughput_bps").to_list()
-        lost = rates.get_column("loss_frac").to_list()
-        first = next((n for n, rate in enumerate(bins) if rate > ALONE_ABOVE), None)
-        seconds.append(None if first is None else first + 1.0)
-        losses.append(100 * mean([x or 0.0 for x in lost[: (first or 9) + 1]]))  # type: ignore[operator]
-        later.append(mean(bins[10:29]) / 1e6)  # type: ignore[operator]
-    return [
-        controller,
-        cell(seconds, 1, lambda s: s <= 3.0),
-        cell(losses, 2, lambda p: p < 1.0),
-        cell(later, 2, lambda _: True),
-    ]
+def filled(seen: Seen) -> float | None:
+    """When the first second above 3.6 Mb/s was over."""
+    return next((n + 1.0 for n, bps in enumerate(seen.bins) if bps > ALONE_ABOVE), None)
 
 
-def beside(
-    controller: str, seeds: range, rate: float, rtt: float, queue: str, tcp: str, extra: Sequence[str]
-) -> list[str]:
-    """Share with one TCP."""
-    sets = [
-        f"flow.video.controller={controller}",
-        f"flow.tcp.congestion={tcp}",
-        f"topology.bottleneck.rate={rate}Mbps",
-        f"topology.bottleneck.delay={rtt / 2 - 2}ms",
-        f"topology.bottleneck.queue={QUEUES[queue]}",
-        *extra,
-    ]
-    found = [run(seed, sets).summary for seed in seeds]
-    flows = [summary["flows"][:2] for summary in found]
-    ramps = [video["ramp_s"]["1Mbps"] for video, _ in flows]
-    return [
-        controller,
-        f"{rate:g}",
-        f"{rtt:g}",
-        queue,
-        tcp,
-        cell([s["fairness"]["jain"] for s in found], 3, lambda j: j >= 0.95),
-        cell([video["share_of_fair"] for video, _ in flows], 2, lambda share: share >= 0.8),
-        cell([other["share_of_fair"] for _, other in flows], 2, lambda share: share >= 0.8),
-        cell([100 * video["receivers"][0]["loss_frac"] for video, _ in flows], 2, lambda p: p < 1.0),
-        cell(ramps, 1, lambda s: s <= 5.0) if rate > 2.0 else "",
-        cell([video["rate_cov"] for video, _ in flows], 2, lambda _: True),
-    ]
+def early_loss(seen: Seen) -> float:
+    """Loss up to then, in per cent."""
+    return 100 * mean(seen.losses[: int(filled(seen) or 10)])
+
+
+def soon(seen: Seen) -> float | None:
+    """When 1 Mb/s was reached, where it is less than the fair share."""
+    return seen.to_1mbps if seen.fair_bps > 1e6 else 0.0
+
+
+ALONE = (
+    Column("above 3.6 Mb/s, s", filled, 1, lambda s: s <= 3.0),
+    Column("loss by then, %", early_loss, 2, lambda p: p < 1.0),
+    Column("later, Mb/s", lambda seen: mean(seen.bins[10:29]) / 1e6, 2),
+)
+BESIDE = (
+    Column("Jain", lambda seen: seen.jain, 3, lambda j: j >= 0.95),
+    Column(
+        "video, Mb/s",
+        lambda seen: seen.video_bps / 1e6,
+        2,
+        enough,
+        lambda seen: seen.video_bps / seen.fair_bps,
+    ),
+    Column(
+        "TCP, Mb/s", lambda seen: seen.tcp_bps / 1e6, 2, enough, lambda seen: seen.tcp_bps / seen.fair_bps
+    ),
+    Column("loss, %", lambda seen: percent(seen.loss), 2, lambda p: p < 1.0),
+    Column("TCP sent again, %", lambda seen: percent(seen.tcp_again), 2),
+    Column("1 Mb/s after, s", lambda seen: seen.to_1mbps, 1, lambda s: s <= 5.0, soon),
+    Column("CoV", lambda seen: seen.cov, 2),
+)
+PICTURES = (
+    Column("frames not whole, %", lambda seen: percent(seen.frames_damaged), 1),
+    Column("PSNR, dB", lambda seen: seen.psnr, 1),
+)
+
+
+def row(cells: Sequence[str]) -> str:
+    """Print a line of the table, and return it."""
+    line = "| " + " | ".join(cells) + " |"
+    print(line, flush=True)
+    return line
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: runs that differ by their seed only."""
+
+    cells: tuple[str, ...]
+    work: tuple[Work, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table."""
+
+    heads: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def show(self, found: Mapping[Work, Future[Seen]]) -> list[str]:
+        """Print a row as soon as it is known, and how often a run was made again; return the rows."""
+        heads = [*self.heads, *(column.name for column in self.columns)]
+        row(heads)
+        print("|" + "---|" * len(heads))
+        again, lines = 0, []
+        for each in self.rows:
+            runs = [found[work].result() for work in each.work]
+            again += sum(seen.tries - 1 for seen in runs)
+            trusted = all(seen.trusted for seen in runs)
+            cells = [column.cell(runs) for column in self.columns]
+            name = each.cells[0] + ("" if trusted else " (not trustworthy)")
+            lines.append(row([name, *each.cells[1:], *cells]))
+        if again:
+            print(f"\nMade again, because they were not trustworthy: {again}.")
+        print(flush=True)
+        return lines
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What makes runs of a link, a queue, a TCP and a controller."""
+
+    emulated: bool
+    seeds: int
+    extra: tuple[str, ...]
+    films: Mapping[bool, Film]
+    """FFmpeg's, without and with the clips."""
+    clips: tuple[str, ...]
+
+    def alone(self, controllers: Sequence[str]) -> Table:
+        """Fill 4 Mb/s alone."""
+        rows = []
+        for controller in controllers:
+            sets = [f"flow.video.controller={controller}", "duration=30s", "flow.tcp.start=29.9s"]
+            rows.append(Row((controller,), self._work(sets, self.seeds)))
+        return Table(("alone on 4 Mb/s",), ALONE, tuple(rows))
+
+    def beside(
+        self,
+        controllers: Sequence[str],
+        links: Sequence[tuple[float, float]],
+        queues: Sequence[str],
+        tcps: Sequence[str],
+        *,
+        seeds: int | None = None,
+        clips: bool = False,
+    ) -> Table:
+        """Share with one TCP."""
+        rows = []
+        for queue in queues:
+            for tcp in tcps:
+                for rate, rtt in links:
+                    for controller in controllers:
+                        sets = [
+                            f"flow.tcp.congestion={tcp}",
+                            f"topology.bottleneck.rate={rate}Mbps",
+                            f"topology.bottleneck.delay={rtt / 2 - 2}ms",
+                            f"topology.bottleneck.queue={QUEUES[queue]}",
+                            *self._video(controller, rate, clips),
+                        ]
+                        film = self.films[clips] if controller == PLAIN else None
+                        work = self._work(sets, seeds or self.seeds, film, clips)
+                        rows.append(Row((controller, f"{rate:g}", f"{rtt:g}", queue, tcp), work))
+        heads = ("with clips" if clips else "beside one TCP", "Mb/s", "RTT, ms", "queue", "TCP")
+        return Table(heads, BESIDE + PICTURES if clips else BESIDE, tuple(rows))
+
+    def _video(self, controller: str, rate: float, clips: bool) -> list[str]:
+        if controller == PLAIN:
+            return []
+        # Who listens to nothing is set at the fair share, by somebody who knows the network.
+        sets = [f"flow.video.controller={controller}", f"flow.video.params.fixed.rate={rate / 2}Mbps"]
+        if clips:
+            files = ", ".join(f'"{clip}"' for clip in self.clips)
+            sets += ["flow.video.media=clip", f"flow.video.clip=[{files}]", "flow.video.playout=1s"]
+            sets.append('flow.video.encode={ size = "clip", fps = "clip" }')
+        return sets
+
+    def _work(
+        self, sets: Sequence[str], seeds: int, film: Film | None = None, clips: bool = False
+    ) -> tuple[Work, ...]:
+        from steadycast.reproduce.runs import Job
+
+        from validation.worlds import Work
+
+        changes = (*sets, *self.extra)
+        pixels = clips and film is None
+        jobs = (Job(SCENARIO, changes, seed, pixels) for seed in range(1, seeds + 1))
+        return tuple(Work(job, self.emulated, film) for job in jobs)
+
+
+def others() -> list[str]:
+    """All controllers that the first tables don't have."""
+    from steadycast.controllers import controllers
+
+    return [c.name for c in controllers() if c.name not in CONTROLLERS]
+
+
+def tables(args: argparse.Namespace) -> list[Table]:
+    """Plan what is to be run and printed."""
+    clips = tuple(str(clip.resolve()) for clip in args.clips)
+    films = {}
+    if args.emulated and PLAIN in args.controllers:
+        from validation import plain
+
+        films = {False: plain.film([]), True: plain.film(args.clips)}
+    plan = Plan(args.emulated, args.seeds, tuple(args.set), films, clips)
+    links = [(rate, rtt) for rate in args.rates for rtt in args.rtts]
+    ours = [name for name in args.controllers if name != PLAIN]
+    found = [plan.beside(args.controllers, links, args.queues, args.tcps)]
+    if not args.emulated:
+        return [plan.alone(ours), *found]
+    found += [plan.alone(ours), plan.beside(args.controllers, ELSEWHERE, args.queues, args.tcps, seeds=1)]
+    if clips:
+        found.append(plan.beside(args.controllers, links, args.queues, args.tcps, seeds=1, clips=True))
+    if args.all:
+        found.append(plan.beside(others(), links, args.queues, args.tcps))
+    return found
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    from steadycast.media.ladder import cores
+
+    parser = argparse.ArgumentParser(prog="python -m validation.fair", description=__doc__.partition("\n")[0])
+    parser.add_argument("controllers", nargs="*", help=f"emulated also {PLAIN}: plain RTP at 3.8 Mb/s")
+    parser.add_argument("--emulated", action="store_true", help="in real time, beside the kernel's TCP")
+    parser.add_argument("--clips", nargs="+", type=Path, default=[], help="emulated: real clips, end to end")
+    parser.add_argument("--all", action="store_true", help="emulated: the other controllers as well")
+    parser.add_argument("--at-once", type=int, help="runs at the same time (8 emulated, or one per core)")
+    parser.add_argument("--rates", nargs="+", type=float, help="Mb/s")
+    parser.add_argument("--rtts", nargs="+", type=float, help="ms, queues empty")
+    parser.add_argument("--queues", nargs="+", choices=QUEUES, default=list(QUEUES))
+    parser.add_argument("--tcps", nargs="+", help="as in a scenario's `congestion`")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[], help="as `steadycast run --set`")
+    args = parser.parse_args(argv)
+    real = args.emulated
+    args.controllers = args.controllers or [*CONTROLLERS, *([PLAIN] if real else [])]
+    args.rates = args.rates or ([4.0] if real else [1.0, 4.0, 20.0])
+    args.rtts = args.rtts or ([40.0] if real else [20.0, 40.0, 120.0])
+    args.tcps = args.tcps or (["cubic", "reno"] if real else ["newreno", "cubic"])
+    args.at_once = args.at_once or (8 if real else cores())
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print a row as soon as it is known."""
-    parser = argparse.ArgumentParser(prog="python -m validation.fair", description=__doc__.partition("\n")[0])
-    parser.add_argument("controllers", nargs="*", default=CONTROLLERS)
-    parser.add_argument("--rates", nargs="+", type=float, default=[1, 4, 20], help="Mb/s")
-    parser.add_argument("--rtts", nargs="+", type=float, default=[20, 40, 120], help="ms, queues empty")
-    parser.add_argument("--queues", nargs="+", choices=QUEUES, default=list(QUEUES))
-    parser.add_argument("--tcps", nargs="+", default=["newreno", "cubic"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--set", action="append", default=[], help="as `steadycast run --set`")
-    args = parser.parse_args(argv)
+    args = arguments(argv)
     from steadycast.errors import UserError
+    from steadycast.progress import shown
+    from steadycast.reproduce.runs import prepare
 
-    seeds = range(1, args.seeds + 1)
+    from validation.worlds import results
+
     try:
-        heads = ["alone on 4 Mb/s", "above 3.6 Mb/s, s", "loss by then, %", "later, Mb/s"]
-        row(heads)
-        print("|" + "---|" * len(heads))
-        for controller in args.controllers:
-            row(alone(controller, seeds, args.set))
-        heads = [
-            "beside one TCP",
-            "Mb/s",
-            "RTT, ms",
-            "queue",
-            "TCP",
-            "Jain",
-            "of its share",
-            "TCP of its share",
-        ]
-        heads += ["loss, %", "1 Mb/s after, s", "CoV"]
-        print()
-        row(heads)
-        print("|" + "---|" * len(heads))
-        for queue in args.queues:
-            for tcp in args.tcps:
-                for rate in args.rates:
-                    for rtt in args.rtts:
-                        for controller in args.controllers:
-                            row(beside(controller, seeds, rate, rtt, queue, tcp, args.set))
+        todo = tables(args)
+        with shown() as progress:
+            work = [work for table in todo for row in table.rows for work in row.work]
+            prepare((each.job for each in work), progress)
+            with results(work, args.at_once, progress) as found:
+                for table in todo:
+                    table.show(found)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -30,6 +30,7 @@ mod meter;
 mod multfrc;
 mod pgmcc;
 mod pictures;
+mod queue;
 mod rbuf;
 pub mod registry;
 mod tfmcc;

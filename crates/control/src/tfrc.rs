@@ -6,6 +6,7 @@
 
 use crate::equation::{self, LossRate};
 use crate::loss::{Change, Heard, LossHistory, LossSettings};
+use crate::queue::Queue;
 use crate::registry::{Cast, Controller, Feedback, Param, Setup, Values};
 use crate::{
     Arrival, Body, Check, Decision, Departing, Due, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
@@ -13,7 +14,7 @@ use crate::{
 };
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Stamp, Time};
+use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
 /// The registry's entry.
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -33,7 +34,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 /// Its parameters, which controllers that are made of it have as well.
-pub(crate) const PARAMS: &[Param; 9] = &[
+pub(crate) const PARAMS: &[Param; 10] = &[
     Param::choice(
         "profile",
         "ns2: every parameter below that stands at RFC 5348's value takes ns-2's instead, and the rate rises by \
@@ -99,7 +100,17 @@ pub(crate) const PARAMS: &[Param; 9] = &[
         ["4R", "4R"],
         &["4R", "tcp"],
     ),
+    Param::span(
+        "start_delay",
+        "queueing delay that ends slow start as a loss event would; 0: only a loss ends it (ns2: 0)",
+        "own; RFC 9406 has 4 to 16 ms",
+        [START_DELAY, Span::ZERO],
+        [Span::ZERO, Span::secs(10)],
+    ),
 ];
+
+/// Of the repaired mode: a sixth of the queue of a home router, and more than a burst of TCP's first ten packets takes on 6 Mb/s.
+const START_DELAY: Span = Span::millis(20);
 
 /// What a profile sets.
 struct Profile {
@@ -124,6 +135,7 @@ pub(crate) struct Settings {
     nofeedback: f64,
     report: f64,
     tcp_rto: bool,
+    start_delay: Span,
     /// ns-2's congestion avoidance: rises are limited, and only the latest X_recv counts.
     gentle: bool,
 }
@@ -146,6 +158,7 @@ impl Settings {
             nofeedback: number("nofeedback", RFC.nofeedback, NS2.nofeedback),
             report: number("report_every", RFC.report, NS2.report),
             tcp_rto: ns2 || values.choice("t_rto") == "tcp",
+            start_delay: Some(values.span("start_delay")).filter(|d| !ns2 || *d != START_DELAY).unwrap_or_default(),
             gentle: ns2,
         }
     }
@@ -703,6 +716,9 @@ pub(crate) struct Receiver {
     /// The newest number among the marked packets, extended.
     vseq: Option<u64>,
     history: LossHistory,
+    queue: Queue,
+    /// The least R that a packet has carried.
+    least_rtt: Option<Span>,
     /// R as the packet with the highest sequence number carried it.
     rtt: Option<Span>,
     /// Sequence number, stamp and arrival of the packet with the highest sequence number.
@@ -729,6 +745,8 @@ impl Receiver {
             among,
             vseq: None,
             history: LossHistory::new(settings.loss),
+            queue: Queue::new(settings.start_delay),
+            least_rtt: None,
             rtt: None,
             latest: None,
             total: Bytes::ZERO,
@@ -801,6 +819,7 @@ impl ReceiverHalf for Receiver {
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
             self.rtt = read_rtt_notice(round_trip).or(self.rtt);
+            self.least_rtt = [self.least_rtt, self.rtt].into_iter().flatten().min();
         }
         if let (Some(rtt), None) = (self.rtt, self.timer) {
             self.mark(now, before);
@@ -814,9 +833,13 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let worth = mark.map_or(1.0, |m| m.worth);
+        // A queue that grows before the first loss says what a mark would. What came through has filled it: with the round trip
+        // through it, more would be credited once it is gone.
+        let queued = self.queue.on_packet(OneWay::between(arrival.sent, now), now, rtt) && self.history.events() == 0;
+        let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
         // What one of the connections that this one stands for would have got.
-        let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, rtt).get();
-        let heard = |seq| Heard { seq, at: now, ce: arrival.ce, rtt };
+        let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
+        let heard = |seq| Heard { seq, at: now, ce: arrival.ce || queued, rtt };
         let change = match (self.among, mark) {
             (Among::All, _) => self.history.on_packet(&heard(arrival.seq), first),
             (Among::Marked, Some(mark)) => {

@@ -398,6 +398,18 @@ fn slow_start_overshoots_a_link_by_no_more_than_its_rate() {
 }
 
 #[test]
+fn a_first_loss_at_a_low_rate_asks_for_what_came_through() {
+    for (start, least, most) in [("quick", 100.0, 200.0), ("rfc", 1.0, 80.0)] {
+        let mut world = world(1, &[("start", text(start))]);
+        let path = world.path(Path::ideal().rate(Rate::kbps(200)).queue(3).delay(Span::millis(20)));
+        world.join(path, Clock::default());
+        world.run(Span::secs(20));
+        let lowest = world.rates.iter().filter(|(at, _)| *at > ms(1_000)).map(|(_, rate)| rate.as_bps_f64() / 1e3);
+        between(lowest.fold(f64::INFINITY, f64::min), least, most);
+    }
+}
+
+#[test]
 fn three_to_seven_of_any_number_of_receivers_report_per_round() {
     for (receivers, seconds, low, high) in [(10, 200, 3.0, 7.0), (100, 100, 3.0, 7.0), (1_000, 30, 3.0, 7.0)] {
         // All alike: their rates are twice what arrives, at the cap.

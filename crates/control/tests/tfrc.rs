@@ -571,6 +571,20 @@ fn the_first_loss_interval_is_what_half_the_peak_rate_would_need() {
 }
 
 #[test]
+fn a_start_ends_at_a_queue_and_loses_nothing_where_the_rfcs_overruns_it() {
+    for (delay, least, most) in [("20ms", 0.0, 0.0), ("0ms", 0.02, 0.3)] {
+        let path = Path::clean(Span::millis(40)).bottleneck(Rate::mbps(4), 50);
+        let mut world = plan(path).set("start_delay", text(delay)).build();
+        world.run_until(s(3.0));
+        let loss = world.loss(0, s(0.0), s(2.5));
+        assert!((least..=most).contains(&loss), "{delay}: {loss}");
+        if delay == "20ms" {
+            assert_between(world.received_rate(0, s(1.0), s(2.0)), Rate::kbps(3_600), Rate::kbps(4_001));
+        }
+    }
+}
+
+#[test]
 fn late_packets_are_no_losses() {
     let mut path = Path::clean(R);
     path.late = Some((50, Span::millis(60)));

@@ -67,7 +67,7 @@ def run_all(jobs: Sequence[Job], progress: Progress) -> dict[Job, Observed]:
         else:
             done[key] = known
     if todo:
-        _prepare(todo.values(), progress)
+        prepare(todo.values(), progress)
         done |= _spread(todo, progress)
     return {job: done[key] for job, key in keys.items()}
 
@@ -148,7 +148,7 @@ def _read(key: str) -> Observed | None:
     return Observed(content) if content.get("format") == observe.FORMAT else None
 
 
-def _prepare(jobs: Iterable[Job], progress: Progress) -> None:
+def prepare(jobs: Iterable[Job], progress: Progress) -> None:
     """Encode every ladder that is needed once, before several processes want it at the same time."""
     from steadycast.media.prepare import media_of
     from steadycast.run import load

@@ -2,15 +2,19 @@ use super::Config;
 use super::message::{Back, Forward};
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
-use crate::equation::{first_interval_sqrt, throughput};
+use crate::equation::{first_interval_sqrt, loss_for, throughput};
 use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::meter::Meter;
+use crate::queue::Queue;
 use crate::registry::{Setup, Values};
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
 /// Without packets for this many round trips there is no loss any more: the sender may start slowly (RFC 4654, 4.3.1).
 const FORGET_LOSS: u64 = 10;
+
+/// Of the quick start: a queue of this length ends slow start.
+const START_DELAY: Span = Span::millis(20);
 
 /// The last packet, and what it said.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,7 @@ pub(super) struct Receiver {
     rtt: RoundTrip,
     meter: Meter,
     losses: LossHistory,
+    queue: Queue,
     have_loss: bool,
     is_clr: bool,
     /// The rate at the beginning of the round.
@@ -57,6 +62,7 @@ impl Receiver {
             rtt: RoundTrip::new(),
             meter: Meter::default(),
             losses: LossHistory::new(LossSettings { discount: config.discount, ndupack: 3 }),
+            queue: Queue::new(if config.quick { START_DELAY } else { Span::ZERO }),
             have_loss: false,
             is_clr: false,
             x_fbr: Rate::MAX,
@@ -160,15 +166,27 @@ impl Receiver {
 
     fn count(&mut self, arrival: &Arrival<'_>) {
         let rtt = self.rtt();
-        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
+        // A queue that grows before the first loss says what a mark would.
+        let way = OneWay::between(arrival.sent, arrival.at);
+        let queued = self.queue.on_packet(way, arrival.at, rtt) && self.losses.events() == 0;
+        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
         // What came through at the end of slow start filled a queue; with the round trip through it, it would be credited with more
         // than came through once the queue drains.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
+        // The rate doubles meanwhile: what came in the last round trip says more of the path than the last three do.
+        let window = if queued { rtt } else { window };
+        let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            first_interval_sqrt(rate, packet, first_rtt)
+            // The square-root law knows no time-outs: at two packets per round trip the equation turns its interval into a
+            // fiftieth of the rate that came through.
+            if quick {
+                1.0 / loss_for(rate, packet, first_rtt).get()
+            } else {
+                first_interval_sqrt(rate, packet, first_rtt)
+            }
         };
         if self.losses.on_packet(&heard, first).new_loss_event {
             self.have_loss = true;

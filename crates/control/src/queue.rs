@@ -1,0 +1,103 @@
+//! Whether a queue has grown while a sender looks for the rate of the path: what ends a start before it loses packets.
+
+use steadycast_units::{OneWay, Span, Time};
+
+/// The least delay is looked for in this and the last one of such periods: 200 ppm of drift between two clocks are 4 ms in them.
+const PERIOD: Span = Span::secs(10);
+/// So many packets in a row have waited: one that was held up on a radio link shows no queue.
+const IN_A_ROW: u32 = 4;
+/// And so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot of one's own grows.
+const PART: f64 = 0.5;
+
+/// The queueing delay of a path, from one-way delays on two clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    limit: Span,
+    least: Option<OneWay>,
+    before: Option<OneWay>,
+    until: Time,
+    /// Packets in a row that have waited, and when the first of them came.
+    waited: u32,
+    since: Time,
+}
+
+impl Queue {
+    /// One that counts from `limit` on; never, when that is zero.
+    pub(crate) fn new(limit: Span) -> Self {
+        Self { limit, least: None, before: None, until: Time::ZERO, waited: 0, since: Time::ZERO }
+    }
+
+    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue.
+    pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span) -> bool {
+        if at >= self.until {
+            (self.before, self.least) = (self.least.take(), None);
+            self.until = at + PERIOD;
+        }
+        let shorter = |a: OneWay, b: OneWay| if b.variation_since(a).as_secs_f64() < 0.0 { b } else { a };
+        let least = self.least.map_or(way, |known| shorter(known, way));
+        self.least = Some(least);
+        let least = self.before.map_or(least, |known| shorter(known, least));
+        let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= self.limit.as_secs_f64();
+        if self.waited == 0 {
+            self.since = at;
+        }
+        self.waited = if waits { self.waited.saturating_add(1) } else { 0 };
+        self.waited >= IN_A_ROW && at.since(self.since) >= rtt.scale(PART)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_units::PeerTime;
+
+    /// The first packet, one each 10 ms, at which there is a queue, its delay in ms by `delay`, of the time in s.
+    fn first(limit: u64, seconds: u64, delay: impl Fn(f64) -> f64) -> Option<u64> {
+        first_at(limit, seconds, 0, delay)
+    }
+
+    fn first_at(limit: u64, seconds: u64, rtt: u64, delay: impl Fn(f64) -> f64) -> Option<u64> {
+        let mut queue = Queue::new(Span::millis(limit));
+        (0..seconds * 100).find(|n| {
+            let sent = *n as f64 / 100.0;
+            let at = Time::ZERO + Span::from_secs_f64(100.0 + sent + delay(sent) / 1e3);
+            queue.on_packet(OneWay::between(PeerTime::from_nanos((sent * 1e9) as i64), at), at, Span::millis(rtt))
+        })
+    }
+
+    #[test]
+    fn a_queue_is_seen_at_the_fourth_packet_that_waits() {
+        assert_eq!(first(20, 5, |t| if t < 0.995 { 30.0 } else { 50.0 }), Some(103));
+        assert_eq!(first(20, 5, |t| if t < 0.995 { 30.0 } else { 49.9 }), None);
+        assert_eq!(first(0, 5, |t| 300.0 * t), None);
+    }
+
+    #[test]
+    fn it_has_to_last_half_a_round_trip() {
+        let burst = |length: f64| move |t: f64| if (0.995..0.995 + length).contains(&t) { 50.0 } else { 30.0 };
+        assert_eq!(first_at(20, 5, 120, burst(0.055)), None);
+        assert_eq!(first_at(20, 5, 120, burst(1.0)), Some(106));
+    }
+
+    #[test]
+    fn single_late_packets_and_drifting_clocks_are_no_queue() {
+        assert_eq!(first(20, 60, |t| if (t * 100.0) as u64 % 4 == 0 { 90.0 } else { 30.0 }), None);
+        for ppm in [-200.0, 200.0] {
+            assert_eq!(first(20, 600, |t| 30.0 + t * ppm / 1e3), None);
+        }
+    }
+
+    #[test]
+    fn a_route_that_became_longer_is_the_measure_after_twenty_seconds() {
+        let delay = |t: f64| {
+            if t < 5.0 {
+                30.0
+            } else if t < 26.0 {
+                45.0
+            } else {
+                65.1
+            }
+        };
+        assert_eq!(first(20, 30, delay), Some(2603));
+    }
+}

@@ -1,0 +1,149 @@
+"""FFmpeg's plain RTP in the place of a scenario's video: a film of constant rate, between the same two hosts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast.errors import MissingError, UserError
+from steadycast.media.cache import folder as cache_folder
+from steadycast.media.cache import key as cache_key
+from steadycast.progress import Silent
+from steadycast.reproduce.runs import Job
+
+from validation.worlds import Film, Seen, damaged, psnr, seconds, sent_again, trusted
+
+if TYPE_CHECKING:
+    from steadycast.run import Run
+
+BPS = 3_800_000
+LENGTH_S = 60
+_PORT = 5010
+_PAYLOAD = 1200 - 28
+_LONGEST_S = 300
+_SCRIPT = """
+"$1" -c 'from steadycast.cli import main; main()' receive "$2" --for "$5s" -o "$4" --json $6 >"$4.json" 2>"$4.err" &
+until grep -q receiving "$4.err" || ! kill -0 $!; do sleep 0.1; done
+nsenter --net="$STEADYCAST_NET_VIDEO_SRC" ffmpeg -v error -re -stream_loop -1 -i "$3" -t "$7" -c copy \
+  -f rtp "rtp://$STEADYCAST_VIDEO_DST1:$8?pkt_size=$9" >/dev/null
+wait
+"""
+
+
+def film(clips: Sequence[Path]) -> Film:
+    """Clips end to end at FFmpeg's constant rate; moving noise without any."""
+    content = hashlib.sha256()
+    for clip in clips:
+        content.update(clip.read_bytes())
+    name = cache_key({"clips": content.hexdigest(), "bps": BPS, "by": _version()})
+    place = cache_folder() / "fair"
+    place.mkdir(parents=True, exist_ok=True)
+    path, whole = place / f"{name}.mkv", place / f"{name}-clip.mkv"
+    if not path.exists():
+        source = ["-f", "lavfi", "-i", "testsrc2=size=640x480:rate=30,noise=alls=40:allf=t", "-t", "20"]
+        if clips:
+            with tempfile.NamedTemporaryFile("w", suffix=".txt") as files:
+                files.writelines(f"file '{clip.resolve()}'\n" for clip in clips)
+                files.flush()
+                _make(["-f", "concat", "-safe", "0", "-i", files.name, "-c", "copy"], whole)
+            source = ["-i", str(whole)]
+        rate = [word for name in ("-b:v", "-minrate", "-maxrate") for word in (name, str(BPS))]
+        _make(
+            [*source, "-an", "-c:v", "mpeg4", "-g", "12", "-bf", "0", *rate, "-bufsize", "1M", "-qmin", "1"],
+            path,
+        )
+    return Film(path, _version(), whole if clips else None)
+
+
+@cache
+def _version() -> str:
+    try:
+        done = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True)
+    except OSError:
+        raise MissingError("ffmpeg", "it is not installed", "install it, or leave it out") from None
+    return done.stdout.splitlines()[0]
+
+
+def _make(words: Sequence[str], out: Path) -> None:
+    part = out.with_suffix(".part.mkv")
+    command = ["ffmpeg", "-v", "error", *words, "-y", str(part)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError("ffmpeg", done.stderr.strip(), "give other clips")
+    part.replace(out)
+
+
+def _describe(path: Path, sdp: Path) -> Path:
+    """Write what FFmpeg says of its stream, for whoever receives it."""
+    words = ["-re", "-i", str(path), "-t", "0.1", "-c", "copy", "-f", "rtp", "-sdp_file", str(sdp)]
+    command = ["ffmpeg", "-v", "error", *words, f"rtp://127.0.0.1:{_PORT}"]
+    subprocess.run(command, capture_output=True, check=True)
+    text = sdp.read_text()
+    sdp.write_text(text[text.index("v=0") :].replace("127.0.0.1", "0.0.0.0"))
+    return sdp
+
+
+def run(job: Job, film: Film) -> Seen:
+    """Emulate with FFmpeg instead of the scenario's video, which does not start before the end."""
+    from steadycast.emulate import Program, emulate
+
+    sets = [*job.sets, f"duration={_LONGEST_S}s", f"flow.video.start={_LONGEST_S - 1}s"]
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as folder:
+        out = Path(folder) / "received"
+        given = [
+            sys.executable,
+            _describe(film.path, Path(folder) / "plain.sdp"),
+            film.path,
+            out,
+            LENGTH_S + 3,
+        ]
+        given += [f"--reference={film.clip}" if film.clip else "", LENGTH_S, _PORT, _PAYLOAD]
+        program = Program("video.dst1", [str(word) for word in ("sh", "-c", _SCRIPT, "sh", *given)])
+        how: dict[str, Any] = {"seed": job.seed, "sets": sets, "program": program, "quality": False}
+        done = emulate(job.scenario, progress=Silent(), **how).run
+        try:
+            received = json.loads(out.with_name("received.json").read_text())
+        except ValueError:
+            said = out.with_name("received.err").read_text().strip()
+            raise UserError("steadycast receive", said or "it said nothing", "run it again") from None
+    viewer = received["flows"][0]["receivers"][0]
+    tcp = done.summary["flows"][1]
+    left, came = _links(done)
+    first = next(n for n, bps in enumerate(left) if bps > 0)
+    bins, theirs = (rates[first : first + LENGTH_S] for rates in (came, seconds(done, "tcp.dst1")[0]))
+    video_bps, tcp_bps = sum(came) / LENGTH_S, sum(theirs) / LENGTH_S
+    return Seen(
+        jain=(video_bps + tcp_bps) ** 2 / (2 * (video_bps**2 + tcp_bps**2)),
+        video_bps=video_bps,
+        tcp_bps=tcp_bps,
+        fair_bps=tcp["fair_share_bps"],
+        loss=1 - sum(came) / sum(left),
+        tcp_again=sent_again(tcp),
+        to_1mbps=next((n + 1.0 for n, bps in enumerate(bins) if bps >= 1e6), None),
+        cov=statistics.stdev(bins) / video_bps,
+        frames_damaged=damaged(viewer),
+        psnr=psnr(viewer),
+        bins=bins,
+        losses=[],
+        trusted=trusted(done),
+    )
+
+
+def _links(done: Run) -> tuple[list[float], list[float]]:
+    """Return what left the film's host and what came to the other one, second by second."""
+    import polars as pl
+
+    rows = done.links.to_polars().filter(pl.col("direction") == "forward")
+    left, came = (
+        rows.filter(pl.col("link") == link)["throughput_bps"].to_list()
+        for link in ("video.src-left", "right-video.dst1")
+    )
+    return left, came
