@@ -2,7 +2,7 @@
 
 use super::Out;
 use crate::intake::{Digest, Intake};
-use crate::{AgentIx, Arriving, Body};
+use crate::{AgentIx, Arriving, Body, Skew};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, Setup, View};
@@ -409,6 +409,8 @@ pub struct VideoSink {
     /// The play-out buffer, where the scenario names one.
     pub buffer: Option<PlayBuffer>,
     first_seq: u64,
+    /// The clock that its session goes by; all else goes by the network's.
+    skew: Skew,
     until: Time,
     /// IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
@@ -435,6 +437,7 @@ impl VideoSink {
             assembly: frames.then(Assembly::default),
             buffer: None,
             first_seq: u64::from(first_seq),
+            skew: Skew::default(),
             until: Time::NEVER,
             rtcp_bytes: Bytes::ZERO,
             rtcp_packets: 0,
@@ -449,15 +452,21 @@ impl VideoSink {
         Self { buffer, ..self }
     }
 
+    /// With a clock of its own.
+    pub fn by_clock(self, skew: Skew) -> Self {
+        Self { skew, ..self }
+    }
+
     /// Joins, or joins again: a new session under another SSRC.
     pub fn join(&mut self, now: Time) {
         self.past_expected = self.expected();
         self.past_checks = self.checks();
-        let mut receiver = (self.make)(now, self.ssrcs.len() as u32);
+        let own = self.skew.own(now);
+        let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
         // Its RTCP timer runs from the join on, before any packet has come.
-        if let Output::Wait(Some(wake)) = receiver.poll(now) {
-            self.until = wake.at;
+        if let Output::Wait(Some(wake)) = receiver.poll(own) {
+            self.until = self.skew.network(wake.at);
         }
         self.receiver = Some(receiver);
         self.joined = self.joined.min(now);
@@ -503,7 +512,7 @@ impl VideoSink {
         let from = Origin(u64::from(packet.from.0));
         let (ce, notice) = (packet.ecn == Ecn::Ce, media.notice.bytes());
         let level = level_of(self.buffer.as_mut(), now);
-        let received = receiver.on_media(now, from, &media.header, notice, media.size, ce, level);
+        let received = receiver.on_media(self.skew.own(now), from, &media.header, notice, media.size, ce, level);
         if matches!(received, Received::New(_)) {
             self.intake.add(now, packet.size, packet.sent);
             let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
@@ -525,18 +534,19 @@ impl VideoSink {
     /// A compound of `len` bytes has arrived.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
         if let Some(receiver) = &mut self.receiver {
-            receiver.on_compound(now, Origin(u64::from(from.0)), compound, len);
+            receiver.on_compound(self.skew.own(now), Origin(u64::from(from.0)), compound, len);
             self.drain(now, out);
         }
     }
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
+        let own = self.skew.own(now);
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
-            receiver.on_buffer(now, level);
+            receiver.on_buffer(own, level);
         }
         loop {
-            match receiver.poll(now) {
+            match receiver.poll(own) {
                 Output::Rtcp(bytes) => {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
@@ -546,7 +556,7 @@ impl VideoSink {
                     send_rtcp(bytes, out);
                 }
                 Output::Wait(wake) => {
-                    self.until = wake.map_or(Time::NEVER, |w| w.at);
+                    self.until = wake.map_or(Time::NEVER, |w| self.skew.network(w.at));
                     return;
                 }
                 Output::Media(_) => debug_assert!(false, "a receiver sends no media"),
