@@ -24,6 +24,8 @@ pub struct Inputs {
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
     /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
     pub credit: Span,
+    /// The most decisions of a sender and views of a receiver that are kept; `None`: all.
+    pub most_rows: Option<usize>,
 }
 
 /// Why a flow can't be.
@@ -280,7 +282,8 @@ impl<'a> Cast<'a> {
         let drawn = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
         let first_seq = video.first.seq.unwrap_or(drawn);
         let skew = Skew::new(video.clock.ahead, video.clock.drift);
-        let many = flow.to.len() > 1_000;
+        let most_rows = self.inputs.most_rows.unwrap_or(usize::MAX);
+        let views = if flow.to.len() > 1_000 { 0 } else { most_rows };
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
             source: Box::new(move |session| {
@@ -319,7 +322,7 @@ impl<'a> Cast<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                Agent::VideoSource(Box::new(source.with_ecn(video.ecn)))
+                Agent::VideoSource(Box::new(source.with_ecn(video.ecn).keeping(most_rows)))
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
@@ -335,7 +338,7 @@ impl<'a> Cast<'a> {
                     let chance = seed.part(&format!("{name}.rtcp"));
                     Receiver::new(identity, rtcp, factory.app(), half, chance, now)
                 });
-                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, !many);
+                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, views);
                 let sink = sink.buffered(buffer.clone()).by_clock(skew);
                 Agent::VideoSink(Box::new(sink))
             }),

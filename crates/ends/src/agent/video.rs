@@ -66,6 +66,8 @@ pub struct VideoSource {
     keep_frames: bool,
     /// What it decided, and when.
     pub decisions: Vec<DecisionRow>,
+    /// The most decisions that are kept.
+    most: usize,
     /// What limited the rate, for how long.
     pub limits: LimitShares,
     limits_since: Time,
@@ -132,6 +134,7 @@ impl VideoSource {
             until: Time::NEVER,
             frames: SentFrames::default(),
             decisions: Vec::new(),
+            most: usize::MAX,
             limits: LimitShares::default(),
             limits_since: Time::ZERO,
             means_from,
@@ -150,6 +153,12 @@ impl VideoSource {
     #[must_use]
     pub fn with_ecn(self, capable: bool) -> Self {
         Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotCapable }, ..self }
+    }
+
+    /// Keeps no more than so many decisions: of a session without end the older ones are thinned out.
+    #[must_use]
+    pub fn keeping(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Starts, or starts again after a pause: a new session that goes on counting packets and frames.
@@ -234,7 +243,7 @@ impl VideoSource {
         let by_encoder = encoder.limited();
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
-            self.decisions.push(DecisionRow { at: now, decision, by_encoder });
+            push_thinned(&mut self.decisions, self.most, DecisionRow { at: now, decision, by_encoder });
         }
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
@@ -257,7 +266,7 @@ impl VideoSource {
                 if self.running && !self.finished {
                     self.account(now);
                     let by_encoder = self.encoder.as_ref().is_some_and(|e| e.limited());
-                    self.decisions.push(DecisionRow { at: now, decision, by_encoder });
+                    push_thinned(&mut self.decisions, self.most, DecisionRow { at: now, decision, by_encoder });
                 }
             }
             match output {
@@ -367,6 +376,18 @@ fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
 
+/// One row more; where there is no room for it, every second one goes first.
+fn push_thinned<T>(rows: &mut Vec<T>, most: usize, row: T) {
+    if rows.len() >= most {
+        let mut keep = false;
+        rows.retain(|_| {
+            keep = !keep;
+            keep
+        });
+    }
+    rows.push(row);
+}
+
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
     // What we cannot read ourselves nobody is to get; it can only be a bug.
@@ -420,12 +441,13 @@ pub struct VideoSink {
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
     pub views: Vec<(Time, View)>,
-    keep_views: bool,
+    /// The most views that are kept.
+    most: usize,
 }
 
 impl VideoSink {
-    /// It is not in the session before it joins.
-    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, keep_views: bool) -> Self {
+    /// It is not in the session before it joins. At most `most` of the controller's views are kept, the older ones thinned out.
+    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, most: usize) -> Self {
         Self {
             ssrcs: Vec::new(),
             make,
@@ -443,7 +465,7 @@ impl VideoSink {
             rtcp_packets: 0,
             jitter: CumulativeJitter::default(),
             views: Vec::new(),
-            keep_views,
+            most,
         }
     }
 
@@ -550,8 +572,8 @@ impl VideoSink {
                 Output::Rtcp(bytes) => {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-                    if self.keep_views {
-                        self.views.push((now, receiver.view()));
+                    if self.most > 0 {
+                        push_thinned(&mut self.views, self.most, (now, receiver.view()));
                     }
                     send_rtcp(bytes, out);
                 }
