@@ -1,9 +1,9 @@
 """Starts, kills and ends processes on hosts of an emulation, step by step.
 
-Told the steps as JSON, and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``, ``["ready", name, port]``
-waits until that process has its port, ``["mark", word]`` writes down the time, ``["kill", name]`` is SIGKILL, and
-``["end", name]`` Ctrl-C, and waits. In the end all that still run are ended. The marks go to the file, in seconds from
-the start. Exit code 1: one that was not killed has failed or would not end.
+Told the steps as JSON, and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
+``["ready", name, port]`` waits until that process has its port, ``["mark", word]`` writes down the time,
+``["kill", name]`` is SIGKILL, and ``["end", name]`` Ctrl-C, and waits. In the end all that still run are ended.
+The marks go to the file, in seconds from the start. Exit code 1: one that was not killed has failed or would not end.
 """
 
 from __future__ import annotations

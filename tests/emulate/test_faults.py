@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,16 @@ import pytest
 from .conftest import marked_processes
 from .faults import FAULTS, HEAD, Bounds, Fault, Outcome, row, suffer
 
+_TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
+"""What each fault did, in short and at full length."""
 
-@cache
-def results(full: bool) -> dict[str, Outcome]:
-    """All faults, several at once: they wait most of the time."""
-    with ThreadPoolExecutor(len(FAULTS)) as pool:
-        return dict(zip([f.name for f in FAULTS], pool.map(lambda f: suffer(f, full), FAULTS), strict=True))
+
+def results(full: bool, name: str) -> Outcome:
+    """What a fault did. All are suffered at once: they wait most of the time."""
+    if full not in _TOLD:
+        with ThreadPoolExecutor(len(FAULTS)) as pool:
+            _TOLD[full] = {fault.name: pool.submit(suffer, fault, full) for fault in FAULTS}
+    return _TOLD[full][name].result()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,17 +32,9 @@ def _table(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        for full in (False, True):
-            if results.cache_info().currsize and (told := _known(full)):
-                print(f"\n\n{'at full length' if full else 'in short'}\n\n{HEAD}")
-                print(*(row(fault, told[fault.name]) for fault in FAULTS), sep="\n")
-
-
-_KNOWN: dict[bool, dict[str, Outcome]] = {}
-
-
-def _known(full: bool) -> dict[str, Outcome] | None:
-    return _KNOWN.get(full)
+        for full, told in _TOLD.items():
+            print(f"\n\n{'at full length' if full else 'in short'}\n\n{HEAD}")
+            print(*(row(f, told[f.name].result()) for f in FAULTS if not told[f.name].exception()), sep="\n")
 
 
 def within(value: float | None, bounds: Bounds | None, what: str) -> None:
@@ -53,8 +48,7 @@ def within(value: float | None, bounds: Bounds | None, what: str) -> None:
 
 def held(fault: Fault, full: bool) -> None:
     """The rate did what it has to, and the record is whole."""
-    _KNOWN[full] = results(full)
-    told = results(full)[fault.name]
+    told = results(full, fault.name)
     assert told.summary["complete"] is True
     if fault.name.endswith("killed") or fault.only:
         assert told.code == 0, "a process has failed"
@@ -81,12 +75,8 @@ def test_the_rate_falls_and_returns_at_full_length(fault: Fault) -> None:
 
 def asmp_by_clock(full: bool) -> None:
     """A receiver's clock costs less than a twentieth of the rate."""
-    told = {
-        name: told.summary["flows"][0]
-        for name, told in results(full).items()
-        if "clock" in name or "asmp" in name
-    }
-    rates = {name: flow["throughput_bps"] for name, flow in told.items()}
+    names = [fault.name for fault in FAULTS if "clock" in fault.name or "asmp" in fault.name]
+    rates = {name: results(full, name).summary["flows"][0]["throughput_bps"] for name in names}
     right = rates["no fault, asmp"]
     assert len(rates) == 3
     assert all(0.95 < rate / right < 1.05 for rate in rates.values()), rates
@@ -103,8 +93,7 @@ def test_a_clock_changes_the_rate_by_less_than_a_twentieth_at_full_length() -> N
 
 def defended(full: bool) -> None:
     """With its defences a group of 16 keeps four fifths of its rate; without it falls to its floor."""
-    told = results(full)
-    safe, trusting = told["1 liar of 16, defended"], told["1 liar of 16, trusted"]
+    safe, trusting = results(full, "1 liar of 16, defended"), results(full, "1 liar of 16, trusted")
     assert 0.8 <= safe.during / safe.before <= 1.2
     assert 0.03 <= trusting.during / trusting.before <= 0.25
 
@@ -119,7 +108,7 @@ def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_le
 
 
 def test_nothing_is_left_of_all_this() -> None:
-    results(False)
+    results(False, FAULTS[0].name)
     assert marked_processes() == []
     open_files = []
     for entry in Path("/proc/self/fd").iterdir():
