@@ -1,6 +1,6 @@
 """The claims that take long: tests that `make test` has no time for.
 
-Rust tests marked ``#[ignore = "claim: …"]``, and Python tests marked ``@pytest.mark.claim``.
+Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, and the soak.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def main() -> int:
     rust = subprocess.run([*cargo, "--", "--ignored"], cwd=ROOT, check=False, env=environment).returncode
     words = [sys.executable, "-m", "pytest", "-m", "claim"]
     python = subprocess.run(words, cwd=ROOT, check=False).returncode
-    return 1 if rust != 0 or python not in (0, 5) else 0  # 5: there are none
+    soak = subprocess.run([sys.executable, "-m", "validation.soak"], cwd=ROOT, check=False).returncode
+    return 1 if rust != 0 or soak != 0 or python not in (0, 5) else 0  # 5: there are none
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
@@ -26,6 +27,8 @@ pub struct Program {
 pub(crate) struct Started {
     thread: Option<JoinHandle<()>>,
     ended: Arc<Mutex<Option<io::Result<ExitStatus>>>>,
+    /// What all that it starts has in its environment.
+    mark: String,
 }
 
 impl Started {
@@ -37,15 +40,17 @@ impl Started {
         let (ready, started) = mpsc::channel();
         let (space, command, told) = (Arc::clone(&host.namespace), program.command.clone(), Arc::clone(&ended));
         let own = host.name.clone();
+        let mark = new_mark();
+        let marked = mark.clone();
         let spaces: Vec<(String, PathBuf)> = hosts.iter().map(|h| (h.name.clone(), h.namespace.path())).collect();
         // The child ends when the thread that starts it does, so that one stays with it.
         let work = move || {
             let spawned = space.enter().and_then(|()| {
                 // Without names there are still addresses.
-                let _ = name_hosts(&names);
+                let _ = name_hosts(&names, &marked);
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let mut command = Command::new(name);
-                command.args(arguments).env(MARK, mark()).env("STEADYCAST_HOST", own);
+                command.args(arguments).env(MARK, &marked).env("STEADYCAST_HOST", own);
                 for (name, address) in &names {
                     command.env(variable("", name), address);
                 }
@@ -69,7 +74,7 @@ impl Started {
         };
         let thread = std::thread::Builder::new().name("sc-program".into()).spawn(work)?;
         started.recv().map_err(|_| io::Error::other("its thread has ended"))??;
-        Ok(Self { thread: Some(thread), ended })
+        Ok(Self { thread: Some(thread), ended, mark })
     }
 
     /// Whether it has ended.
@@ -80,7 +85,7 @@ impl Started {
     /// Ends it, and all that it has started; returns how it ended: its code, or 128 and the signal's number.
     pub(crate) fn end(mut self) -> i32 {
         if !self.ended() {
-            end_all(|owner| owner == mark(), Signal::TERM);
+            end_all(|owner| owner == self.mark, Signal::TERM);
             let patience = std::iter::repeat_n((), 20);
             for () in patience {
                 if self.ended() {
@@ -89,7 +94,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        end_all(|owner| owner == mark(), Signal::KILL);
+        end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -111,12 +116,12 @@ fn variable(what: &str, name: &str) -> String {
 }
 
 /// Has the calling thread, and what it starts, find the hosts by name.
-fn name_hosts(names: &[(String, String)]) -> io::Result<()> {
+fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let mut text = String::from("127.0.0.1 localhost\n");
     for (name, address) in names {
         text.push_str(&format!("{address} {name}\n"));
     }
-    let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{}", mark()));
+    let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{mark}"));
     fs::write(&file, text)?;
     let mounted = kernel::new_mounts().and_then(|()| {
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
@@ -128,10 +133,19 @@ fn name_hosts(names: &[(String, String)]) -> io::Result<()> {
     mounted
 }
 
-/// This process, told apart from any other that has or will have its number.
-fn mark() -> String {
+/// This process, told apart from any other that has or will have its number, and which of its programs: several emulations may
+/// run in one process.
+fn new_mark() -> String {
+    static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();
-    format!("{id}-{}", began(id).unwrap_or(0))
+    format!("{id}-{}-{}", began(id).unwrap_or(0), PROGRAMS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Whether the process that this mark names is there no more.
+fn orphaned(mark: &str) -> bool {
+    let mut parts = mark.split('-').map(str::parse::<u64>);
+    let (Some(Ok(id)), Some(Ok(at))) = (parts.next(), parts.next()) else { return false };
+    u32::try_from(id).is_ok_and(|id| began(id) != Some(at))
 }
 
 /// When a process began, in the kernel's ticks; `None` for one that is not there.
@@ -163,13 +177,7 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
 /// Ends what emulations have left behind that did not come to their end; returns how many processes that were. Their
 /// namespaces go with them.
 pub fn sweep() -> usize {
-    end_all(
-        |owner| {
-            let parts = owner.split_once('-').and_then(|(id, at)| Some((id.parse().ok()?, at.parse::<u64>().ok()?)));
-            parts.is_some_and(|(id, at)| began(id) != Some(at))
-        },
-        Signal::KILL,
-    )
+    end_all(orphaned, Signal::KILL)
 }
 
 #[cfg(test)]
@@ -181,7 +189,12 @@ mod tests {
         let own = std::process::id();
         assert!(began(own).is_some_and(|at| at > 0));
         assert_eq!(began(u32::MAX), None);
-        assert_eq!(mark(), format!("{own}-{}", began(own).unwrap()));
+        assert!(!orphaned(&new_mark()) && orphaned(&format!("{own}-1-0")) && orphaned(&format!("{}-1", u32::MAX)));
+    }
+
+    #[test]
+    fn two_programs_of_one_process_have_two_marks() {
+        assert_ne!(new_mark(), new_mark());
     }
 
     #[test]

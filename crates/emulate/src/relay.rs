@@ -304,6 +304,8 @@ impl Groups {
             return;
         }
         if let Some(own) = self.own.get(&group) {
+            // A program may listen to a flow of the scenario as well.
+            network.member(*own, host);
             network.join(now, *own, host, join);
         }
         let all = (group, NodeIx(0))..=(group, NodeIx(u32::MAX));

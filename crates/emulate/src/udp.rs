@@ -24,9 +24,12 @@ const CATCH_UP: usize = 1_000;
 /// What a session's source has sent: which part of which frame a packet carries does not travel.
 #[derive(Default)]
 pub(crate) struct Sent {
-    packets: Vec<(Media, Time)>,
+    packets: VecDeque<(Media, Time)>,
     first: u64,
 }
+
+/// What is remembered of it: a packet that is older than this can't be told from a newer one with its number.
+const NUMBERS: usize = 1 << 16;
 
 impl Sent {
     fn add(&mut self, now: Time, media: &Media) {
@@ -34,7 +37,11 @@ impl Sent {
             self.first = media.seq;
         }
         debug_assert_eq!(self.first + self.packets.len() as u64, media.seq, "a session's numbers have no gaps");
-        self.packets.push((*media, now));
+        if self.packets.len() == NUMBERS {
+            self.packets.pop_front();
+            self.first += 1;
+        }
+        self.packets.push_back((*media, now));
     }
 
     /// The latest packet with this header's number, if it is this packet.

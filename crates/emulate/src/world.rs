@@ -36,6 +36,9 @@ const SESSIONS: usize = 10_000;
 /// How late the pacers may be called and still keep their rate.
 const CREDIT: Span = Span::millis(5);
 
+/// Of a run without end the older rows of some tables are thinned out.
+const ROWS: usize = 1 << 15;
+
 /// How often it is asked whether the run is to go on.
 const ASKED: Span = Span::millis(50);
 
@@ -146,8 +149,9 @@ pub struct Emulation {
     program: Option<Program>,
     /// How the program ended.
     code: Option<i32>,
-    /// How late the ends that are ours were called.
+    /// How late the ends that are ours were called, in all and near the end.
     ends_late: Spread,
+    ends_late_last: Spread,
 }
 
 struct Prepared {
@@ -167,7 +171,7 @@ impl Emulation {
     /// # Errors
     /// A right is missing, or something in the scenario can't be had here.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
-        inputs.credit = CREDIT;
+        (inputs.credit, inputs.most_rows) = (CREDIT, Some(ROWS));
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
@@ -219,6 +223,7 @@ impl Emulation {
             program: options.program,
             code: None,
             ends_late: Spread::default(),
+            ends_late_last: Spread::default(),
             scenario,
         })
     }
@@ -331,6 +336,7 @@ impl Emulation {
         }
         kernel::back_in_line();
         self.ends_late = world.lateness();
+        self.ends_late_last = self.ends_late.since(&world.late_before);
         ran.map_err(during("the sockets"))
     }
 
@@ -388,6 +394,7 @@ impl Emulation {
                 "late_frac": share,
                 "lateness_ms": spread(&told.lateness),
                 "ends_lateness_ms": spread(&self.ends_late),
+                "ends_lateness_last_ms": spread(&self.ends_late_last),
                 "refused_packets": told.refused,
                 "astray_packets": told.astray,
             });
@@ -447,7 +454,12 @@ struct Udp {
     queue: Rc<RefCell<Vec<Graft>>>,
     grafts: mpsc::Sender<Graft>,
     bell: Bell,
+    /// How late they were called before the last part of the run.
+    late_before: Spread,
 }
+
+/// The last part of a run, as a share of it.
+const LAST: f64 = 0.05;
 
 impl Udp {
     fn new(
@@ -476,7 +488,7 @@ impl Udp {
             };
             driver.add(UdpEnd::new(end.agent, place), end.pair)?;
         }
-        Ok(Self { driver, count, queue, grafts, bell })
+        Ok(Self { driver, count, queue, grafts, bell, late_before: Spread::default() })
     }
 
     fn run(
@@ -488,7 +500,11 @@ impl Udp {
     ) -> io::Result<bool> {
         let clock = self.driver.clock();
         let mut next = Time::ZERO + step;
+        let last = end.before(end.since(Time::ZERO).scale(LAST));
         while next <= end || clock.now() < end {
+            if next <= last {
+                self.late_before = self.lateness();
+            }
             let until = next.min(end).min(clock.now() + ASKED);
             self.turn(until)?;
             let now = clock.now();

@@ -11,6 +11,7 @@ mod intake;
 mod make;
 mod record;
 mod share;
+mod skew;
 mod summary;
 mod tables;
 
@@ -22,4 +23,5 @@ pub use body::{AgentIx, Arriving, Body};
 pub use intake::{Digest, Intake, Point};
 pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
+pub use skew::Skew;
 pub use tables::{Column, Table};

@@ -1,7 +1,7 @@
 //! From a scenario's flow to its agents.
 
 use crate::{
-    Agent, AgentIx, Beat, FlowEnds, Intake, MakeReceiver, PlainSink, PlainSource, TcpSink, TcpSource, VideoSink,
+    Agent, AgentIx, Beat, FlowEnds, Intake, MakeReceiver, PlainSink, PlainSource, Skew, TcpSink, TcpSource, VideoSink,
     VideoSource,
 };
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
-use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
+use steadycast_session::{Defended, Emit, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings};
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -24,6 +24,8 @@ pub struct Inputs {
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
     /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
     pub credit: Span,
+    /// The most decisions of a sender and views of a receiver that are kept; `None`: all.
+    pub most_rows: Option<usize>,
 }
 
 /// Why a flow can't be.
@@ -229,6 +231,8 @@ impl<'a> Cast<'a> {
             None => Chosen::shared(&video.controller, video.mode, video.given())
                 .map_err(|error| MakeError::Controller { flow: flow.name.clone(), error })?,
         };
+        let factory: Arc<dyn Factory> =
+            if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
         let ladder = if greedy {
             None
@@ -275,8 +279,11 @@ impl<'a> Cast<'a> {
         // The name alone decides: adding a receiver changes no other's SSRC.
         let who =
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
-        let first_seq = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
-        let many = flow.to.len() > 1_000;
+        let drawn = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
+        let first_seq = video.first.seq.unwrap_or(drawn);
+        let skew = Skew::new(video.clock.ahead, video.clock.drift);
+        let most_rows = self.inputs.most_rows.unwrap_or(usize::MAX);
+        let views = if flow.to.len() > 1_000 { 0 } else { most_rows };
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
             source: Box::new(move |session| {
@@ -296,7 +303,10 @@ impl<'a> Cast<'a> {
                     greedy,
                     app: factory.app(),
                     first_seq,
-                    first_timestamp: seed.part(&format!("{name}.timestamp")).bits32(),
+                    first_timestamp: video
+                        .first
+                        .timestamp
+                        .unwrap_or_else(|| seed.part(&format!("{name}.timestamp")).bits32()),
                     epoch: NtpEpoch::from_unix_secs(0),
                 };
                 let vbr = match video.vbr {
@@ -312,7 +322,7 @@ impl<'a> Cast<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                Agent::VideoSource(Box::new(source.with_ecn(video.ecn)))
+                Agent::VideoSource(Box::new(source.with_ecn(video.ecn).keeping(most_rows)))
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
@@ -328,7 +338,8 @@ impl<'a> Cast<'a> {
                     let chance = seed.part(&format!("{name}.rtcp"));
                     Receiver::new(identity, rtcp, factory.app(), half, chance, now)
                 });
-                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, !many).buffered(buffer.clone());
+                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, views);
+                let sink = sink.buffered(buffer.clone()).by_clock(skew);
                 Agent::VideoSink(Box::new(sink))
             }),
         })

@@ -257,6 +257,8 @@ impl Record<'_> {
                     "packets": hop.carried,
                     "dropped_packets": counts.dropped(),
                     "lost_packets": counts.lost,
+                    "reordered_packets": counts.reordered,
+                    "duplicated_packets": counts.duplicated,
                     "marked_packets": counts.marked,
                     "drop_frac": number((offered > 0).then(|| dropped as f64 / offered as f64)),
                     "queue_ms": quantiles(&counts.wait.since(&before.wait)),

@@ -40,19 +40,21 @@ impl Propagation {
 
     /// When a packet that left at `departure` arrives.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
+        let at = self.apart(departure);
+        if self.jitter.is_some_and(|jitter| jitter.reorder) {
+            return at;
+        }
+        self.last = self.last.max(at);
+        self.last
+    }
+
+    /// The same for one for which nothing that comes after it waits.
+    pub(crate) fn apart(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
             self.valid = self.steps.next_change(departure);
         }
-        let mut at = departure + self.delay;
-        if let Some(jitter) = self.jitter {
-            at += self.draw(jitter);
-            if jitter.reorder {
-                return at;
-            }
-        }
-        self.last = self.last.max(at);
-        self.last
+        departure + self.delay + self.jitter.map_or(Span::ZERO, |jitter| self.draw(jitter))
     }
 
     fn draw(&mut self, jitter: Jitter) -> Span {

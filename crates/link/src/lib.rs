@@ -9,10 +9,11 @@
 //! [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
-//! offer ─▶ mtu ─▶ queue (drop-tail | RED | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter ─▶ arrival
+//! offer ─▶ mtu ─▶ queue (drop-tail | RED | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
 //! ```
 
 mod delay;
+mod disorder;
 mod loss;
 mod managed;
 mod queue;
@@ -20,6 +21,7 @@ mod service;
 mod steps;
 
 pub use delay::{Jitter, JitterShape};
+pub use disorder::Reorder;
 pub use loss::Loss;
 pub use managed::Token;
 pub use queue::{Amount, CoDel, FqCoDel, Queue, Red};
@@ -27,6 +29,7 @@ pub use service::{Opportunities, Service};
 pub use steps::Steps;
 
 use delay::Propagation;
+use disorder::Disorder;
 use loss::LossState;
 use managed::Managed;
 use queue::QueueState;
@@ -67,6 +70,10 @@ pub struct Config {
     pub loss: Steps<Loss>,
     /// Whether it repeats what it loses.
     pub arq: Option<Arq>,
+    /// Which packets come later than others that left after them.
+    pub reorder: Steps<Reorder>,
+    /// Probability, 0…1, that a packet comes twice.
+    pub duplicate: Steps<f64>,
     /// Where packets wait.
     pub queue: Queue,
     /// The largest packet it takes.
@@ -81,6 +88,8 @@ impl Default for Config {
             jitter: None,
             loss: Steps::constant(Loss::None),
             arq: None,
+            reorder: Steps::constant(Reorder::default()),
+            duplicate: Steps::constant(0.0),
             queue: Queue::DropTail(Amount::Packets(50)),
             mtu: Bytes::new(1500),
         }
@@ -105,7 +114,8 @@ pub enum Drop {
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the jitter reorders.
+    /// It reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link reorders.
+    /// Of a packet that comes twice [`Link::copy`] tells the other arrival.
     Arrives {
         /// When.
         at: Time,
@@ -135,6 +145,10 @@ pub struct Counts {
     pub lost: u64,
     /// Refused as larger than the MTU.
     pub too_large: u64,
+    /// Delivered later than their turn, so that others could overtake them.
+    pub reordered: u64,
+    /// Delivered a second time.
+    pub duplicated: u64,
     /// Time between offer and start of transmission.
     pub wait: Spread,
 }
@@ -188,6 +202,9 @@ struct Rest {
     transmitter: Transmitter,
     loss: LossState,
     propagation: Propagation,
+    disorder: Option<Disorder>,
+    /// The other arrival of the packet that was delivered last.
+    copy: Option<Time>,
     counts: Counts,
     waited: Span,
 }
@@ -196,7 +213,7 @@ struct Rest {
 const NO_SIZE: Bytes = Bytes::new(u64::MAX);
 
 impl Link {
-    /// A link that draws from parts `<name>.queue`, `<name>.loss` and `<name>.jitter` of the seed.
+    /// A link that draws from parts `<name>.queue`, `<name>.loss`, `<name>.jitter` and `<name>.disorder` of the seed.
     pub fn new(config: &Config, name: &str, seed: Seed) -> Self {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let roomy = match config.queue {
@@ -209,8 +226,9 @@ impl Link {
             Service::Rate(steps) => steps.as_constant().is_some(),
             Service::Trace(_) => false,
         };
-        let harmless =
-            config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none() && config.jitter.is_none();
+        let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
+        let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
+        let harmless = lossless && config.jitter.is_none() && disorder.is_none();
         let plain = match config.delay.as_constant() {
             Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
             _ => Plain::No,
@@ -224,6 +242,8 @@ impl Link {
             transmitter: Transmitter::new(&config.service),
             loss: LossState::new(&config.loss, part("loss")),
             propagation: Propagation::new(&config.delay, config.jitter, part("jitter")),
+            disorder,
+            copy: None,
             counts: Counts::default(),
             waited: Span::ZERO,
         };
@@ -252,6 +272,16 @@ impl Link {
         self.rest.managed.is_some()
     }
 
+    /// Whether it may deliver packets out of turn, or twice.
+    pub const fn disorders(&self) -> bool {
+        self.rest.disorder.is_some()
+    }
+
+    /// When the packet of which it was just told that it arrives, by [`Link::offer`] or [`Link::take`], arrives again; told once.
+    pub fn copy(&mut self) -> Option<Time> {
+        self.rest.copy.take()
+    }
+
     /// When [`Link::take`] will have something to tell, if nothing more is offered; `None` when nothing is held.
     pub fn due(&self) -> Option<Time> {
         self.rest.managed.as_ref().map(|managed| managed.asks()).filter(|at| *at < Time::NEVER)
@@ -262,8 +292,9 @@ impl Link {
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
             let managed = self.rest.managed.as_mut()?;
-            if let Some(told) = managed.tell() {
-                return Some(told);
+            if let Some((token, fate, copy)) = managed.tell() {
+                self.rest.copy = copy;
+                return Some((token, fate));
             }
             if managed.due > now || managed.due == Time::NEVER {
                 return None;
@@ -325,9 +356,10 @@ impl Link {
         self.rest.counts.sent + self.idle.bytes()
     }
 
-    /// Packets that it took and did not drop: those that are still under way included.
+    /// Packets that it took and did not drop, and copies of them: those that are still under way included.
     pub const fn arrived(&self) -> u64 {
-        self.rest.counts.offered + self.idle.passed - self.rest.counts.dropped()
+        let counts = &self.rest.counts;
+        counts.offered + counts.duplicated + self.idle.passed - counts.dropped()
     }
 
     /// [`Counts::dropped`] so far.
@@ -430,7 +462,7 @@ impl Rest {
             self.counts.lost += 1;
             return Fate::Dropped(Drop::Lost);
         }
-        Fate::Arrives { at: self.propagation.arrival(done), ecn }
+        Fate::Arrives { at: self.deliver(done), ecn }
     }
 
     /// Sends a packet, as often as it takes; tells when the last bit has left, and whether the medium has lost it all the same.
@@ -449,6 +481,25 @@ impl Rest {
             }
         }
         (done, lost)
+    }
+
+    /// When a packet arrives that has left at `done`; a copy of it is told by itself.
+    fn deliver(&mut self, done: Time) -> Time {
+        let at = self.arrival(done);
+        let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.twice(done));
+        self.counts.duplicated += u64::from(twice);
+        self.copy = twice.then(|| self.arrival(done));
+        at
+    }
+
+    fn arrival(&mut self, done: Time) -> Time {
+        match self.disorder.as_mut().and_then(|disorder| disorder.late(done)) {
+            Some(by) => {
+                self.counts.reordered += 1;
+                self.propagation.apart(done) + by
+            }
+            None => self.propagation.arrival(done),
+        }
     }
 
     /// As [`Rest::offer`], where packets are held.
@@ -486,9 +537,9 @@ impl Rest {
                 self.counts.lost += 1;
                 Fate::Dropped(Drop::Lost)
             } else {
-                Fate::Arrives { at: self.propagation.arrival(done), ecn: head.ecn }
+                Fate::Arrives { at: self.deliver(done), ecn: head.ecn }
             };
-            managed.decide(now, head.token, fate);
+            managed.decide(now, head.token, fate, self.copy.take());
         }
         managed.due = if managed.is_empty() { Time::NEVER } else { self.transmitter.ready(now) };
         self.managed = Some(managed);

@@ -40,7 +40,7 @@ pub(crate) struct Managed {
     /// When the next packet leaves; NEVER: nothing waits.
     pub(crate) due: Time,
     /// Fates that the driver has not been told.
-    told: VecDeque<(Token, Fate)>,
+    told: VecDeque<(Token, Fate, Option<Time>)>,
     /// When the last of them was decided.
     decided: Time,
     free: Vec<u32>,
@@ -103,16 +103,16 @@ impl Managed {
         if self.told.is_empty() { self.due } else { self.decided }
     }
 
-    /// What the driver has not been told.
-    pub(crate) fn tell(&mut self) -> Option<(Token, Fate)> {
-        let (token, fate) = self.told.pop_front()?;
-        self.free.push(token.0);
-        Some((token, fate))
+    /// The fate of a packet that has one, and when a copy of it arrives.
+    pub(crate) fn tell(&mut self) -> Option<(Token, Fate, Option<Time>)> {
+        let told = self.told.pop_front()?;
+        self.free.push(told.0.0);
+        Some(told)
     }
 
-    pub(crate) fn decide(&mut self, now: Time, token: Token, fate: Fate) {
+    pub(crate) fn decide(&mut self, now: Time, token: Token, fate: Fate, copy: Option<Time>) {
         self.decided = now;
-        self.told.push_back((token, fate));
+        self.told.push_back((token, fate, copy));
     }
 
     /// Whether so many packets more, of this size together, would be too much.
@@ -174,7 +174,7 @@ impl Managed {
             self.bytes -= head.size.get();
             self.len -= 1;
             counts.full += 1;
-            self.told.push_back((head.token, Fate::Dropped(Drop::Full)));
+            self.told.push_back((head.token, Fate::Dropped(Drop::Full), None));
             if fat.bytes <= goal {
                 break;
             }
@@ -226,7 +226,7 @@ impl Managed {
         let (mut packets, mut bytes) = (0, 0);
         let mut lost = |packet: Waiting| {
             counts.early += 1;
-            told.push_back((packet.token, Fate::Dropped(Drop::Stale)));
+            told.push_back((packet.token, Fate::Dropped(Drop::Stale), None));
         };
         // Whether a sign is wanted, and this packet can carry it.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn != Ecn::NotCapable;

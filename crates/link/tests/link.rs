@@ -2,7 +2,8 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use steadycast_link::{
-    Amount, Arq, Config, Drop, Ecn, Fate, Jitter, JitterShape, Link, Loss, Opportunities, Queue, Red, Service, Steps,
+    Amount, Arq, CoDel, Config, Drop, Ecn, Fate, Jitter, JitterShape, Link, Loss, Opportunities, Queue, Red, Reorder,
+    Service, Steps,
 };
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
@@ -213,4 +214,55 @@ proptest! {
         prop_assert_eq!((short.sent(), short.dropped()), (long.sent(), long.dropped()));
         prop_assert_eq!(format!("{:?}", short.counts()), format!("{:?}", long.counts()));
     }
+}
+
+/// When packets that are offered every millisecond arrive, copies after the first of each.
+fn disordered(config: &Config, packets: u64) -> Vec<(Time, Option<Time>)> {
+    let mut link = link(config);
+    let one = |t| match link.offer(at(t), PACKET, Ecn::NotCapable) {
+        Fate::Arrives { at, .. } => (at, link.copy()),
+        fate => panic!("{fate:?}"),
+    };
+    (0..packets).map(one).collect()
+}
+
+#[test]
+fn some_packets_come_late_by_as_much_as_is_said_and_the_others_do_not_wait_for_them() {
+    let reorder = Steps::constant(Reorder { p: 0.1, by: Span::millis(20) });
+    let arrivals = disordered(&Config { reorder, ..config(Rate::mbps(80), 50) }, 10_000);
+    // 0.1 ms for 1000 B at 80 Mb/s, 10 ms of delay.
+    let usual = |n: u64| at(n) + Span::micros(10_100);
+    let late = arrivals.iter().zip(0..).filter(|((came, _), n)| *came == usual(*n) + Span::millis(20)).count();
+    let in_time = arrivals.iter().zip(0..).filter(|((came, _), n)| *came == usual(*n)).count();
+    assert_eq!(late + in_time, 10_000);
+    assert!((900..1_100).contains(&late), "{late}");
+}
+
+#[test]
+fn some_packets_come_twice_from_when_until_when_it_is_said() {
+    let mut duplicate = Steps::constant(0.0);
+    duplicate.then(at(2_000), 0.25);
+    duplicate.then(at(6_000), 0.0);
+    let arrivals = disordered(&Config { duplicate, ..config(Rate::mbps(80), 50) }, 10_000);
+    assert!(arrivals.iter().all(|(first, copy)| copy.is_none_or(|copy| copy == *first)));
+    let copies = |from: usize, to: usize| arrivals[from..to].iter().filter(|(_, copy)| copy.is_some()).count();
+    assert_eq!((copies(0, 1_990), copies(6_010, 10_000)), (0, 0));
+    assert!((900..1_100).contains(&copies(1_990, 6_010)), "{}", copies(1_990, 6_010));
+}
+
+#[test]
+fn a_link_that_holds_packets_tells_copies_of_each_that_leaves() {
+    let codel = CoDel { limit: Amount::Packets(100), target: Span::millis(5), interval: Span::millis(100), ecn: false };
+    let config = Config { queue: Queue::CoDel(codel), duplicate: Steps::constant(0.5), ..config(Rate::mbps(8), 50) };
+    let mut link = link(&config);
+    // Thirty at once, and asked only when all have left: no copy may get lost in between.
+    (0..30).for_each(|_| assert!(matches!(link.offer(at(0), PACKET, Ecn::NotCapable), Fate::Held(_))));
+    assert!(matches!(link.offer(at(1_000), PACKET, Ecn::NotCapable), Fate::Held(_)));
+    let (mut arrived, mut copies) = (0, 0);
+    while let Some((_, fate)) = link.take(at(2_000)) {
+        arrived += u64::from(matches!(fate, Fate::Arrives { .. }));
+        copies += u64::from(link.copy().is_some());
+    }
+    assert_eq!((link.counts().duplicated, link.arrived()), (copies, arrived + copies));
+    assert!((8..23).contains(&copies), "{copies} copies of {arrived}");
 }

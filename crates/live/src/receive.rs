@@ -1,6 +1,6 @@
 //! A live receiver in a thread of its own.
 
-use crate::folder::{STEP, Words};
+use crate::folder::{ROWS, STEP, Words};
 use crate::sdp::Description;
 use crate::send::{Shared, entropy, rtcp};
 use crate::{
@@ -105,7 +105,7 @@ impl Receiving {
             let half = factory.receiver(&setup);
             Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
         });
-        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, true);
+        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, ROWS);
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
             Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone())),

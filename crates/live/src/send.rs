@@ -1,6 +1,6 @@
 //! A live sender in a thread of its own.
 
-use crate::folder::{STEP, Words, reported, series};
+use crate::folder::{ROWS, STEP, Words, reported, series};
 use crate::sdp::Description;
 use crate::{
     Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, VideoSource};
-use steadycast_media::{Encoder, Feed, Ladder, Vbr, Waiting};
+use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -285,6 +285,9 @@ impl Sending {
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        let mut source = source.keeping(ROWS);
+        // What becomes of each packet is not known here.
+        source.frames = SentFrames::lean();
         let wired = WiredSource::new(source, payloads, None)
             .with_peers(Peers::new(clock.epoch(), app))
             .with_srtp(options.key.as_ref().map(Srtp::new));

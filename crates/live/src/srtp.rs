@@ -177,7 +177,7 @@ impl Srtp {
     }
 
     /// Protects the RTP packet that stands in `bytes` from `start` on.
-    pub(crate) fn protect_rtp(&mut self, bytes: &mut Vec<u8>, start: usize) {
+    pub fn protect_rtp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let packet = &mut bytes[start..];
         let (Some(at), Some(ssrc)) = (payload_at(packet), word(packet, 8)) else { return };
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
@@ -190,7 +190,7 @@ impl Srtp {
     }
 
     /// Protects the compound that stands in `bytes` from `start` on.
-    pub(crate) fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
+    pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let packet = &mut bytes[start..];
         let Some(ssrc) = word(packet, 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
@@ -203,7 +203,7 @@ impl Srtp {
     }
 
     /// The RTP packet in a datagram; `None` when it is not to be believed.
-    pub(crate) fn open_rtp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
+    pub fn open_rtp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(datagram);
         self.refused += u64::from(opened.is_none());
         opened.map(|()| self.scratch.as_slice())
@@ -230,7 +230,7 @@ impl Srtp {
     }
 
     /// The compound in a datagram; `None` when it is not to be believed.
-    pub(crate) fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
+    pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
         opened.map(|()| self.scratch.as_slice())

@@ -44,9 +44,16 @@ pub struct SentFrames {
     pub frames: Vec<SentFrame>,
     /// What each packet carried, in the order in which they left.
     pub packets: Vec<(Time, Fragment)>,
+    /// Nobody asks for `packets`.
+    lean: bool,
 }
 
 impl SentFrames {
+    /// Without a list of the packets: they are a sender's who does not know what becomes of them.
+    pub fn lean() -> Self {
+        Self { lean: true, ..Self::default() }
+    }
+
     /// A frame is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
@@ -70,7 +77,9 @@ impl SentFrames {
             }
             frame.packets += 1;
         }
-        self.packets.push((now, fragment));
+        if !self.lean {
+            self.packets.push((now, fragment));
+        }
     }
 }
 

@@ -95,6 +95,10 @@ tables! {
         arq: ArqTable,
         /// Which packets get lost, apart from the queue.
         loss: LossTable,
+        /// Which packets come so late that others overtake them.
+        reorder: ReorderTable,
+        /// The probability that a packet comes twice; default 0.
+        duplicate: f64,
         /// What waits; default drop-tail with 50 packets.
         queue: QueueTable,
         /// The largest packet; default "1500B".
@@ -110,6 +114,13 @@ tables! {
         dist: JitterDist,
         /// Whether packets may overtake each other; default false.
         reorder: bool,
+    }
+    /// Which packets come so late that others overtake them.
+    ReorderTable {
+        /// The probability of each packet.
+        p: f64,
+        /// By how much such a packet comes later.
+        by: Span,
     }
     /// Link-layer retransmission.
     ArqTable {
@@ -252,6 +263,12 @@ tables! {
         sack: bool,
         /// tcp: RTT from timestamps.
         timestamps: bool,
+        /// video: its receivers' clocks; default: the sender's.
+        clock: ClockTable,
+        /// video: where its packets' numbers begin; default: from the seed.
+        rtp: RtpTable,
+        /// video: whether the sender defends itself against false reports, as a live one does; default false.
+        defences: bool,
         /// tcp, video: explicit congestion notification, off by default; a mark counts as a loss.
         ecn: bool,
         /// tcp: HyStart, with cubic.
@@ -298,6 +315,22 @@ tables! {
         size: Bytes,
         /// Consumption at a constant rate; default: frame by frame, as the clip plays.
         consume: Rate,
+    }
+    /// Receivers' clocks.
+    ClockTable {
+        /// How much more they show than the sender's.
+        ahead: Span,
+        /// How much less.
+        behind: Span,
+        /// Parts per million that they are too fast; negative: too slow. Default 0.
+        drift: f64,
+    }
+    /// Where a session's numbers begin.
+    RtpTable {
+        /// The first sequence number, from 0 to 65535.
+        seq: u64,
+        /// The timestamp of time zero, from 0 to 4294967295.
+        timestamp: u64,
     }
     /// RTCP's timing.
     RtcpTable {
@@ -350,6 +383,10 @@ tables! {
         delay: Span,
         /// A new loss; { kind = "none" } ends one.
         loss: LossTable,
+        /// A new reordering; { p = 0 } ends one.
+        reorder: ReorderTable,
+        /// A new probability that a packet comes twice.
+        duplicate: f64,
     }
     /// What is written down.
     RecordTable {

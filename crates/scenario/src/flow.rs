@@ -1,5 +1,6 @@
 //! Flows: names and hosts written out, every kind with its defaults, every value checked.
 
+use crate::clock::{clock, first_numbers};
 use crate::file::VbrWord;
 use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
@@ -42,6 +43,9 @@ const VIDEO: &[&str] = &[
     "floor",
     "cap",
     "bytes",
+    "clock",
+    "rtp",
+    "defences",
     "ecn",
 ];
 const TCP: &[&str] = &[
@@ -523,6 +527,9 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
         floor,
         cap,
         ecn: table.ecn.as_ref().is_some_and(|said| said.value),
+        clock: table.clock.as_ref().map(|said| clock(said, out)).unwrap_or_default(),
+        first: table.rtp.as_ref().map(|said| first_numbers(said, out)).unwrap_or_default(),
+        defences: table.defences.as_ref().is_some_and(|said| said.value),
     })
 }
 

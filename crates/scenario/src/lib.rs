@@ -11,6 +11,7 @@
 //! declare each key once, with its type and description: reading, messages and [`schema`] come from that one declaration.
 //! *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone can't.
 
+mod clock;
 mod file;
 mod flow;
 mod loaded;
@@ -26,9 +27,9 @@ mod tree;
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect, Flow,
-    FlowIx, FlowKind, Jitter, JitterDist, Limit, Link, LinkIx, Loss, Media, NodeIx, OnOff, PeriodDist, Periods, Queue,
-    RateSpec, Record, Red, Reports, Rtcp, RtcpProfile, Scenario, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr,
-    Video, What,
+    Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect,
+    FirstNumbers, Flow, FlowIx, FlowKind, Jitter, JitterDist, Limit, Link, LinkIx, Loss, Media, NodeIx, OnOff,
+    OwnClock, PeriodDist, Periods, Queue, RateSpec, Record, Red, Reorder, Reports, Rtcp, RtcpProfile, Scenario, Size,
+    Start, Tcp, TcpPreset, TcpSource, Trace, Vbr, Video, What,
 };
 pub use problem::{Problem, Problems};

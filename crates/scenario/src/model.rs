@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_control::registry::Given;
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Offset, Rate, Seed, Span, Time};
 
 /// A node: its place in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +75,10 @@ pub struct Direction {
     pub arq: Option<Arq>,
     /// Which packets don't arrive.
     pub loss: Loss,
+    /// Which packets come so late that others overtake them.
+    pub reorder: Reorder,
+    /// The probability that a packet comes twice.
+    pub duplicate: f64,
     /// What waits, and what is dropped.
     pub queue: Queue,
     /// The largest packet, as IP size.
@@ -123,6 +127,15 @@ pub struct Jitter {
     pub dist: JitterDist,
     /// Whether a packet may overtake another; otherwise it waits for the one before.
     pub reorder: bool,
+}
+
+/// Which packets others overtake.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reorder {
+    /// The probability of each packet.
+    pub p: f64,
+    /// By how much such a packet comes later than it would.
+    pub by: Span,
 }
 
 /// How jitter is distributed.
@@ -331,6 +344,30 @@ pub struct Video {
     pub cap: Option<Rate>,
     /// Whether its packets may be marked instead of dropped: they leave as ECT(0) (RFC 6679).
     pub ecn: bool,
+    /// Its receivers' clocks.
+    pub clock: OwnClock,
+    /// Where its packets' numbers begin.
+    pub first: FirstNumbers,
+    /// Whether the sender trusts feedback no more than a live one does.
+    pub defences: bool,
+}
+
+/// A receiver's clock, beside the sender's.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OwnClock {
+    /// How much more it shows; negative: less.
+    pub ahead: Offset,
+    /// Parts per million that it is too fast.
+    pub drift: f64,
+}
+
+/// Where a session's numbers begin; what is `None` comes from the seed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstNumbers {
+    /// Sequence numbers.
+    pub seq: Option<u16>,
+    /// RTP timestamps.
+    pub timestamp: Option<u32>,
 }
 
 impl Video {
@@ -665,6 +702,10 @@ pub struct Change {
     pub delay: Option<Span>,
     /// A new loss; [`Loss::None`] ends one.
     pub loss: Option<Loss>,
+    /// A new reordering.
+    pub reorder: Option<Reorder>,
+    /// A new probability that a packet comes twice.
+    pub duplicate: Option<f64>,
 }
 
 /// Which directions of a link are meant.

@@ -1,11 +1,12 @@
 //! Nodes and links: shapes and ranges written out, each distinct text resolved once.
 
 use crate::file::{
-    LegExtra, LevelExtra, LinkExtra, LossKind, LossTable, QueueKind, QueueTable, RedPreset, Shape, Spec,
+    LegExtra, LevelExtra, LinkExtra, LossKind, LossTable, QueueKind, QueueTable, RedPreset, ReorderTable, Shape, Spec,
 };
 use crate::file::{LegTable, LinkTable, Topology};
 use crate::model::{
-    Arq, CoDel, Direction, Directions, Jitter, JitterDist, Limit, Link, Loss, NodeIx, Queue, RateSpec, Red, Trace,
+    Arq, CoDel, Direction, Directions, Jitter, JitterDist, Limit, Link, Loss, NodeIx, Queue, RateSpec, Red, Reorder,
+    Trace,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::problem::Out;
@@ -657,7 +658,43 @@ fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Out) -> Opti
     if let Some(said) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
         out.problem(&said.at, format!("{} is out of range", said.value), "from \"68B\" to \"65535B\"");
     }
-    Some(Direction { rate, delay, jitter, arq, loss, queue, mtu })
+    let reorder = spec.reorder.as_ref().map_or(Some(Reorder::default()), |table| reorder(table, out))?;
+    let duplicate = spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?;
+    Some(Direction { rate, delay, jitter, arq, loss, reorder, duplicate, queue, mtu })
+}
+
+/// Which packets come late.
+pub(crate) fn reorder(table: &At<ReorderTable>, out: &mut Out) -> Option<Reorder> {
+    let Some(p) = &table.p else {
+        out.missing(&table.at, "p", "write a probability from 0 to 1");
+        return None;
+    };
+    let p = probability(p, out)?;
+    match &table.by {
+        Some(by) if by.is_zero() && p > 0.0 => {
+            out.problem(&by.at, "nothing comes later", "write for example by = \"20ms\", or p = 0");
+            None
+        }
+        Some(by) => Some(Reorder { p, by: by.value }),
+        None if p == 0.0 => Some(Reorder::default()),
+        None => {
+            out.missing(&table.at, "by", "write for example by = \"20ms\"");
+            None
+        }
+    }
+}
+
+/// A number that is one.
+pub(crate) fn probability(said: &At<f64>, out: &mut Out) -> Option<f64> {
+    if (0.0..=1.0).contains(&said.value) {
+        return Some(said.value);
+    }
+    let remedy = match said.value {
+        percent if percent > 1.0 && percent <= 100.0 => format!("from 0 to 1: {percent} % is {}", percent / 100.0),
+        _ => "a probability is from 0 to 1".to_owned(),
+    };
+    out.problem(&said.at, format!("{} is no probability", said.value), remedy);
+    None
 }
 
 /// A rate or a trace.
@@ -710,17 +747,7 @@ pub(crate) fn loss(table: &At<LossTable>, out: &mut Out) -> Option<Loss> {
         }
     }
     let share = |said: &Option<At<f64>>, key: &str, default: Option<f64>, out: &mut Out| match said {
-        Some(p) if (0.0..=1.0).contains(&p.value) => Some(p.value),
-        Some(p) => {
-            let remedy = match p.value {
-                percent if percent > 1.0 && percent <= 100.0 => {
-                    format!("from 0 to 1: {percent} % is {}", percent / 100.0)
-                }
-                _ => "a probability is from 0 to 1".to_owned(),
-            };
-            out.problem(&p.at, format!("{} is no probability", p.value), remedy);
-            None
-        }
+        Some(p) => probability(p, out),
         None => {
             if default.is_none() {
                 out.missing(&table.at, key, "write a probability from 0 to 1");

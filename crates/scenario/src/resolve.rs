@@ -6,7 +6,7 @@ use crate::model::{
     Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Record, Scenario, Start, What,
 };
 use crate::name::Pattern;
-use crate::network::{Files, Layout, Network, loss, rate};
+use crate::network::{Files, Layout, Network, loss, probability, rate, reorder};
 use crate::problem::{Out, remedy};
 use crate::table::{At, Many};
 use crate::tree::{Place, quoted};
@@ -439,8 +439,10 @@ impl Names<'_> {
                     out.missing(&set.at, "link", "write for example link = \"bottleneck\"");
                     continue;
                 };
-                if set.rate.is_none() && set.trace.is_none() && set.delay.is_none() && set.loss.is_none() {
-                    out.problem(&set.at, "nothing changes", "write at least one of: rate, trace, delay, loss");
+                let said = [set.rate.is_some(), set.trace.is_some(), set.delay.is_some(), set.loss.is_some()];
+                if !said.contains(&true) && set.reorder.is_none() && set.duplicate.is_none() {
+                    let remedy = "write at least one of: rate, trace, delay, loss, reorder, duplicate";
+                    out.problem(&set.at, "nothing changes", remedy);
                     continue;
                 }
                 let links = self.links(names, out);
@@ -459,10 +461,13 @@ impl Names<'_> {
                     );
                 }
                 let loss = loss_said.and_then(|l| loss(l, out));
+                let reorder = set.reorder.as_ref().and_then(|r| reorder(r, out));
+                let duplicate = set.duplicate.as_ref().and_then(|d| probability(d, out));
                 let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);
                 for link in links {
                     let delay = set.delay.as_ref().map(|d| d.value);
-                    add(What::Set(Change { link, direction, rate: rate.clone(), delay, loss: loss.clone() }));
+                    let (rate, loss) = (rate.clone(), loss.clone());
+                    add(What::Set(Change { link, direction, rate, delay, loss, reorder, duplicate }));
                 }
             }
             if all.len() > MAX_EVENTS {

@@ -3,8 +3,8 @@
 use crate::file::{FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, CoDel, Congestion, Direction, Flow, FlowKind, Limit, Loss, Media, PeriodDist, Periods, Queue, RateSpec,
-    Reports, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Cast, CoDel, Congestion, Direction, FirstNumbers, Flow, FlowKind, Limit, Loss, Media, OwnClock, PeriodDist,
+    Periods, Queue, RateSpec, Reports, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -13,6 +13,7 @@ use crate::tree::{Item, Value};
 use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::registry::Given;
+use steadycast_units::Offset;
 
 impl Loaded {
     /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are
@@ -194,16 +195,18 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 
 /// A link's keys. What changes another link says also what is not there.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
-    let mut keys = direction(forward, change, change);
+    let mut keys = direction(forward, change, change, change);
     // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
     if forward != back || change || forward.loss != Loss::None {
-        keys.push(format!("back = {{ {} }}", direction(back, change || forward.jitter.is_some(), change).join(", ")));
+        let disorder = change || forward.reorder.p > 0.0 || forward.duplicate > 0.0;
+        let back = direction(back, change || forward.jitter.is_some(), change, disorder);
+        keys.push(format!("back = {{ {} }}", back.join(", ")));
     }
     keys
 }
 
 /// One direction's keys, those that are not there where something else would shine through.
-fn direction(d: &Direction, no_jitter: bool, no_loss: bool) -> Vec<String> {
+fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool) -> Vec<String> {
     let mut keys = Vec::new();
     match &d.rate {
         RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
@@ -243,6 +246,12 @@ fn direction(d: &Direction, no_jitter: bool, no_loss: bool) -> Vec<String> {
         }
     };
     keys.extend(loss.map(|loss| format!("loss = {{ {loss} }}")));
+    if d.reorder.p > 0.0 || no_disorder {
+        keys.push(format!("reorder = {{ p = {}, by = {} }}", number(d.reorder.p), quote(d.reorder.by)));
+    }
+    if d.duplicate > 0.0 || no_disorder {
+        keys.push(format!("duplicate = {}", number(d.duplicate)));
+    }
     keys.push(match &d.queue {
         Queue::DropTail { limit } => format!("queue = {{ kind = \"droptail\", limit = {} }}", fits(*limit)),
         Queue::CoDel(told) => format!("queue = {{ kind = \"codel\", {} }}", codel(told)),
@@ -425,8 +434,21 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key(key, quote(rate));
         }
     }
-    if video.ecn {
-        text.key("ecn", true);
+    for (key, on) in [("defences", video.defences), ("ecn", video.ecn)] {
+        if on {
+            text.key(key, true);
+        }
+    }
+    if video.clock != OwnClock::default() {
+        let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };
+        let by = quote(video.clock.ahead.abs());
+        text.key("clock", format!("{{ {word} = {by}, drift = {} }}", number(video.clock.drift)));
+    }
+    let FirstNumbers { seq, timestamp } = video.first;
+    let first = [("seq", seq.map(u32::from)), ("timestamp", timestamp)];
+    let first: Vec<String> = first.iter().filter_map(|(key, n)| Some(format!("{key} = {}", (*n)?))).collect();
+    if !first.is_empty() {
+        text.key("rtp", format!("{{ {} }}", first.join(", ")));
     }
 }
 

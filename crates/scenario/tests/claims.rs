@@ -441,13 +441,17 @@ fn a_resolved_text_gives_the_same_scenario() {
          \"droptail\" }} }} }}\n\
          [[link]]\nname = \"right-v.dst[1-2]\"\nqueue = {{ preset = \"classic\", kind = \"red\" }}\nrate = \"none\"\n\
          [[link]]\nname = \"right-v.dst2\"\nloss = {{ kind = \"run\", mean = \"12.5p\", direction = \"back\" }}\n\
+         [[link]]\nname = \"right-v.dst3\"\nreorder = {{ p = 0.1, by = \"20ms\" }}\nduplicate = 0.2\n\
+         back = {{ reorder = {{ p = 0 }} }}\n\
          [[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nreceivers = 3\n\
+         [[flow]]\nname = \"w\"\nkind = \"video\"\ncontroller = \"asmp\"\nmedia = \"greedy\"\ndefences = true\n\
+         clock = {{ behind = \"60min\", drift = -100 }}\nrtp = {{ seq = 65000, timestamp = 4294967295 }}\n\
          [[flow]]\nname = \"t[1-2]\"\nkind = \"tcp\"\non = {{ mean = \"5s\", dist = \"pareto\" }}\noff = {{ mean = \"5s\" }}\n\
          from = \"v.src\"\nto = \"v.dst[1-2]\"\n"
     );
     let loaded = load(&odd);
     let s = &loaded.scenario;
-    assert_eq!(s.node_name(s.flows[2].to[0]), "v.dst2", "a bare range as long as the flow's own goes one by one");
+    assert_eq!(s.node_name(s.flows[3].to[0]), "v.dst2", "a bare range as long as the flow's own goes one by one");
     assert_eq!(s.links[2].back.jitter, None);
     again(&loaded);
 }

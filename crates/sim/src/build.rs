@@ -329,6 +329,9 @@ pub(crate) fn link_config(
 ) -> Result<link::Config, BuildError> {
     let mut delay = Steps::constant(direction.delay);
     let mut losses = Steps::constant(loss(&direction.loss));
+    let late = |r: &sc::Reorder| link::Reorder { p: r.p, by: r.by };
+    let mut reorder = Steps::constant(late(&direction.reorder));
+    let mut duplicate = Steps::constant(direction.duplicate);
     let mut rates = match &direction.rate {
         sc::RateSpec::Constant(rate) => Some(Steps::constant(*rate)),
         _ => None,
@@ -352,6 +355,12 @@ pub(crate) fn link_config(
         if let Some(new) = &change.loss {
             losses.then(event.at, loss(new));
         }
+        if let Some(new) = &change.reorder {
+            reorder.then(event.at, late(new));
+        }
+        if let Some(new) = change.duplicate {
+            duplicate.then(event.at, new);
+        }
     }
     Ok(link::Config {
         service: match (&direction.rate, rates) {
@@ -373,6 +382,8 @@ pub(crate) fn link_config(
         }),
         loss: losses,
         arq: direction.arq.as_ref().map(|a| link::Arq { tries: a.tries, per_try: a.per_try }),
+        reorder,
+        duplicate,
         queue: queue(&direction.queue),
         mtu: direction.mtu,
     })

@@ -88,7 +88,7 @@ pub(crate) trait Capture: Send {
 pub(crate) struct Hop {
     pub(crate) link: Link,
     pub(crate) captured: bool,
-    /// Whether it is captured, or holds packets: then an offer takes the long way.
+    /// Whether it is captured, holds packets, or delivers some twice: then an offer takes the long way.
     special: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
@@ -98,7 +98,7 @@ pub(crate) struct Hop {
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        let special = link.holds();
+        let special = link.holds() || link.disorders();
         Self { link, to, reverse, captured: false, special, shared: (Span::MAX, 0) }
     }
 
@@ -403,7 +403,7 @@ impl Net {
 
     #[inline(never)]
     fn offer_slowly(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
-        let Held { packet, size, ecn, .. } = held;
+        let Held { packet, size, place, ecn } = held;
         let hop = &mut self.links[l as usize];
         let flow = if hop.link.holds() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_of(now, Bytes::new(u64::from(size)), ecn, flow);
@@ -413,10 +413,21 @@ impl Net {
         } else if hop.captured {
             self.show(now, l, packet, ecn, fate);
         }
+        if let Fate::Arrives { ecn, .. } = fate {
+            self.repeat(now, l, Held { packet, size, place, ecn });
+        }
         self.let_go(now, l);
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
+        }
+    }
+
+    /// A packet of which link `l` has just told that it arrives may arrive again.
+    fn repeat(&mut self, now: Time, l: u32, Held { packet, size, place, ecn }: Held) {
+        if let Some(at) = self.links[l as usize].link.copy() {
+            self.pool.copy(packet, 1);
+            self.fly(now, at, l, place, packet, size, ecn);
         }
     }
 
@@ -436,7 +447,10 @@ impl Net {
                 self.show(now, l, packet, ecn, fate);
             }
             match fate {
-                Fate::Arrives { at, ecn } => self.fly(now, at, l, place, packet, size, ecn),
+                Fate::Arrives { at, ecn } => {
+                    self.repeat(now, l, Held { packet, size, place, ecn });
+                    self.fly(now, at, l, place, packet, size, ecn);
+                }
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(packet),
             }
         }

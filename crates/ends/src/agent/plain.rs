@@ -130,19 +130,29 @@ pub struct PlainSink {
     pub intake: Intake,
     first: Option<u64>,
     next: u64,
+    /// Which of the numbers before `next` have come; the lowest bit is the newest.
+    came: u128,
 }
 
 impl PlainSink {
     /// It has heard nothing yet.
     pub fn new(intake: Intake) -> Self {
-        Self { intake, first: None, next: 0 }
+        Self { intake, first: None, next: 0, came: 0 }
     }
 
     /// Packet number so-and-so of the flow, which left at `sent`, has come.
     #[inline]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
-        self.next = self.next.max(number + 1);
+        let ahead = (number + 1).saturating_sub(self.next);
+        self.came = self.came.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
+        self.next += ahead;
+        // What is older than these bits reach counts as new.
+        let bit = u32::try_from(self.next - 1 - number).ok().and_then(|back| 1u128.checked_shl(back));
+        if bit.is_some_and(|bit| self.came & bit != 0) {
+            return;
+        }
+        self.came |= bit.unwrap_or(0);
         self.intake.add(now, size, sent);
     }
 

@@ -2,7 +2,7 @@
 
 use super::Out;
 use crate::intake::{Digest, Intake};
-use crate::{AgentIx, Arriving, Body};
+use crate::{AgentIx, Arriving, Body, Skew};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, Setup, View};
@@ -66,6 +66,8 @@ pub struct VideoSource {
     keep_frames: bool,
     /// What it decided, and when.
     pub decisions: Vec<DecisionRow>,
+    /// The most decisions that are kept.
+    most: usize,
     /// What limited the rate, for how long.
     pub limits: LimitShares,
     limits_since: Time,
@@ -132,6 +134,7 @@ impl VideoSource {
             until: Time::NEVER,
             frames: SentFrames::default(),
             decisions: Vec::new(),
+            most: usize::MAX,
             limits: LimitShares::default(),
             limits_since: Time::ZERO,
             means_from,
@@ -150,6 +153,12 @@ impl VideoSource {
     #[must_use]
     pub fn with_ecn(self, capable: bool) -> Self {
         Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotCapable }, ..self }
+    }
+
+    /// Keeps no more than so many decisions: of a session without end the older ones are thinned out.
+    #[must_use]
+    pub fn keeping(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Starts, or starts again after a pause: a new session that goes on counting packets and frames.
@@ -234,7 +243,7 @@ impl VideoSource {
         let by_encoder = encoder.limited();
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
-            self.decisions.push(DecisionRow { at: now, decision, by_encoder });
+            push_thinned(&mut self.decisions, self.most, DecisionRow { at: now, decision, by_encoder });
         }
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
@@ -257,7 +266,7 @@ impl VideoSource {
                 if self.running && !self.finished {
                     self.account(now);
                     let by_encoder = self.encoder.as_ref().is_some_and(|e| e.limited());
-                    self.decisions.push(DecisionRow { at: now, decision, by_encoder });
+                    push_thinned(&mut self.decisions, self.most, DecisionRow { at: now, decision, by_encoder });
                 }
             }
             match output {
@@ -367,6 +376,18 @@ fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
 
+/// One row more; where there is no room for it, every second one goes first.
+fn push_thinned<T>(rows: &mut Vec<T>, most: usize, row: T) {
+    if rows.len() >= most {
+        let mut keep = false;
+        rows.retain(|_| {
+            keep = !keep;
+            keep
+        });
+    }
+    rows.push(row);
+}
+
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
     // What we cannot read ourselves nobody is to get; it can only be a bug.
@@ -409,6 +430,8 @@ pub struct VideoSink {
     /// The play-out buffer, where the scenario names one.
     pub buffer: Option<PlayBuffer>,
     first_seq: u64,
+    /// The clock that its session goes by; all else goes by the network's.
+    skew: Skew,
     until: Time,
     /// IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
@@ -418,12 +441,13 @@ pub struct VideoSink {
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
     pub views: Vec<(Time, View)>,
-    keep_views: bool,
+    /// The most views that are kept.
+    most: usize,
 }
 
 impl VideoSink {
-    /// It is not in the session before it joins.
-    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, keep_views: bool) -> Self {
+    /// It is not in the session before it joins. At most `most` of the controller's views are kept, the older ones thinned out.
+    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, most: usize) -> Self {
         Self {
             ssrcs: Vec::new(),
             make,
@@ -435,12 +459,13 @@ impl VideoSink {
             assembly: frames.then(Assembly::default),
             buffer: None,
             first_seq: u64::from(first_seq),
+            skew: Skew::default(),
             until: Time::NEVER,
             rtcp_bytes: Bytes::ZERO,
             rtcp_packets: 0,
             jitter: CumulativeJitter::default(),
             views: Vec::new(),
-            keep_views,
+            most,
         }
     }
 
@@ -449,15 +474,21 @@ impl VideoSink {
         Self { buffer, ..self }
     }
 
+    /// With a clock of its own.
+    pub fn by_clock(self, skew: Skew) -> Self {
+        Self { skew, ..self }
+    }
+
     /// Joins, or joins again: a new session under another SSRC.
     pub fn join(&mut self, now: Time) {
         self.past_expected = self.expected();
         self.past_checks = self.checks();
-        let mut receiver = (self.make)(now, self.ssrcs.len() as u32);
+        let own = self.skew.own(now);
+        let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
         // Its RTCP timer runs from the join on, before any packet has come.
-        if let Output::Wait(Some(wake)) = receiver.poll(now) {
-            self.until = wake.at;
+        if let Output::Wait(Some(wake)) = receiver.poll(own) {
+            self.until = self.skew.network(wake.at);
         }
         self.receiver = Some(receiver);
         self.joined = self.joined.min(now);
@@ -503,7 +534,7 @@ impl VideoSink {
         let from = Origin(u64::from(packet.from.0));
         let (ce, notice) = (packet.ecn == Ecn::Ce, media.notice.bytes());
         let level = level_of(self.buffer.as_mut(), now);
-        let received = receiver.on_media(now, from, &media.header, notice, media.size, ce, level);
+        let received = receiver.on_media(self.skew.own(now), from, &media.header, notice, media.size, ce, level);
         if matches!(received, Received::New(_)) {
             self.intake.add(now, packet.size, packet.sent);
             let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
@@ -525,28 +556,29 @@ impl VideoSink {
     /// A compound of `len` bytes has arrived.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
         if let Some(receiver) = &mut self.receiver {
-            receiver.on_compound(now, Origin(u64::from(from.0)), compound, len);
+            receiver.on_compound(self.skew.own(now), Origin(u64::from(from.0)), compound, len);
             self.drain(now, out);
         }
     }
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
+        let own = self.skew.own(now);
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
-            receiver.on_buffer(now, level);
+            receiver.on_buffer(own, level);
         }
         loop {
-            match receiver.poll(now) {
+            match receiver.poll(own) {
                 Output::Rtcp(bytes) => {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-                    if self.keep_views {
-                        self.views.push((now, receiver.view()));
+                    if self.most > 0 {
+                        push_thinned(&mut self.views, self.most, (now, receiver.view()));
                     }
                     send_rtcp(bytes, out);
                 }
                 Output::Wait(wake) => {
-                    self.until = wake.map_or(Time::NEVER, |w| w.at);
+                    self.until = wake.map_or(Time::NEVER, |w| self.skew.network(w.at));
                     return;
                 }
                 Output::Media(_) => debug_assert!(false, "a receiver sends no media"),

@@ -1,0 +1,83 @@
+//! A receiver's own clock.
+
+use steadycast_units::{Offset, Span, Time};
+
+/// After this the stamps in packets start again: clocks that differ by so much can't be told from clocks that agree.
+const STAMPS: Span = Span::secs(1 << 14);
+
+const BILLION: u128 = 1_000_000_000;
+
+/// How a clock differs from the network's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skew {
+    ahead: Span,
+    /// Parts per billion that it is too fast.
+    drift: i64,
+}
+
+impl Skew {
+    /// Of a clock that is so much ahead and so many parts per million too fast.
+    pub fn new(ahead: Offset, ppm: f64) -> Self {
+        // There are no times before a clock's start. Who is an hour behind is, by the stamps, 3.5 hours ahead.
+        let ahead = if ahead < Offset::ZERO { STAMPS.saturating_sub(ahead.abs()) } else { ahead.later() };
+        Self { ahead, drift: (ppm * 1_000.0) as i64 }
+    }
+
+    /// What this clock shows at a time of the network's.
+    pub fn own(self, at: Time) -> Time {
+        if self == Self::default() || at == Time::NEVER {
+            return at;
+        }
+        let passed = u128::from(at.as_nanos()) * self.pace() / BILLION;
+        Time::from_nanos(passed as u64) + self.ahead
+    }
+
+    /// The first time of the network's at which this clock shows this, or more.
+    pub fn network(self, own: Time) -> Time {
+        if self == Self::default() || own == Time::NEVER {
+            return own;
+        }
+        let passed = u128::from(own.before(self.ahead).as_nanos());
+        Time::from_nanos((passed * BILLION).div_ceil(self.pace()) as u64)
+    }
+
+    /// Its billionths of a second per second.
+    const fn pace(self) -> u128 {
+        (1_000_000_000 + self.drift) as u128
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_units::Stamp;
+
+    #[test]
+    fn it_shows_what_it_is_asked_to_be_woken_at() {
+        for (ahead, ppm) in [(3_600.0, 100.0), (-3_600.0, -100.0), (0.0, 0.001), (1.0, -10_000.0)] {
+            let skew = Skew::new(Offset::from_secs_f64(ahead), ppm);
+            for nanos in [0, 1, 999, 123_456_789, 86_400_000_000_007] {
+                let at = Time::from_nanos(nanos);
+                let own = skew.own(at);
+                assert!(skew.network(own) <= at && skew.own(skew.network(own)) >= own, "{skew:?} at {at}");
+                let later = Time::from_nanos(own.as_nanos() + 1);
+                assert!(skew.own(skew.network(later)) >= later, "{skew:?} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_lasts_as_long_as_the_drift_says() {
+        let skew = Skew::new(Offset::ZERO, 100.0);
+        let span = skew.own(Time::ZERO + Span::secs(1_000)).since(skew.own(Time::ZERO));
+        assert_eq!(span, Span::secs(1_000) + Span::millis(100));
+        assert_eq!(Skew::default().own(Time::from_nanos(77)), Time::from_nanos(77));
+    }
+
+    #[test]
+    fn by_the_stamps_in_packets_a_clock_can_be_behind() {
+        let (at, hour) = (Time::ZERO + Span::secs(100), Span::secs(3_600));
+        let behind = Skew::new(Offset::ZERO - hour.as_offset(), 0.0);
+        assert_eq!(Stamp::of(behind.own(at + hour)), Stamp::of(at));
+    }
+}

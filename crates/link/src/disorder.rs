@@ -1,0 +1,51 @@
+//! What a path does to packets that it does deliver: some come late, so that others overtake them, and some come twice.
+
+use crate::Steps;
+use steadycast_units::{Chance, Span, Time};
+
+/// Which packets others overtake.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reorder {
+    /// Probability, 0…1, of each packet.
+    pub p: f64,
+    /// By how much such a packet comes later than it would.
+    pub by: Span,
+}
+
+#[derive(Debug)]
+pub(crate) struct Disorder {
+    reorder: Steps<Reorder>,
+    duplicate: Steps<f64>,
+    now: (Reorder, f64),
+    valid: Time,
+    chance: Chance,
+}
+
+impl Disorder {
+    /// Nothing where nothing is ever to come late or twice.
+    pub(crate) fn new(reorder: &Steps<Reorder>, duplicate: &Steps<f64>, chance: Chance) -> Option<Self> {
+        let none = reorder.as_constant().is_some_and(|r| r.p == 0.0) && duplicate.as_constant() == Some(&0.0);
+        let (now, valid) = ((Reorder::default(), 0.0), Time::ZERO);
+        (!none).then(|| Self { reorder: reorder.clone(), duplicate: duplicate.clone(), now, valid, chance })
+    }
+
+    fn at(&mut self, at: Time) -> (Reorder, f64) {
+        if at >= self.valid {
+            self.now = (*self.reorder.at(at), *self.duplicate.at(at));
+            self.valid = self.reorder.next_change(at).min(self.duplicate.next_change(at));
+        }
+        self.now
+    }
+
+    /// By how much later a packet comes whose transmission ends at `at`.
+    pub(crate) fn late(&mut self, at: Time) -> Option<Span> {
+        let (reorder, _) = self.at(at);
+        self.chance.happens(reorder.p).then_some(reorder.by)
+    }
+
+    /// Whether it comes twice.
+    pub(crate) fn twice(&mut self, at: Time) -> bool {
+        let (_, duplicate) = self.at(at);
+        self.chance.happens(duplicate)
+    }
+}

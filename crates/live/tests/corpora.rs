@@ -1,0 +1,23 @@
+//! What the fuzzers have found worth keeping goes through the parsers in every test run.
+
+#[path = "../../../fuzz/src/targets.rs"]
+mod targets;
+
+use std::path::Path;
+
+#[test]
+fn nothing_in_the_corpora_breaks_what_reads_the_network() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (name, target) in targets::TARGETS {
+        let folder = corpus.join(name);
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let mut inputs: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        inputs.sort();
+        assert!(inputs.len() >= 20, "{name}: {} inputs", inputs.len());
+        for path in inputs {
+            let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let outcome = std::panic::catch_unwind(|| target(&bytes));
+            assert!(outcome.is_ok(), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! One function per target, told any bytes. The fuzzers call them, and so do the ordinary tests, with the corpora (`crates/live/tests/corpora.rs`).
+
+use std::sync::Arc;
+use steadycast_control::registry::{ALL, Chosen, Setup};
+use steadycast_control::{Mode, ReceiverId};
+use steadycast_live::sdp::Description;
+use steadycast_live::{MasterKey, RTP_TAG, Srtp};
+use steadycast_session::{
+    Defended, Emit, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    Served,
+};
+use steadycast_units::{Bytes, Rate, Seed, Span, Stamp, Time};
+use steadycast_wire::ntp::NtpEpoch;
+use steadycast_wire::payload::{Depacketiser, PayloadFormat};
+use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+use steadycast_wire::rtp::RtpHeader;
+
+/// All targets, by name.
+pub const TARGETS: [(&str, fn(&[u8])); 6] =
+    [("rtp", rtp), ("rtcp", rtcp), ("payload", payload), ("sdp", sdp), ("srtp", srtp), ("session", session)];
+
+/// RTP's header and its extensions: what was read is written again and read as the same.
+pub fn rtp(data: &[u8]) {
+    let Ok((header, extensions, payload)) = RtpHeader::parse(data) else { return };
+    let elements: Vec<(u8, &[u8])> = extensions.collect();
+    // Elements that the one-byte form can't say, or of another profile, are not ours to write.
+    if elements.iter().any(|(id, bytes)| *id == 0 || *id > 14 || bytes.is_empty() || bytes.len() > 16) {
+        return;
+    }
+    let mut again = Vec::new();
+    header.encode(&elements, payload, &mut again);
+    let Ok((other, extensions, same)) = RtpHeader::parse(&again) else { panic!("it can't read what it wrote") };
+    assert_eq!((other, same), (header, payload));
+    assert_eq!(extensions.collect::<Vec<_>>(), elements);
+}
+
+/// RTCP compounds: what was read is written again and read as the same.
+pub fn rtcp(data: &[u8]) {
+    let Ok(compound) = Compound::parse(data) else { return };
+    let mut bytes = Vec::new();
+    compound.encode(&mut bytes);
+    assert_eq!(bytes.len(), compound.encoded_len());
+    assert_eq!(Compound::parse(&bytes).ok().as_ref(), Some(&compound));
+}
+
+/// Depacketisers: the first byte says which, then come payloads, each behind its length; 0 is a gap, 255 the end of a frame.
+pub fn payload(data: &[u8]) {
+    let Some((format, mut rest)) = data.split_first() else { return };
+    let formats = [PayloadFormat::Mpeg4, PayloadFormat::Mpeg2, PayloadFormat::H263p, PayloadFormat::H264];
+    let mut depacketiser = Depacketiser::new(formats[usize::from(*format) % formats.len()]);
+    while let Some((len, behind)) = rest.split_first() {
+        rest = behind;
+        match *len {
+            0 => depacketiser.gap(),
+            255 => drop(depacketiser.finish()),
+            len => {
+                let (payload, behind) = rest.split_at(usize::from(len).min(rest.len()));
+                rest = behind;
+                let damaged = depacketiser.push(payload).is_err();
+                let frame = depacketiser.clone().finish();
+                assert!(frame.damaged || !damaged, "a payload that can't be read leaves a damaged frame");
+            }
+        }
+    }
+    // Each payload adds at most a start code or two to what it carries.
+    assert!(depacketiser.finish().bytes.len() <= data.len() * 8);
+}
+
+/// Session descriptions: what was read is written again and read as the same.
+pub fn sdp(data: &[u8]) {
+    let Ok(description) = Description::read(data) else { return };
+    let own = description.address.ip();
+    let text = description.write(own, 1);
+    let again = Description::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(again.address, description.address, "{text}");
+    assert_eq!(again.format, description.format, "{text}");
+}
+
+/// SRTP: what strangers sent is refused, what was protected with the key is read, once.
+pub fn srtp(data: &[u8]) {
+    let Some(key) = MasterKey::read("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNk") else { panic!("the key is one") };
+    let mut srtp = Srtp::new(&key);
+    assert!(srtp.open_rtp(data).is_none() && srtp.open_rtcp(data).is_none(), "a stranger was heard");
+    let mut sender = Srtp::new(&key);
+    if RtpHeader::parse(data).is_ok() {
+        let mut bytes = data.to_vec();
+        sender.protect_rtp(&mut bytes, 0);
+        assert_eq!(bytes.len(), data.len() + RTP_TAG);
+        assert_eq!(srtp.open_rtp(&bytes), Some(data));
+        assert!(srtp.open_rtp(&bytes).is_none(), "it was heard twice");
+    }
+    if Compound::parse(data).is_ok() {
+        let mut bytes = data.to_vec();
+        sender.protect_rtcp(&mut bytes, 0);
+        assert_eq!(srtp.open_rtcp(&bytes), Some(data));
+        assert!(srtp.open_rtcp(&bytes).is_none(), "it was heard twice");
+    }
+}
+
+const SENDER: u32 = 0x5e0d_0001;
+const RECEIVER: u32 = 0x2ece_0001;
+
+/// A whole session of one controller: the first byte says which, then come datagrams for its two ends, each behind what it is, how many
+/// milliseconds later it comes, and its length.
+pub fn session(data: &[u8]) {
+    let Some((which, mut rest)) = data.split_first() else { return };
+    let (mut sender, mut receiver, app) = ends(usize::from(*which));
+    let mut now = Time::ZERO;
+    while let [what, later, len, behind @ ..] = rest {
+        let (bytes, behind) = behind.split_at(usize::from(*len).min(behind.len()));
+        rest = behind;
+        now += Span::millis(u64::from(*later));
+        let from = Origin(u64::from(*what >> 4));
+        match *what % 6 {
+            0 => sender.on_rtcp(now, from, bytes),
+            1 => receiver.on_rtcp(now, from, bytes),
+            2 => drop(receiver.on_rtp(now, from, bytes, *what & 0x40 != 0, None)),
+            3 => sender.on_rtcp(now, from, &report(RECEIVER + u32::from(*what >> 6), app, bytes)),
+            4 => receiver.on_rtcp(now, from, &report(SENDER + u32::from(*what >> 6), app, bytes)),
+            _ => drop(receiver.on_rtp(now, from, &media(bytes), false, None)),
+        }
+        for _ in 0..64 {
+            match sender.poll(now) {
+                Output::Wait(wake) => {
+                    assert!(wake.is_none_or(|wake| wake.at > now), "it would never wait");
+                    break;
+                }
+                Output::Media(_) | Output::Rtcp(_) => {}
+            }
+        }
+        for _ in 0..64 {
+            if let Output::Wait(wake) = receiver.poll(now) {
+                assert!(wake.is_none_or(|wake| wake.at > now), "it would never wait");
+                break;
+            }
+        }
+        let target = sender.decision().target;
+        assert!((Rate::kbps(10)..=Rate::mbps(50)).contains(&target), "{target}");
+    }
+}
+
+fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
+    let controller = ALL[which % ALL.len()];
+    let Ok(factory) = Chosen::shared(controller.name, Mode::Repaired, &[]) else { panic!("it has defaults") };
+    let rtcp = RtcpSettings {
+        profile: Profile::Avpf { t_rr_interval: Span::ZERO },
+        session_bandwidth: Rate::mbps(2),
+        t_min: None,
+        group: true,
+        summary: which >= 128,
+    };
+    let setup = |id: u32| Setup {
+        packet: Bytes::new(1_200),
+        mode: Mode::Repaired,
+        floor: Rate::kbps(10),
+        cap: Rate::mbps(50),
+        pictures: None,
+        session_bandwidth: rtcp.session_bandwidth,
+        group: true,
+        id: ReceiverId(id),
+        chance: Seed(1).part("half"),
+    };
+    let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
+    let app = factory.app();
+    let settings = SenderSettings {
+        identity: who(SENDER, "sender"),
+        rtcp,
+        packet: Bytes::new(1_200),
+        payload_type: 96,
+        fragment_header: 0,
+        emit: Emit::Paced,
+        backlog: Span::secs(1),
+        credit: Span::millis(4),
+        greedy: true,
+        app,
+        first_seq: u16::MAX - 20,
+        first_timestamp: u32::MAX - 90_000,
+        epoch: NtpEpoch::from_unix_secs(0),
+    };
+    let served = Served::new(Arc::clone(&factory), controller.standard_reports);
+    let guarded = Defended::new(Arc::new(Guarded::new(Arc::new(served))), Orders::default());
+    let half = steadycast_control::registry::Factory::sender(&guarded, &setup(SENDER));
+    let sender = Sender::new(settings, half, Seed(1).part("sender"), Time::ZERO);
+    let half = factory.receiver(&setup(RECEIVER));
+    let chance = Seed(1).part("receiver");
+    let receiver = Receiver::new(who(RECEIVER, "receiver"), rtcp, app, half, chance, Time::ZERO);
+    (sender, receiver, app)
+}
+
+/// A report with a body of the controller: one byte says its subtype, six whether there is a block and what it says.
+fn report(ssrc: u32, name: [u8; 4], bytes: &[u8]) -> Vec<u8> {
+    let (head, body) = bytes.split_at(7.min(bytes.len()));
+    let at = |n: usize| head.get(n).copied().unwrap_or(0);
+    let block = ReportBlock {
+        ssrc: SENDER,
+        fraction: at(1),
+        cumulative_lost: i32::from(at(2) as i8),
+        highest_seq: u32::from(u16::MAX) - 20 + u32::from(at(3)),
+        jitter: u32::from(at(4)) << 6,
+        lsr: u32::from(at(5)) << 10,
+        dlsr: u32::from(at(6)) << 6,
+    };
+    let blocks = if at(0) & 0x80 == 0 { vec![block] } else { Vec::new() };
+    let mut data = body.to_vec();
+    data.resize(data.len().next_multiple_of(4), 0);
+    let app = Packet::App { ssrc, subtype: at(0) & 0x1f, name, data };
+    let first = Packet::ReceiverReport { ssrc, blocks };
+    let mut out = Vec::new();
+    Compound { packets: vec![first, app] }.encode(&mut out);
+    out
+}
+
+/// A packet of media with a notice: number, time stamp and send time from three bytes each.
+fn media(bytes: &[u8]) -> Vec<u8> {
+    let (head, notice) = bytes.split_at(4.min(bytes.len()));
+    let at = |n: usize| u32::from(head.get(n).copied().unwrap_or(0));
+    let header = RtpHeader {
+        payload_type: 96,
+        marker: at(0) & 1 != 0,
+        seq: (u16::MAX - 20).wrapping_add(at(1) as u16),
+        timestamp: (u32::MAX - 90_000).wrapping_add(at(2) * 900),
+        ssrc: SENDER,
+        send_time: (at(0) & 2 == 0).then_some(Stamp(at(3) << 10)),
+        payload_len: 0,
+    };
+    let id = (at(0) as u8 >> 2) % 14 + 1;
+    let notice = &notice[..notice.len().min(24)];
+    let elements: &[(u8, &[u8])] = if notice.is_empty() { &[] } else { &[(id, notice)] };
+    let mut out = Vec::new();
+    header.encode(elements, &[0; 16], &mut out);
+    out
+}

@@ -1,0 +1,97 @@
+"""Starts, kills and ends processes on hosts of an emulation, step by step.
+
+Told the steps as JSON, and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
+``["ready", name, port]`` waits until that process has its port, ``["mark", word]`` writes down the time,
+``["kill", name]`` is SIGKILL, and ``["end", name]`` Ctrl-C, and waits. In the end all that still run are ended.
+The marks go to the file, in seconds from the start. Exit code 1: one that was not killed has failed or would not end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Crew:
+    """Processes by their names."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.marks: dict[str, float] = {}
+        self.failed: list[str] = []
+
+    def start(self, name: str, host: str, words: list[str]) -> None:
+        """Start a process in the namespace of a host."""
+        space = os.environ["STEADYCAST_NET_" + host.upper()]
+        self.running[name] = subprocess.Popen(
+            ["nsenter", f"--net={space}", *words], stdout=subprocess.DEVNULL
+        )
+
+    def ready(self, name: str, port: int) -> None:
+        """Wait until a process has bound its port: the table is that of its namespace."""
+        process, bound = self.running[name], f":{port:04X} "
+        while process.poll() is None:
+            if bound in Path(f"/proc/{process.pid}/net/udp").read_text():
+                return
+            time.sleep(0.05)
+        self.failed.append(f"{name} has ended before it was ready: {process.returncode}")
+
+    def kill(self, name: str) -> None:
+        """Kill a process, which is to be there still."""
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            self.failed.append(f"{name} had ended before it was killed")
+
+    def end(self, name: str) -> None:
+        """Ask a process to end, as Ctrl-C does, and wait until it has."""
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGINT)
+        try:
+            if process.wait(60) not in (0, 130):
+                self.failed.append(f"{name}: exit code {process.returncode}")
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.failed.append(f"{name} would not end")
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing."""
+        time.sleep(seconds)
+
+    def mark(self, word: str) -> None:
+        """Write down the time."""
+        self.marks[word] = time.monotonic() - self.began
+
+
+@contextmanager
+def crew() -> Iterator[Crew]:
+    """All are ended, whatever happens."""
+    made = Crew()
+    try:
+        yield made
+    finally:
+        for name in list(made.running):
+            made.end(name)
+
+
+def main() -> int:
+    """Take the steps."""
+    steps, marks = json.loads(sys.argv[1]), Path(sys.argv[2])
+    with crew() as told:
+        for what, *words in steps:
+            getattr(told, what)(*words)
+    marks.write_text(json.dumps(told.marks))
+    print(*told.failed, sep="\n", file=sys.stderr)
+    return 1 if told.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,507 @@
+"""Faults of a network, of clocks and of those who take part: what happens when, and what it did to the rate."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+HERE = Path(__file__).parent
+
+STEP_S = 0.5
+"""One step of the series that the times are read from."""
+
+BEGIN_S = 10
+"""When a fault begins."""
+
+PAIR = """
+duration = "{duration}s"
+seed = 1
+nodes = ["s", "r"]
+[record]
+interval = "500ms"
+[[link]]
+name = "air"
+between = ["s", "r"]
+rate = "2Mbps"
+delay = "20ms"
+queue = {{ kind = "droptail", limit = "50p" }}
+[[flow]]
+name = "video"
+kind = "video"
+controller = "{controller}"
+media = "greedy"
+start = "0s"
+from = "s"
+to = ["r"]
+{keys}
+"""
+
+GROUP = """
+duration = "{duration}s"
+seed = 1
+nodes = ["s", "hub", "r[1-{receivers}]"{more}]
+[record]
+interval = "500ms"
+[[link]]
+name = "air"
+between = ["s", "hub"]
+rate = "{rate}"
+delay = "20ms"
+queue = {{ kind = "droptail", limit = "50p" }}
+[[link]]
+between = ["hub", "r[1-{receivers}]"]
+delay = "10ms"
+"""
+
+SEVEN = """
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "greedy"
+from = "s"
+to = ["r[1-7]"]
+"""
+
+SLOW = """
+[[link]]
+name = "hub-r8"
+rate = "500kbps"
+queue = { kind = "droptail", limit = "25p" }
+"""
+
+LIAR = """
+[[link]]
+between = ["hub", "liar"]
+delay = "10ms"
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "greedy"
+from = "s"
+to = ["r[1-15]"]
+floor = "64kbps"
+defences = {defences}
+"""
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Times:
+    """When a fault begins and ends, and when the run does, in seconds from its start."""
+
+    begins: float
+    ends: float
+    over: float
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, and within which bounds the rate follows; rates in Mb/s."""
+
+    name: str
+    scenario: Callable[[Times], str]
+    lasts_s: tuple[float, float]
+    """How long the fault lasts: in short, and in full."""
+    before: Bounds
+    during: Bounds
+    """From two seconds after its beginning, or from its middle, until its end."""
+    after: Bounds
+    """In the last four seconds."""
+    falls_s: Bounds | None
+    """How long it takes until the rate is half of what it was; None: it does not fall so far."""
+    returns_s: Bounds | None
+    """How long after the fault's end the rate is again 80 % of what it was; None: it has never been less."""
+    hit: Bounds
+    """Packets that the fault took, held up or copied."""
+    rest_s: float = 12
+    """For how long the run goes on after the fault."""
+    program: Callable[[Times, Path], tuple[str, list[str]]] | None = None
+    """What runs on which host beside the flows."""
+    only: bool = False
+    """It is all that runs."""
+    at: tuple[str, str] = ("link", "air")
+    """Where the rate is measured: what a link carries, or what a node receives."""
+    settles_s: float = BEGIN_S
+    """When the fault begins; of processes, how long after they are there."""
+    most: float | None = None
+    """Who was held down returns to this rate, counted from the fault's beginning."""
+    records: int = 0
+    """Run folders that processes leave."""
+
+    def times(self, full: bool) -> Times:
+        """When it happens, in short or at full length."""
+        lasts = self.lasts_s[1 if full else 0]
+        return Times(self.settles_s, self.settles_s + lasts, self.settles_s + lasts + self.rest_s)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fault did."""
+
+    summary: dict[str, Any]
+    before: float
+    during: float
+    after: float
+    falls_s: float | None
+    returns_s: float | None
+    hit: int
+    wall_s: float
+    code: int | None
+    folders: int
+    """Records of processes that are whole."""
+
+
+def _pair(times: Times, events: str = "", controller: str = "tfrc", keys: str = "") -> str:
+    return PAIR.format(duration=times.over, controller=controller, keys=keys) + events
+
+
+def _change(times: Times, direction: str, during: str, after: str) -> str:
+    at = '[[event]]\nat = "{}s"\nset = {{ link = "air", direction = "{}", {} }}\n'
+    return at.format(times.begins, direction, during) + at.format(times.ends, direction, after)
+
+
+def _lossy(direction: str, p: float) -> Callable[[Times], str]:
+    loss = 'loss = {{ kind = "bernoulli", p = {} }}'
+    return lambda times: _pair(times, _change(times, direction, loss.format(p), loss.format(0)))
+
+
+def _disorder(during: str, after: str) -> Callable[[Times], str]:
+    return lambda times: _pair(times, _change(times, "both", during, after))
+
+
+def _restart(times: Times) -> str:
+    return _pair(
+        times,
+        f'[[event]]\nat = "{times.begins}s"\nstop = "video"\n[[event]]\nat = "{times.ends}s"\nstart = "video"\n',
+    )
+
+
+def _wrap(times: Times) -> str:
+    # 2 Mb/s are some 208 packets of 1200 B a second: the numbers wrap a second after the fault's begin,
+    # the time stamps two.
+    seq = 65_536 - int(208 * (times.begins + 1))
+    timestamp = 2**32 - int(90_000 * (times.begins + 2))
+    return _pair(times, keys=f"rtp = {{ seq = {seq}, timestamp = {timestamp} }}")
+
+
+def _clock(keys: str) -> Callable[[Times], str]:
+    return lambda times: _pair(times, controller="asmp", keys=keys)
+
+
+def _steadycast(*words: str) -> list[str]:
+    return [sys.executable, "-c", "from steadycast.cli import main; main()", *words]
+
+
+SDP = """v=0
+o=- 1 1 IN IP4 10.0.0.1
+s=steadycast
+t=0 0
+m=video 5004 RTP/AVP 96
+c=IN IP4 239.0.0.1/1
+a=rtpmap:96 x-steadycast-greedy/90000
+a=extmap:1 urn:x-steadycast:send-time
+a=x-steadycast:controller=asmp;mode=repaired;session-bw=2000000;packet=1200
+a=sendonly
+"""
+"""Of the scenario's own group, for a receiver that is a process."""
+
+Steps = list[list[object]]
+
+
+def _crew(host: str, folder: Path, steps: Steps) -> tuple[str, list[str]]:
+    return host, [sys.executable, str(HERE / "crew.py"), json.dumps(steps), str(folder / "marks.json")]
+
+
+def _killed(times: Times, folder: Path) -> tuple[str, list[str]]:
+    """The eighth receiver is a process; the others are the scenario's."""
+    sdp = folder / "group.sdp"
+    sdp.write_text(SDP)
+    words = _steadycast("receive", str(sdp), "-o", str(folder / "killed"))
+    steps: Steps = [
+        ["start", "r8", "r8", words],
+        ["ready", "r8", 5004],
+        ["wait", times.begins],
+        ["mark", "begins"],
+        ["kill", "r8"],
+        ["wait", times.ends - times.begins],
+        ["mark", "ends"],
+        ["wait", times.over - times.ends],
+        ["mark", "over"],
+    ]
+    return _crew("r8", folder, steps)
+
+
+def _sender_dies(times: Times, folder: Path) -> tuple[str, list[str]]:
+    """Sender and receivers are processes."""
+
+    def sender(name: str) -> list[str]:
+        words = ["send", "greedy", "--to", "239.1.1.1:5004", "--port", "6004", "--max-rate", "4Mbps"]
+        return _steadycast(*words, "--sdp", str(folder / f"{name}.sdp"), "-o", str(folder / name))
+
+    names = ["r1", "r2"]
+    receive = [_steadycast("receive", str(folder / "killed.sdp"), "-o", str(folder / name)) for name in names]
+    steps: Steps = [
+        ["start", "killed", "s", sender("killed")],
+        ["ready", "killed", 6004],
+        # The description is written after the port is bound.
+        ["wait", 2],
+        *(["start", name, name, words] for name, words in zip(names, receive, strict=True)),
+        *(["ready", name, 5004] for name in names),
+        ["wait", times.begins],
+        ["mark", "begins"],
+        ["kill", "killed"],
+        ["wait", times.ends - times.begins],
+        ["start", "again", "s", sender("again")],
+        ["ready", "again", 6004],
+        ["mark", "ends"],
+        ["wait", times.over - times.ends],
+        ["mark", "over"],
+        ["end", "again"],
+    ]
+    return _crew("s", folder, steps)
+
+
+def _group(times: Times, more: str = "", receivers: int = 8, rate: str = "2Mbps", nodes: str = "") -> str:
+    # With a crew the run ends with it, which takes longer where processes are slow to start.
+    return GROUP.format(duration=times.over + 90, receivers=receivers, rate=rate, more=nodes) + more
+
+
+def _liar(times: Times, _: Path) -> tuple[str, list[str]]:
+    return "liar", [sys.executable, str(HERE / "liar.py"), str(times.begins), str(times.ends)]
+
+
+def _lied(defences: str) -> Callable[[Times], str]:
+    more = LIAR.format(defences=defences)
+    return lambda times: _group(replace(times, over=times.over - 90), more, 15, "1Mbps", ', "liar"')
+
+
+_PAIR = Fault(
+    name="",
+    scenario=_pair,
+    lasts_s=(5, 10),
+    before=(1.5, 2.01),
+    during=(1.5, 2.01),
+    after=(1.5, 2.01),
+    falls_s=None,
+    returns_s=None,
+    hit=(0, 0),
+    at=("node", "r"),
+)
+
+FAULTS: list[Fault] = [
+    replace(
+        _PAIR,
+        name="feedback lost",
+        scenario=_lossy("back", 1),
+        during=(0.0, 1.2),
+        falls_s=(0.5, 4.0),
+        returns_s=(0.5, 9.0),
+        hit=(3, 1_000),
+    ),
+    replace(
+        _PAIR,
+        name="20 % lost both ways",
+        scenario=_lossy("both", 0.2),
+        during=(0.02, 0.9),
+        falls_s=(0.5, 4.0),
+        returns_s=(0.5, 11.0),
+        after=(1.2, 2.01),
+        hit=(5, 1_500),
+    ),
+    replace(
+        _PAIR,
+        name="10 % doubled, 10 % 6 ms late",
+        scenario=_disorder(
+            'duplicate = 0.1, reorder = { p = 0.1, by = "6ms" }', "duplicate = 0, reorder = { p = 0 }"
+        ),
+        hit=(100, 900),
+    ),
+    replace(
+        _PAIR,
+        name="10 % 60 ms late",
+        scenario=_disorder('reorder = { p = 0.1, by = "60ms" }', "reorder = { p = 0 }"),
+        hit=(50, 900),
+    ),
+    replace(
+        _PAIR,
+        name="the link vanishes",
+        scenario=_lossy("both", 1),
+        lasts_s=(5, 30),
+        rest_s=15,
+        during=(0.0, 0.0),
+        falls_s=(0.5, 1.0),
+        returns_s=(0.5, 12.0),
+        after=(1.2, 2.01),
+        hit=(5, 2_500),
+    ),
+    replace(
+        _PAIR,
+        name="the sender stops and starts",
+        scenario=_restart,
+        lasts_s=(3, 10),
+        during=(0.0, 0.3),
+        falls_s=(0.5, 1.5),
+        returns_s=(0.5, 9.0),
+    ),
+    replace(_PAIR, name="the numbers wrap", scenario=_wrap),
+    replace(_PAIR, name="no fault, asmp", scenario=_clock("")),
+    *(
+        replace(
+            _PAIR, name=f"clock {word} 1 h, {drift:+} ppm", scenario=_clock(f"clock = {{ {word} = {keys} }}")
+        )
+        for word, drift, keys in [
+            ("ahead", 100, '"60min", drift = 100'),
+            ("behind", -100, '"60min", drift = -100'),
+        ]
+    ),
+    replace(
+        _PAIR,
+        name="1 of 8 receivers killed",
+        scenario=lambda times: _group(times, SEVEN),
+        program=_killed,
+        at=("node", "r1"),
+        lasts_s=(8, 30),
+        rest_s=4,
+    ),
+    replace(
+        _PAIR,
+        name="the slowest of 8 killed",
+        scenario=lambda times: _group(times, SEVEN + SLOW),
+        program=_killed,
+        at=("node", "r1"),
+        lasts_s=(14, 30),
+        rest_s=4,
+        before=(0.25, 0.55),
+        during=(0.4, 2.01),
+        most=2.0,
+        returns_s=(1.0, 14.0),
+    ),
+    replace(
+        _PAIR,
+        name="the sender killed, another starts",
+        scenario=lambda times: _group(times, SEVEN.replace("7", "2"), 2),
+        program=_sender_dies,
+        only=True,
+        at=("link", "air"),
+        lasts_s=(4, 10),
+        during=(0.0, 0.1),
+        falls_s=(0.5, 1.0),
+        returns_s=(0.5, 12.0),
+        rest_s=14,
+        records=3,
+    ),
+    replace(
+        _PAIR,
+        name="1 liar of 16, defended",
+        scenario=_lied("true"),
+        program=_liar,
+        lasts_s=(10, 60),
+        rest_s=3,
+        at=("node", "r1"),
+        before=(0.7, 1.01),
+        during=(0.7, 1.01),
+        after=(0.7, 1.01),
+    ),
+    replace(
+        _PAIR,
+        name="1 liar of 16, trusted",
+        scenario=_lied("false"),
+        program=_liar,
+        lasts_s=(10, 60),
+        rest_s=3,
+        at=("node", "r1"),
+        before=(0.7, 1.01),
+        during=(0.03, 0.25),
+        falls_s=(0.5, 4.0),
+        returns_s=None,
+        after=(0.03, 1.01),
+    ),
+]
+
+
+def _series(run: Any, at: tuple[str, str]) -> list[tuple[float, float]]:
+    """Ends of steps and rates in them, in Mb/s."""
+    import polars as pl
+
+    kind, name = at
+    if kind == "link":
+        rows = run.links.to_polars().filter((pl.col("link") == name) & (pl.col("direction") == "forward"))
+    else:
+        rows = run.rates.to_polars().filter(pl.col("node") == name)
+    rows = rows.sort("t_s")
+    return [
+        (float(t) + STEP_S, float(rate or 0) / 1e6)
+        for t, rate in zip(rows["t_s"], rows["throughput_bps"], strict=True)
+    ]
+
+
+def _mean(series: list[tuple[float, float]], first: float, last: float) -> float:
+    found = [rate for end, rate in series if first < end <= last]
+    return sum(found) / max(len(found), 1)
+
+
+def suffer(fault: Fault, full: bool) -> Outcome:
+    """Run it in namespaces."""
+    from steadycast.emulate import Program, emulate
+    from steadycast.progress import Silent
+
+    times = fault.times(full)
+    began = time.monotonic()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "fault.toml"
+        file.write_text(fault.scenario(times))
+        program = Program(*fault.program(times, folder)) if fault.program is not None else None
+        done = emulate(file, progress=Silent(), program=program, only=fault.only)
+        folders = len(list(folder.glob("*/summary.json")))
+        marks = folder / "marks.json"
+        if marks.exists():
+            times = Times(**json.loads(marks.read_text()))
+    run = done.run
+    series = _series(run, fault.at)
+    before = _mean(series, times.begins - 3, times.begins)
+    settled = times.begins + min(2, (times.ends - times.begins) / 2)
+    fallen = next((t for t, rate in series if times.begins < t <= times.ends and rate < before / 2), None)
+    enough, since = (0.8 * before, times.ends) if fault.most is None else (0.8 * fault.most, times.begins)
+    back = next((t for t, rate in series if t > since and rate >= enough), None)
+    fell = fallen is not None or fault.most is not None
+    counted = ("lost_packets", "reordered_packets", "duplicated_packets")
+    return Outcome(
+        summary=dict(run.summary),
+        before=before,
+        during=_mean(series, settled, times.ends),
+        after=_mean(series, times.over - 4, times.over),
+        falls_s=None if fallen is None else fallen - times.begins,
+        returns_s=back - since if fell and back is not None else None,
+        hit=sum(link[key] for link in run.summary["links"] for key in counted),
+        wall_s=time.monotonic() - began,
+        code=done.code,
+        folders=folders,
+    )
+
+
+def row(fault: Fault, told: Outcome) -> str:
+    """One line of the table."""
+
+    def seconds(value: float | None) -> str:
+        return "–" if value is None else f"{value:.1f}"
+
+    return (
+        f"| {fault.name} | {told.before:.2f} | {told.during:.2f} | {told.after:.2f} | {seconds(told.falls_s)} | "
+        f"{seconds(told.returns_s)} | {told.hit} | {told.wall_s:.0f} |"
+    )
+
+
+HEAD = (
+    "| fault | before | during | after, Mb/s | falls in s | returns in s | packets hit | wall s |\n"
+    "|---|---|---|---|---|---|---|---|"
+)

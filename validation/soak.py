@@ -1,0 +1,166 @@
+"""A long session: receivers come and go, the sender restarts once, and neither memory nor lag may grow.
+
+``python -m validation.soak --minutes 20`` emulates 8 Mb/s to 32 receivers; every two seconds one joins or leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+RECEIVERS = 32
+
+NETWORK = """
+name = "soak"
+duration = "{seconds}s"
+seed = 1
+nodes = ["s", "hub", "r[1-{receivers}]"]
+[[link]]
+name = "air"
+between = ["s", "hub"]
+rate = "10Mbps"
+delay = "10ms"
+queue = {{ kind = "droptail", limit = "100p" }}
+[[link]]
+between = ["hub", "r[1-{receivers}]"]
+delay = "10ms"
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "greedy"
+cap = "8Mbps"
+packet = "1400B"
+start = "0s"
+from = "s"
+to = ["r[1-{receivers}]"]
+rtcp = {{ session_bw = "2Mbps" }}
+"""
+
+SLOPE = 0.02
+"""By how much memory may grow over the last half, as a share."""
+
+LAG_MS = 5.0
+"""How late the ends may be called at the end, 99 times of 100."""
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """What became of memory, lag and the session."""
+
+    memory: list[tuple[float, float]]
+    """Seconds from the start, and MB of resident memory."""
+    lag_ms: float
+    rate_bps: float
+    """Mean over the receivers that are there at the end and were at the start."""
+    trustworthy: bool
+    complete: bool
+    cpu_s: float
+
+    def slope(self) -> float:
+        """Growth over the last half, by a straight line through it, as a share of what it is there in the mean."""
+        start, end = self.memory[0][0], self.memory[-1][0]
+        half = [(t, m) for t, m in self.memory if t >= (start + end) / 2]
+        mean_t = sum(t for t, _ in half) / len(half)
+        mean_m = sum(m for _, m in half) / len(half)
+        rise = sum((t - mean_t) * (m - mean_m) for t, m in half) / sum((t - mean_t) ** 2 for t, _ in half)
+        return rise * (half[-1][0] - half[0][0]) / mean_m
+
+
+def scenario(seconds: int, receivers: int) -> str:
+    """Write down the network, who comes and goes, and the restart in the middle."""
+    events = []
+    outside = {n: False for n in range(1, receivers + 1)}
+    # The first stays from start to end; of the others one after the other turns.
+    for turn, at in enumerate(range(2, seconds - 1, 2)):
+        who = 2 + turn * 7 % (receivers - 1)
+        verb = "join" if outside[who] else "leave"
+        outside[who] = not outside[who]
+        events.append(f'[[event]]\nat = "{at}s"\n{verb} = "video.r{who}"\n')
+    middle = seconds // 2
+    events.append(
+        f'[[event]]\nat = "{middle}s"\nstop = "video"\n[[event]]\nat = "{middle + 1}s"\nstart = "video"\n'
+    )
+    return NETWORK.format(seconds=seconds, receivers=receivers) + "".join(events)
+
+
+def resident_mb() -> float:
+    """Memory of this process that is not swapped out or never touched."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
+    """Run it in real time."""
+    from steadycast.emulate import emulate
+    from steadycast.progress import Silent
+
+    memory: list[tuple[float, float]] = []
+    over, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            memory.append((time.monotonic() - began, resident_mb()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "soak.toml"
+            file.write_text(scenario(seconds, receivers))
+            run = emulate(file, progress=Silent()).run
+    finally:
+        over.set()
+        watcher.join()
+    # What the record is turned into afterwards is not the session's.
+    memory = [(t, m) for t, m in memory if t <= seconds]
+    told = run.summary["emulation"]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Soaked(
+        memory=memory,
+        lag_ms=told["ends_lateness_last_ms"]["p99"],
+        rate_bps=run.summary["flows"][0]["receivers"][0]["throughput_bps"],
+        trustworthy=told["trustworthy"],
+        complete=run.summary["complete"],
+        cpu_s=used.ru_utime + used.ru_stime,
+    )
+
+
+def main() -> int:
+    """Print the table; exit code 1 when something grows or lags."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--receivers", type=int, default=RECEIVERS)
+    options = parser.parse_args()
+    began = time.monotonic()
+    told = soak(round(options.minutes * 60), options.receivers)
+    wall = time.monotonic() - began
+    first, middle, last = (f"{told.memory[n][1]:.1f}" for n in (0, len(told.memory) // 2, -1))
+    print(
+        "| minutes | Mb/s | MB at first, half, end | growth in the last half | lag at the end, p99 | CPU s | wall s |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    cells = [
+        f"{options.minutes:g}",
+        f"{told.rate_bps / 1e6:.2f}",
+        f"{first}, {middle}, {last}",
+        f"{told.slope():+.2%}",
+        f"{told.lag_ms:.2f} ms",
+        f"{told.cpu_s:.0f}",
+        f"{wall:.0f}",
+    ]
+    print("| " + " | ".join(cells) + " |")
+    if not told.trustworthy:
+        print("This machine was too busy: the lag is not the session's.", file=sys.stderr)
+    good = told.complete and abs(told.slope()) <= SLOPE and told.lag_ms <= LAG_MS
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
