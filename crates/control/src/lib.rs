@@ -32,6 +32,7 @@ mod pgmcc;
 mod pictures;
 mod rbuf;
 pub mod registry;
+pub mod simulcast;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;

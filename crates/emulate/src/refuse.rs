@@ -60,6 +60,11 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
             _ => {}
         }
     }
+    for simulcast in &scenario.simulcasts {
+        let at = format!("simulcast.{}.flows", simulcast.name);
+        let what = "receivers don't go from group to group here";
+        all.push(loaded.problem(&at, what, "simulate it, or give --approximate: all stay in the lowest group"));
+    }
     if scenario.duration > Span::secs(24 * 3600) {
         all.push(loaded.problem("duration", "it runs in real time, and this is more than a day", "take a shorter one"));
     }

@@ -360,6 +360,7 @@ impl Emulation {
             scenario: &self.scenario,
             agents: &self.agents,
             flows: &self.flows,
+            viewers: &[],
             links: network.links(),
             ways: self.ways.clone(),
             logs: &self.logs,

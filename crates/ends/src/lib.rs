@@ -11,8 +11,10 @@ mod intake;
 mod make;
 mod record;
 mod share;
+mod simulcast;
 mod summary;
 mod tables;
+mod viewer;
 
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
@@ -23,3 +25,4 @@ pub use intake::{Digest, Intake, Point};
 pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use tables::{Column, Table};
+pub use viewer::Viewer;

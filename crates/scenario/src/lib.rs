@@ -19,6 +19,7 @@ mod name;
 mod network;
 mod problem;
 mod resolve;
+mod simulcast;
 mod table;
 mod text;
 mod tree;
@@ -28,7 +29,7 @@ pub use loaded::{Document, Loaded};
 pub use model::{
     Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect, Flow,
     FlowIx, FlowKind, Jitter, JitterDist, Limit, Link, LinkIx, Loss, Media, NodeIx, OnOff, PeriodDist, Periods, Queue,
-    RateSpec, Record, Red, Reports, Rtcp, RtcpProfile, Scenario, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr,
-    Video, What,
+    RateSpec, Record, Red, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Size, Start, Tcp, TcpPreset, TcpSource,
+    Trace, Vbr, Video, What,
 };
 pub use problem::{Problem, Problems};
