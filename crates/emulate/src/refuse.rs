@@ -140,6 +140,25 @@ mod tests {
     }
 
     #[test]
+    fn a_simulcast_is_refused_with_its_line() {
+        let flow = |name: &str, rate: &str| {
+            format!(
+                "[[flow]]\nname = '{name}'\nkind = 'video'\ncontroller = 'asmp'\nmedia = 'greedy'\ncast = 'multicast'\n\
+                 from = 'a'\nto = ['b']\n{rate} = '1Mbps'\n"
+            )
+        };
+        let text = format!(
+            "duration = '1s'\nnodes = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\n{}{}[[simulcast]]\nname = 'layers'\n\
+             flows = ['low', 'high']\n",
+            flow("low", "cap"),
+            flow("high", "floor")
+        );
+        let loaded = Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        let all: Vec<String> = refusals(&loaded).iter().map(ToString::to_string).collect();
+        assert!(matches!(&all[..], [one] if one.contains("simulcast.layers.flows: receivers don't go")), "{all:?}");
+    }
+
+    #[test]
     fn two_flows_that_want_different_tcps_of_one_host_are_told_so() {
         let text = "duration = '1s'\nnodes = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\nrate = '1Mbps'\n\
                     [[flow]]\nname = 'x'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\n\
