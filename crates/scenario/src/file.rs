@@ -329,7 +329,7 @@ tables! {
         flows: Many<String>,
         /// How many times what the next group asks a receiver has to have to go up to it; default 1.2.
         up: f64,
-        /// For how long; default "10s". Down goes at once whoever can't take its group's floor.
+        /// For how long; default "10s". Down goes at once who can't take half of its group's floor, after a fifth of this who can't take all of it.
         hold: Span,
     }
     /// Something that happens: exactly one of join, leave, start, stop, set.

@@ -83,14 +83,38 @@ fn one_that_can_not_be_is_told_with_its_line_and_a_remedy() {
         ("[\"low\", \"high\"]", "[\"low\", \"low\"]", "\"low\" is in a simulcast already; name each flow once"),
         ("[\"low\", \"high\"]", "[\"low\", \"tcp\"]", "\"tcp\" is no video; name flows with kind = \"video\""),
         ("[\"low\", \"high\"]", "[\"high\", \"low\"]", "\"low\" has no floor, so nobody would ever leave it"),
-        ("cap = \"500kbps\"", "floor = \"500kbps\"", "\"high\" has a floor of 500kbps, no more than 500kbps of one below"),
+        (
+            "cap = \"500kbps\"",
+            "floor = \"500kbps\"",
+            "\"high\" has a floor of 500kbps, no more than 500kbps of one below",
+        ),
         ("cap = \"500kbps\"", "start = \"1s\"", "\"high\" and \"low\" do not start and stop together"),
-        ("\"tfmcc\"", "\"pgmcc\"", "receivers of \"pgmcc\" know no rate of their own to choose by; take one of: asmp, tfmcc"),
-        ("cast = \"multicast\"", "cast = \"unicast\"", "\"low\" is no group; write cast = \"multicast\" in its [[flow]]"),
-        ("to = [\"r[1-2]\"]", "to = [\"r1\", \"other\"]", "\"high\" and \"low\" are not from one source to the same receivers"),
-        ("flows =", "up = 0.5\nflows =", "simulcast.layers.up: 0.5 is not between 1 and 10; write for example up = 1.2"),
+        (
+            "\"tfmcc\"",
+            "\"pgmcc\"",
+            "receivers of \"pgmcc\" know no rate of their own to choose by; take one of: asmp, tfmcc",
+        ),
+        (
+            "cast = \"multicast\"",
+            "cast = \"unicast\"",
+            "\"low\" is no group; write cast = \"multicast\" in its [[flow]]",
+        ),
+        (
+            "to = [\"r[1-2]\"]",
+            "to = [\"r1\", \"other\"]",
+            "\"high\" and \"low\" are not from one source to the same receivers",
+        ),
+        (
+            "flows =",
+            "up = 0.5\nflows =",
+            "simulcast.layers.up: 0.5 is not between 1 and 10; write for example up = 1.2",
+        ),
         ("flows =", "hold = \"2h\"\nflows =", "write for example hold = \"10s\""),
-        ("[[simulcast]]", "[[event]]\nat = \"9s\"\njoin = \"high.r1\"\n[[simulcast]]", "an event joins, leaves, starts or stops"),
+        (
+            "[[simulcast]]",
+            "[[event]]\nat = \"9s\"\njoin = \"high.r1\"\n[[simulcast]]",
+            "an event joins, leaves, starts or stops",
+        ),
         ("flows =", "flow =", "did you mean \"flows\"?"),
     ];
     for (good, bad, said) in wrong {
