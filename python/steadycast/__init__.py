@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Record,
         Rtcp,
         Scenario,
+        Simulcast,
         Topology,
         Uniform,
     )
@@ -67,6 +68,7 @@ __all__ = [
     "Scenario",
     "SentPacket",
     "Setup",
+    "Simulcast",
     "Topology",
     "Uniform",
     "UserError",

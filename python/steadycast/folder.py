@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FORMAT = 1
-TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp")
+TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves")
 Json = dict[str, Any]
 
 

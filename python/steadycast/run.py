@@ -83,7 +83,7 @@ class Run:
     """Keeps files of a run without a folder as long as the run itself."""
 
     def table(self, name: str) -> Columns | Frame:
-        """Return a table by its name: rates, decisions, frames, missing, links, tcp, packets."""
+        """Return a table by its name: rates, decisions, frames, missing, links, tcp, moves, packets."""
         if name not in self.tables:
             raise KeyError(f"no table {name!r}: there are {', '.join(self.tables)}")
         found = self.tables[name]
@@ -113,6 +113,11 @@ class Run:
     def tcp(self) -> Columns | Frame:
         """Window, threshold and RTT of each TCP per interval."""
         return self.table("tcp")
+
+    @property
+    def moves(self) -> Columns | Frame:
+        """Which receiver of a simulcast went from which group to which, when and why."""
+        return self.table("moves")
 
     @property
     def packets(self) -> Columns | Frame:
@@ -151,8 +156,8 @@ class Run:
         draft.json("cost.json", self.cost)
         for name, table in self.tables.items():
             frame = table.to_polars() if isinstance(table, Columns) else table
-            # Packets only when they were asked for; which bytes are missing only when some are.
-            if frame.height or name not in ("packets", "missing"):
+            # Packets only when they were asked for; which bytes are missing, and moves, only when there are some.
+            if frame.height or name not in ("packets", "missing", "moves"):
                 draft.table(name, frame)
 
     def __repr__(self) -> str:

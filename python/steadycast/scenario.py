@@ -236,6 +236,16 @@ class Record(Part):
 
 
 @dataclass(kw_only=True)
+class Simulcast(Part):
+    """Groups that carry the same video at different rates, the lowest first; receivers choose between them."""
+
+    name: str
+    flows: Sequence[str]
+    up: float | None = None
+    hold: str | None = None
+
+
+@dataclass(kw_only=True)
 class Expect(Part):
     """A bound on a number of summary.json."""
 
@@ -257,6 +267,7 @@ class Scenario(Part):
     topology: Topology | None = None
     links: Sequence[Link] = field(default=(), metadata={"key": "link"})
     flows: Sequence[Flow] = field(default=(), metadata={"key": "flow"})
+    simulcasts: Sequence[Simulcast] = field(default=(), metadata={"key": "simulcast"})
     events: Sequence[Event] = field(default=(), metadata={"key": "event"})
     record: Record | None = None
     expect: Sequence[Expect] = ()

@@ -12,6 +12,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::None,
     standard_reports: true,
+    own_rate: false,
     extension: 0,
     app: *b"NONE",
     colour: "#7f7f7f",

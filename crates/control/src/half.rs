@@ -398,6 +398,12 @@ pub trait ReceiverHalf: Send {
         &[]
     }
 
+    /// The rate that its path could carry for it, by its own loss and round-trip time and whatever is sent now: a pure getter.
+    /// `Rate::MAX`: nothing that it has seen bounds it. `None`: it does not know yet, or the controller's receivers never do.
+    fn acceptable(&self) -> Option<Rate> {
+        None
+    }
+
     /// Its own view, for the record: a pure getter.
     fn view(&self) -> View {
         View::default()

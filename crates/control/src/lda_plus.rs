@@ -22,6 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Periodic,
     standard_reports: true,
+    own_rate: false,
     extension: EXTENSION,
     app: *b"LDAP",
     colour: "#e377c2",

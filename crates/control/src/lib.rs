@@ -33,6 +33,7 @@ mod pictures;
 mod queue;
 mod rbuf;
 pub mod registry;
+pub mod simulcast;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;

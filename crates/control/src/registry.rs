@@ -397,6 +397,8 @@ pub struct Controller {
     pub feedback: Feedback,
     /// Whether it can be run on standard receiver reports alone.
     pub standard_reports: bool,
+    /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between groups.
+    pub own_rate: bool,
     /// Its RTP header extension element's id (0: none) and its APP packets' name.
     pub extension: u8,
     /// The four letters of its RTCP APP packets.

@@ -24,6 +24,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    own_rate: false,
     extension: EXTENSION,
     app: *b"TFRC",
     colour: "#1f77b4",

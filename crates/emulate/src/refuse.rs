@@ -60,6 +60,11 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
             _ => {}
         }
     }
+    for simulcast in &scenario.simulcasts {
+        let at = format!("simulcast.{}.flows", simulcast.name);
+        let what = "receivers don't go from group to group here";
+        all.push(loaded.problem(&at, what, "simulate it, or give --approximate: all stay in the lowest group"));
+    }
     if scenario.duration > Span::secs(24 * 3600) {
         all.push(loaded.problem("duration", "it runs in real time, and this is more than a day", "take a shorter one"));
     }
@@ -132,6 +137,25 @@ mod tests {
             preset.iter().any(|p| p.starts_with("test.toml:9: flow.tcp.preset: the kernel's TCP has no clock")),
             "{preset:?}"
         );
+    }
+
+    #[test]
+    fn a_simulcast_is_refused_with_its_line() {
+        let flow = |name: &str, rate: &str| {
+            format!(
+                "[[flow]]\nname = '{name}'\nkind = 'video'\ncontroller = 'asmp'\nmedia = 'greedy'\ncast = 'multicast'\n\
+                 from = 'a'\nto = ['b']\n{rate} = '1Mbps'\n"
+            )
+        };
+        let text = format!(
+            "duration = '1s'\nnodes = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\n{}{}[[simulcast]]\nname = 'layers'\n\
+             flows = ['low', 'high']\n",
+            flow("low", "cap"),
+            flow("high", "floor")
+        );
+        let loaded = Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        let all: Vec<String> = refusals(&loaded).iter().map(ToString::to_string).collect();
+        assert!(matches!(&all[..], [one] if one.contains("simulcast.layers.flows: receivers don't go")), "{all:?}");
     }
 
     #[test]

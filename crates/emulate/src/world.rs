@@ -366,6 +366,7 @@ impl Emulation {
             scenario: &self.scenario,
             agents: &self.agents,
             flows: &self.flows,
+            viewers: &[],
             links: network.links(),
             ways: self.ways.clone(),
             logs: &self.logs,

@@ -11,9 +11,11 @@ mod intake;
 mod make;
 mod record;
 mod share;
+mod simulcast;
 mod skew;
 mod summary;
 mod tables;
+mod viewer;
 
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
@@ -25,3 +27,4 @@ pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
 pub use tables::{Column, Table};
+pub use viewer::Viewer;

@@ -10,7 +10,7 @@ use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
-use steadycast_session::{Defended, Emit, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings};
+use steadycast_session::{Defended, Emit, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings};
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -93,12 +93,15 @@ pub struct Cast<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
     seed: Seed,
+    /// For each simulcast its groups' senders.
+    siblings: Vec<Vec<Siblings>>,
 }
 
 impl<'a> Cast<'a> {
     /// For this scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
-        Self { scenario, inputs, seed: scenario.seed }
+        let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
+        Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
     /// When the flow in place `n` is active, without agents yet.
@@ -123,7 +126,11 @@ impl<'a> Cast<'a> {
             sc::FlowKind::Cbr(cbr) => Ok(self.plain(cbr.rate, cbr.packet, None, intake)),
             sc::FlowKind::OnOff(on) => Ok(self.plain(on.rate, on.packet, Some((on.on, on.off)), intake)),
             sc::FlowKind::Tcp(tcp) => self.tcp(flow, tcp, intake),
-            sc::FlowKind::Video(video) => self.video(flow, video, intake, ends.means_from),
+            sc::FlowKind::Video(video) => {
+                let group = self.scenario.group_of(sc::FlowIx(n));
+                let siblings = group.map(|(simulcast, place)| self.siblings[simulcast][place].clone());
+                self.video(flow, video, intake, ends.means_from, siblings)
+            }
         }
     }
 
@@ -225,6 +232,7 @@ impl<'a> Cast<'a> {
         video: &'a sc::Video,
         intake: Intake,
         from: Time,
+        siblings: Option<Siblings>,
     ) -> Result<Makers<'a>, MakeError> {
         let factory = match self.inputs.factories.get(&flow.name) {
             Some(factory) => Arc::clone(factory),
@@ -284,6 +292,7 @@ impl<'a> Cast<'a> {
         let skew = Skew::new(video.clock.ahead, video.clock.drift);
         let most_rows = self.inputs.most_rows.unwrap_or(usize::MAX);
         let views = if flow.to.len() > 1_000 { 0 } else { most_rows };
+        let chosen = siblings.is_some();
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
             source: Box::new(move |session| {
@@ -322,7 +331,8 @@ impl<'a> Cast<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                Agent::VideoSource(Box::new(source.with_ecn(video.ecn).keeping(most_rows)))
+                let source = source.with_ecn(video.ecn).keeping(most_rows).in_simulcast(siblings.clone());
+                Agent::VideoSource(Box::new(source))
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
@@ -336,7 +346,8 @@ impl<'a> Cast<'a> {
                     let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..base.clone() };
                     let half = factory.receiver(&setup);
                     let chance = seed.part(&format!("{name}.rtcp"));
-                    Receiver::new(identity, rtcp, factory.app(), half, chance, now)
+                    let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now);
+                    if chosen { receiver.in_simulcast(now) } else { receiver }
                 });
                 let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, views);
                 let sink = sink.buffered(buffer.clone()).by_clock(skew);

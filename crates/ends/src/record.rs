@@ -1,6 +1,6 @@
 //! What a run has left behind.
 
-use crate::{Agent, AgentIx, Body};
+use crate::{Agent, AgentIx, Body, Viewer};
 use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
@@ -15,6 +15,8 @@ pub struct Record<'a> {
     pub agents: &'a [Agent],
     /// The scenario's flows in its order, each with its agents.
     pub flows: &'a [FlowEnds],
+    /// The receivers of simulcasts, in the scenario's order.
+    pub viewers: &'a [Viewer],
     /// The scenario's links in its order, two directions each; empty where links are not ours.
     pub links: Vec<LinkRecord<'a>>,
     /// For each flow the directions of links that its data needs, as places in `links`.

@@ -18,7 +18,7 @@ fn ms(span: Option<Span>) -> Value {
     span.map_or(Value::Null, |s| json!(s.as_millis_f64()))
 }
 
-fn number(value: Option<f64>) -> Value {
+pub(crate) fn number(value: Option<f64>) -> Value {
     value.filter(|v| v.is_finite()).map_or(Value::Null, |v| json!(v))
 }
 
@@ -35,7 +35,7 @@ impl Record<'_> {
         let shares = self.fair_shares();
         let flows: Vec<Value> = (0..self.flows.len()).map(|n| self.flow(n, shares[n])).collect();
         let until = self.now;
-        json!({
+        let mut summary = json!({
             "format": 1,
             "scenario": { "name": self.scenario.name, "seed": self.scenario.seed.0 },
             "world": self.world,
@@ -49,7 +49,11 @@ impl Record<'_> {
             "fairness": self.fairness(),
             "invariants": self.invariants(),
             "expect": [],
-        })
+        });
+        if !self.scenario.simulcasts.is_empty() {
+            summary["simulcasts"] = self.simulcasts();
+        }
+        summary
     }
 
     fn flow(&self, n: usize, share: Option<Rate>) -> Value {
@@ -269,7 +273,7 @@ impl Record<'_> {
     }
 
     /// What each flow wants, and which links it needs.
-    fn claims(&self) -> Vec<Claim> {
+    pub(crate) fn claims(&self) -> Vec<Claim> {
         let of = |(spec, links): (&sc::Flow, &Vec<u32>)| {
             let demand = match &spec.kind {
                 FlowKind::Cbr(cbr) => Some(cbr.rate),
@@ -285,19 +289,38 @@ impl Record<'_> {
     }
 
     fn fair_shares(&self) -> Vec<Option<Rate>> {
-        let rate = |l: u32| match &self.scenario.links[l as usize / 2] {
-            link if l % 2 == 0 => &link.forward.rate,
-            link => &link.back.rate,
-        };
-        let moves = |claim: &Claim| claim.links.iter().any(|l| matches!(rate(*l), sc::RateSpec::Trace(_)));
-        let claims = self.claims();
-        let shares = fair(&claims, |l| constant(rate(l)));
-        claims.iter().zip(shares).map(|(claim, share)| share.filter(|_| !moves(claim))).collect()
+        let mut claims = self.claims();
+        // The groups of a simulcast have no shares of their own: for the others they are one flow.
+        let in_one = |n: usize| self.scenario.group_of(sc::FlowIx(n as u32));
+        for (n, claim) in claims.iter_mut().enumerate() {
+            if in_one(n).is_some_and(|(_, place)| place > 0) {
+                claim.links.clear();
+            }
+        }
+        // Nor has a flow over a link whose rate follows a trace.
+        let moves = |claim: &Claim| claim.links.iter().any(|l| matches!(self.rate(*l), Some(sc::RateSpec::Trace(_))));
+        let shares = fair(&claims, |l| self.capacity(l));
+        let each = claims.iter().zip(shares).enumerate();
+        each.map(|(n, (claim, share))| share.filter(|_| in_one(n).is_none() && !moves(claim))).collect()
+    }
+
+    /// What a link's direction carries.
+    fn rate(&self, l: u32) -> Option<&sc::RateSpec> {
+        let link = self.scenario.links.get(l as usize / 2)?;
+        Some(if l.is_multiple_of(2) { &link.forward.rate } else { &link.back.rate })
+    }
+
+    /// The constant rate of a link's direction.
+    pub(crate) fn capacity(&self, l: u32) -> Option<Rate> {
+        self.rate(l).and_then(constant)
     }
 
     /// Over flows that adapt: what does not is not treated unfairly by them.
     fn fairness(&self) -> Value {
-        let adapts = |n: &usize| matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_));
+        let adapts = |n: &usize| {
+            matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
+                && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
+        };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
         let means: Vec<f64> = flows.iter().filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
@@ -359,6 +382,10 @@ impl Record<'_> {
             };
             hash.update(a.to_le_bytes());
             hash.update(b.to_le_bytes());
+        }
+        for told in self.viewers.iter().flat_map(|viewer| &viewer.moves) {
+            hash.update(told.at.as_nanos().to_le_bytes());
+            hash.update([told.from as u8, told.to as u8]);
         }
         hash.update(self.hops.to_le_bytes());
         hash.finalize().iter().fold(String::new(), |mut text, byte| {

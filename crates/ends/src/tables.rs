@@ -31,14 +31,14 @@ pub type Table = Vec<(&'static str, Column)>;
 
 /// A text column that is being written.
 #[derive(Default)]
-struct Texts {
+pub(crate) struct Texts {
     codes: Vec<u32>,
     texts: Vec<String>,
     places: BTreeMap<String, u32>,
 }
 
 impl Texts {
-    fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         let next = self.texts.len() as u32;
         let code = match self.places.get(text) {
             Some(code) => *code,
@@ -56,12 +56,12 @@ impl Texts {
             None => self.codes.push(u32::MAX),
         }
     }
-    fn done(self) -> Column {
+    pub(crate) fn done(self) -> Column {
         Column::Text { codes: self.codes, texts: self.texts }
     }
 }
 
-fn real(value: Option<f64>) -> f64 {
+pub(crate) fn real(value: Option<f64>) -> f64 {
     value.filter(|v| v.is_finite()).unwrap_or(f64::NAN)
 }
 
@@ -70,7 +70,7 @@ fn ms(span: Option<Span>) -> f64 {
 }
 
 impl Record<'_> {
-    /// The table called `name`: rates, decisions, frames, missing, links, tcp or packets; `None` for another name.
+    /// The table called `name`: rates, decisions, frames, missing, links, tcp, moves or packets; `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         Some(match name {
             "rates" => self.rates(),
@@ -79,6 +79,7 @@ impl Record<'_> {
             "missing" => self.missing(),
             "links" => self.link_table(),
             "tcp" => self.tcp_table(),
+            "moves" => self.moves(),
             "packets" => self.packets(),
             _ => return None,
         })

@@ -118,6 +118,7 @@ impl LiveRecord {
             scenario: &self.scenario,
             agents: &self.agents,
             flows: &self.flows,
+            viewers: &[],
             links: Vec::new(),
             ways: vec![Vec::new()],
             logs: &[],

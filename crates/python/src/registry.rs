@@ -27,6 +27,7 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             },
         )?;
         entry.set_item("standard_reports", c.standard_reports)?;
+        entry.set_item("own_rate", c.own_rate)?;
         entry.set_item("colour", c.colour)?;
         entry.set_item("dashes", c.dashes.to_vec())?;
         let params = PyList::empty(py);

@@ -38,6 +38,8 @@ tables! {
         link: Vec<At<Raw<LinkTable>>>,
         /// What is sent.
         flow: Vec<At<FlowTable>>,
+        /// Groups that carry the same video at different rates, between which their receivers choose.
+        simulcast: Vec<At<SimulcastTable>>,
         /// What happens on the way.
         event: Vec<At<EventTable>>,
         /// What is written down.
@@ -351,6 +353,17 @@ tables! {
         mean: Span,
         /// pareto: above 1; default 1.5.
         shape: f64,
+    }
+    /// Groups that carry the same video at different rates. Each receiver is in one of them at a time, first in the lowest.
+    SimulcastTable {
+        /// Its name.
+        name: String,
+        /// Its groups, multicast video from one source to the same receivers, the lowest rate first; each above it has a floor.
+        flows: Many<String>,
+        /// How many times what the next group asks a receiver has to have to go up to it; default 1.2.
+        up: f64,
+        /// For how long; default "10s". Down goes at once who can't take half of its group's floor, after a fifth of this who can't take all of it.
+        hold: Span,
     }
     /// Something that happens: exactly one of join, leave, start, stop, set.
     EventTable {

@@ -20,6 +20,7 @@ mod name;
 mod network;
 mod problem;
 mod resolve;
+mod simulcast;
 mod table;
 mod text;
 mod tree;
@@ -29,7 +30,7 @@ pub use loaded::{Document, Loaded};
 pub use model::{
     Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect,
     FirstNumbers, Flow, FlowIx, FlowKind, Jitter, JitterDist, Limit, Link, LinkIx, Loss, Media, NodeIx, OnOff,
-    OwnClock, PeriodDist, Periods, Queue, RateSpec, Record, Red, Reorder, Reports, Rtcp, RtcpProfile, Scenario, Size,
-    Start, Tcp, TcpPreset, TcpSource, Trace, Vbr, Video, What,
+    OwnClock, PeriodDist, Periods, Queue, RateSpec, Record, Red, Reorder, Reports, Rtcp, RtcpProfile, Scenario,
+    Simulcast, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr, Video, What,
 };
 pub use problem::{Problem, Problems};

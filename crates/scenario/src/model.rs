@@ -39,6 +39,8 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// All flows; [`FlowIx`] counts them.
     pub flows: Vec<Flow>,
+    /// Groups between which their receivers choose.
+    pub simulcasts: Vec<Simulcast>,
     /// What happens on the way, by time, ties in the file's order.
     pub events: Vec<Event>,
     /// What is written down.
@@ -655,6 +657,19 @@ pub enum PeriodDist {
     },
 }
 
+/// Groups that carry the same video at different rates; each receiver is in one of them at a time, first in the lowest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulcast {
+    /// Its name.
+    pub name: String,
+    /// Its groups, the lowest rate first: multicast video from one source to the same receivers.
+    pub flows: Vec<FlowIx>,
+    /// How many times what the next group asks a receiver has to have to go up.
+    pub up: f64,
+    /// For how long.
+    pub hold: Span,
+}
+
 /// Something that happens on the way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
@@ -769,9 +784,17 @@ impl Scenario {
     pub fn node_name(&self, node: NodeIx) -> &str {
         self.nodes.get(node.0 as usize).map_or("", String::as_str)
     }
+    /// The simulcast that `flow` is a group of, by its place in [`Scenario::simulcasts`], and the group's place in it.
+    pub fn group_of(&self, flow: FlowIx) -> Option<(usize, usize)> {
+        let place = |s: &Simulcast| s.flows.iter().position(|f| *f == flow);
+        self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
+    }
     /// The receivers of `flow`, by their place in [`Flow::to`], that are not in the group at its start: a join event
-    /// brings them in.
+    /// brings them in, or, in a simulcast's groups above the lowest, they come by themselves.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
+        if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
+            return (0..self.flows[flow.0 as usize].to.len()).collect();
+        }
         let mut outside: Vec<_> = self
             .events
             .iter()

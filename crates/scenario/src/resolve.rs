@@ -1,6 +1,6 @@
 //! From a file's tables to a scenario.
 
-use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape};
+use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
 use crate::flow::{Group, flows, groups, hosts};
 use crate::model::{
     Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Record, Scenario, Start, What,
@@ -8,6 +8,7 @@ use crate::model::{
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, loss, probability, rate, reorder};
 use crate::problem::{Out, remedy};
+use crate::simulcast::simulcasts;
 use crate::table::{At, Many};
 use crate::tree::{Place, quoted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,6 +106,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
         nodes: Vec::new(),
         links: Vec::new(),
         flows: all,
+        simulcasts: Vec::new(),
         events: Vec::new(),
         record: Record { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
         expect: Vec::new(),
@@ -114,6 +116,9 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
     let at_node = if asked { at_nodes(&scenario.flows) } else { BTreeMap::new() };
     let names = Names { groups: &groups, index, network: &network, at_node, whole };
     scenario.events = names.events(events, &scenario, files, out);
+    let tables = file.simulcast.as_ref().map_or(&[][..], |s| &s.value);
+    let find = |table: &SimulcastTable, out: &mut Out| names.groups_of(table, out);
+    scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, out);
     scenario.record = names.record(file, &scenario.flows, out);
     for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
         scenario.expect.extend(names.expect(table, out));
@@ -328,6 +333,17 @@ impl Names<'_> {
             }
         }
         all
+    }
+
+    /// The groups of a simulcast; `None` when that was wrong, or something before it.
+    fn groups_of(&self, table: &SimulcastTable, out: &mut Out) -> Option<Vec<FlowIx>> {
+        let Some(names) = &table.flows else {
+            out.missing(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
+            return None;
+        };
+        let before = out.problems.len();
+        let all = self.flows(names, out);
+        (self.whole && out.problems.len() == before).then_some(all)
     }
 
     fn links(&self, names: &Many<String>, out: &mut Out) -> Vec<LinkIx> {
@@ -567,7 +583,7 @@ impl EventTable {
 }
 
 /// The heads of summary.json that an expectation may lead into.
-const SUMMARY: &[&str] = &["flows", "links", "fairness", "invariants", "warnings", "complete"];
+const SUMMARY: &[&str] = &["flows", "links", "simulcasts", "fairness", "invariants", "warnings", "complete"];
 const FLOW_FIGURES: &[&str] = &[
     "throughput_bps",
     "fair_share_bps",

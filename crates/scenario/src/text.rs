@@ -63,6 +63,13 @@ impl Loaded {
             text.lines(behaviour(pair, true));
         }
         self.flows(&mut text);
+        for simulcast in &s.simulcasts {
+            text.head("[[simulcast]]");
+            text.key("name", quote(&simulcast.name));
+            text.key("flows", list(simulcast.flows.iter().map(|f| quote(&s.flows[f.0 as usize].name))));
+            text.key("up", number(simulcast.up));
+            text.key("hold", quote(simulcast.hold));
+        }
         for table in items(self.root.get("event")) {
             text.head("[[event]]");
             text.lines(self.as_written(table));

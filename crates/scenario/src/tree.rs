@@ -297,8 +297,9 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         what,
         remedy,
     };
-    let form =
-        || "write PATH=VALUE, PATH being flow.NAME.KEY, link.NAME.KEY, topology.KEY or a key of the top".to_owned();
+    let form = || {
+        "write PATH=VALUE, PATH being flow.NAME.KEY, link.NAME.KEY, simulcast.NAME.KEY, topology.KEY or a key of the top".to_owned()
+    };
     let Some((path, text)) = assignment.split_once('=') else {
         return Err(fail("there is no \"=\"".into(), form()));
     };
@@ -315,7 +316,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     }
     let at = Place { line: None, key: Arc::from(path), set: true };
     let (head, rest) = path.split_once('.').unwrap_or((path, ""));
-    if !matches!(head, "flow" | "link") || rest.is_empty() {
+    if !matches!(head, "flow" | "link" | "simulcast") || rest.is_empty() {
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
     }
     let names: Vec<String> = list(root, head).iter().filter_map(name_of).collect();
@@ -343,7 +344,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
                     steadycast_control::registry::nearest(wrong, &known).map(str::to_owned)
                 });
             return Err(fail(
-                "no such flow".into(),
+                format!("no such {head}"),
                 near.map_or_else(|| format!("there are: {}", names.join(", ")), |n| format!("did you mean \"{n}\"?")),
             ));
         }

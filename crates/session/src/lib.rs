@@ -19,6 +19,7 @@ mod participant;
 mod peers;
 mod receiver;
 mod sender;
+mod simulcast;
 mod standard;
 
 pub use breaker::Guarded;
@@ -28,6 +29,7 @@ pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use receiver::{Received, Receiver};
 pub use sender::{Sender, SenderSettings};
+pub use simulcast::Siblings;
 pub use standard::Served;
 pub use steadycast_rtcp::{Origin, Profile};
 

@@ -1,12 +1,13 @@
 use crate::participant::{Farewell, Participant, Standing};
 use crate::sender::{CLOCK_RATE, app};
+use crate::simulcast::Knock;
 use crate::{Identity, Output, RtcpSettings};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, FrameEdge, Overheard, ReceiverHalf, ReceiverId, Reply, Slot,
-    View, Wake,
+    View, Wake, simulcast,
 };
 use steadycast_rtcp::{Arrived, Heard, Origin, Reception};
-use steadycast_units::{Bytes, Chance, PeerTime, Span, Time};
+use steadycast_units::{Bytes, Chance, PeerTime, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
@@ -32,6 +33,9 @@ pub struct Receiver {
     /// The last regular report's counters: a half wants signed, full-precision losses.
     prior: (u64, u64),
     unreadable: u64,
+    /// In a simulcast.
+    knock: Option<Knock>,
+    siblings: Vec<Rate>,
 }
 
 struct Stream {
@@ -59,7 +63,24 @@ impl Receiver {
         now: Time,
     ) -> Self {
         let participant = Participant::new(identity, rtcp, false, chance, now);
-        Self { half, participant, app, stream: None, past: (0, 0, 0), prior: (0, 0), unreadable: 0 }
+        let (stream, past, prior) = (None, (0, 0, 0), (0, 0));
+        Self { half, participant, app, stream, past, prior, unreadable: 0, knock: None, siblings: Vec::new() }
+    }
+
+    /// Of one of several groups that carry the same video at different rates, which is sent only while somebody is there.
+    #[must_use]
+    pub fn in_simulcast(self, now: Time) -> Self {
+        Self { knock: Some(Knock::new(now)), ..self }
+    }
+
+    /// What the groups of the simulcast are sent at, as its sender has told last, the lowest first; empty: not told.
+    pub fn siblings(&self) -> &[Rate] {
+        &self.siblings
+    }
+
+    /// What its path could carry for it, as far as the receiver half can tell.
+    pub fn acceptable(&self) -> Option<Rate> {
+        self.half.acceptable()
     }
 
     /// Its synchronisation source, which changes after a collision.
@@ -251,6 +272,11 @@ impl Receiver {
                         self.half.on_overheard(&Overheard { at: now, from: ReceiverId(*ssrc), body: &body });
                     }
                 }
+                Packet::App { ssrc, name: simulcast::APP, data, .. }
+                    if self.stream.as_ref().is_some_and(|s| s.ssrc == *ssrc) =>
+                {
+                    self.siblings = simulcast::read_rates(data).unwrap_or_default();
+                }
                 Packet::Bye { ssrcs, .. } => {
                     for ssrc in ssrcs {
                         self.participant.heard_bye(now, from, *ssrc, len);
@@ -295,6 +321,9 @@ impl Receiver {
             }
             return Output::Wait(self.participant.farewell_wake(now));
         }
+        if self.knock_wake().is_some_and(|wake| wake.at <= now) {
+            return Output::Rtcp(self.knock(now));
+        }
         if let Some(wake) = self.half.wake()
             && wake.at <= now
         {
@@ -319,7 +348,7 @@ impl Receiver {
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        let soonest = [due, self.half.wake()].into_iter().flatten().min_by_key(|w| w.at);
+        let soonest = [due, self.half.wake(), self.knock_wake()].into_iter().flatten().min_by_key(|w| w.at);
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -344,6 +373,18 @@ impl Receiver {
             packets.push(app(ssrc, self.app, body));
         }
         Some(self.participant.encode(now, &Compound { packets }))
+    }
+
+    fn knock_wake(&self) -> Option<Wake> {
+        Some(self.knock?.wake(self.stream.as_ref().map(|s| s.heard)))
+    }
+
+    fn knock(&mut self, now: Time) -> Vec<u8> {
+        if let Some(knock) = &mut self.knock {
+            knock.knocked(now);
+        }
+        let packets = vec![self.receiver_report(now), self.participant.sdes()];
+        self.participant.encode(now, &Compound { packets })
     }
 
     fn receiver_report(&mut self, now: Time) -> Packet {

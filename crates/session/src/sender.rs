@@ -2,14 +2,14 @@ use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
-use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings};
+use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings, Siblings};
 use std::collections::VecDeque;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf,
-    Sent, Wake,
+    Sent, Wake, simulcast,
 };
 use steadycast_rtcp::{Origin, Profile};
-use steadycast_units::{Bytes, Chance, Span, Stamp, Time};
+use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
@@ -67,6 +67,9 @@ pub struct Sender {
     feedback: Feedback,
     /// The group's size as it was told last, and when.
     told: (u32, Time),
+    siblings: Option<Siblings>,
+    /// When a member was heard last; at first, when it began.
+    heard: Time,
 }
 
 /// What is left of an allowance.
@@ -139,9 +142,23 @@ impl Sender {
             purse: Purse::default(),
             feedback: Feedback::default(),
             told: (0, now),
+            siblings: None,
+            heard: now,
             half,
             settings,
         }
+    }
+
+    /// As one of several that carry the same video at different rates: it tells its group all their rates.
+    #[must_use]
+    pub fn with_siblings(self, siblings: Siblings) -> Self {
+        siblings.tell(self.decision.target);
+        Self { siblings: Some(siblings), ..self }
+    }
+
+    /// When it may take it that nobody is there, unless somebody is heard until then.
+    pub fn deserted_at(&self) -> Time {
+        self.heard + self.participant.member_timeout()
     }
 
     /// Goes on with this sequence number, extended, instead of the first: a stream that was stopped starts again.
@@ -242,6 +259,9 @@ impl Sender {
     pub fn stop(&mut self) {
         self.participant.leave();
         self.pacer.clear();
+        if let Some(siblings) = &self.siblings {
+            siblings.tell(Rate::ZERO);
+        }
     }
 
     /// Whether it was stopped.
@@ -260,7 +280,7 @@ impl Sender {
         };
         self.participant.count(now, datagram.len());
         match self.participant.learn(now, from, &compound) {
-            Standing::Good => {}
+            Standing::Good => self.heard = now,
             Standing::Ignored => return,
             Standing::Collision => return self.participant.renew(),
         }
@@ -456,6 +476,9 @@ impl Sender {
             packets.push(app(ssrc, self.settings.app, body));
             self.read_decision();
         }
+        if let Some(siblings) = &self.siblings {
+            packets.push(app(ssrc, simulcast::APP, siblings.body()));
+        }
         self.participant.encode(now, &Compound { packets })
     }
 
@@ -495,6 +518,9 @@ impl Sender {
         if decision != self.decision {
             self.decision = decision;
             self.changed = true;
+            if let Some(siblings) = self.siblings.as_ref().filter(|_| !self.stopped()) {
+                siblings.tell(self.decision.target);
+            }
         }
     }
 }

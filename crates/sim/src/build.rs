@@ -5,10 +5,10 @@ use crate::net::{Fans, Group, Holds, Hop, Lanes, Net, Node, Place, Ways};
 use crate::packet::{Pool, To};
 use crate::port::Port;
 use crate::tree::{Graph, Tree};
-use crate::world::{Plan, Simulation, delay_of};
+use crate::world::{Plan, Seat, Simulation, delay_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steadycast_ends::{Agent, AgentIx, Cast, FlowEnds, Inputs, MakeError, Makers};
+use steadycast_ends::{Agent, AgentIx, Cast, FlowEnds, Inputs, MakeError, Makers, Viewer};
 use steadycast_link::{self as link, Link, Steps};
 use steadycast_scenario as sc;
 use steadycast_units::{Rate, Seed, Span, Time};
@@ -53,7 +53,6 @@ struct Laid {
 
 pub(crate) struct Builder<'a> {
     scenario: &'a sc::Scenario,
-    inputs: &'a Inputs,
     seed: Seed,
     net: Net,
     graph: Graph,
@@ -62,6 +61,7 @@ pub(crate) struct Builder<'a> {
     /// Routes by their target node.
     routes: BTreeMap<u32, u32>,
     plan: Vec<Plan>,
+    cast: Cast<'a>,
 }
 
 impl<'a> Builder<'a> {
@@ -97,7 +97,6 @@ impl<'a> Builder<'a> {
         };
         let mut builder = Builder {
             scenario,
-            inputs,
             seed,
             net,
             graph,
@@ -105,17 +104,19 @@ impl<'a> Builder<'a> {
             ports: Vec::new(),
             routes: BTreeMap::new(),
             plan: Vec::new(),
+            cast: Cast::new(scenario, inputs),
         };
         let flows =
             scenario.flows.iter().enumerate().map(|(n, f)| builder.flow(n as u32, f)).collect::<Result<Vec<_>, _>>()?;
         builder.events(&flows);
+        let simulcasts = builder.simulcasts(&flows);
         let Builder { mut net, agents, ports, plan, .. } = builder;
         for (n, entry) in plan.iter().enumerate() {
             let key = net.agenda.key(entry.at(), Due::Plan(n as u32));
             net.agenda.put(key);
         }
         let flows = flows.into_iter().map(|laid| (laid.ends, laid.source_route)).unzip();
-        Ok(Simulation::new(scenario.clone(), net, agents, ports, plan, flows))
+        Ok(Simulation::new(scenario.clone(), net, agents, ports, plan, flows, simulcasts))
     }
 
     fn name(&self, node: sc::NodeIx) -> String {
@@ -150,8 +151,7 @@ impl<'a> Builder<'a> {
     }
 
     fn flow(&mut self, n: u32, flow: &sc::Flow) -> Result<Laid, BuildError> {
-        let cast = Cast::new(self.scenario, self.inputs);
-        let ends = cast.ends(n);
+        let ends = self.cast.ends(n);
         let source_route = self.route(flow.from.0);
         for to in &flow.to {
             if to.0 != flow.from.0 && self.net.routes[source_route as usize][to.0 as usize].is_none() {
@@ -164,13 +164,13 @@ impl<'a> Builder<'a> {
             self.net.groups.push(Group::new(Tree::new(up), self.net.links.len()));
             self.net.groups.len() as u32 - 1
         });
-        let makers = cast.makers(n, &ends)?;
+        let makers = self.cast.makers(n, &ends)?;
         let mut laid = Laid { ends, source_route, group };
         self.sessions(flow, &mut laid, makers);
         if matches!(flow.kind, sc::FlowKind::Video(_)) {
             let outside = self.scenario.starts_outside(sc::FlowIx(n));
             for (times, (at, _)) in laid.ends.active.iter().enumerate() {
-                let members = cast.members(n, laid.ends.sinks.len(), *at);
+                let members = self.cast.members(n, laid.ends.sinks.len(), *at);
                 for (receiver, sink) in laid.ends.sinks.iter().enumerate() {
                     // Whoever is there from the start is there before the first packet. One that joined before the flow's first
                     // start has its session already.
@@ -260,6 +260,28 @@ impl<'a> Builder<'a> {
                 self.plan.push(Plan::Tree { at: event.at + delay, group, node, join, sink });
             }
         }
+    }
+
+    /// The receivers of simulcasts, and for each agent which it is of.
+    fn simulcasts(&self, flows: &[Laid]) -> (Vec<Viewer>, Vec<Option<Seat>>) {
+        let (mut viewers, mut seats) = (Vec::new(), Vec::new());
+        for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
+            let lowest = spec.flows[0].0 as usize;
+            seats.resize(self.agents.len(), None);
+            for (receiver, to) in self.scenario.flows[lowest].to.iter().enumerate() {
+                let mut viewer = Viewer::new(self.scenario, n, receiver);
+                for laid in spec.flows.iter().map(|flow| &flows[flow.0 as usize]) {
+                    let (Some(sink), Some(group)) = (laid.ends.sinks.get(receiver), laid.group) else { continue };
+                    viewer.sinks.push(*sink);
+                    seats[sink.0 as usize] = Some(Seat { viewer: viewers.len() as u32, group });
+                }
+                let ups = &self.net.routes[flows[lowest].source_route as usize];
+                let step = |node: u32| ups[node as usize].map(|up| (up, self.net.links[up as usize].to));
+                viewer.way.extend(std::iter::successors(step(to.0), |(_, node)| step(*node)).map(|(up, _)| up ^ 1));
+                viewers.push(viewer);
+            }
+        }
+        (viewers, seats)
     }
 
     fn graft_now(&mut self, group: u32, node: u32) {

@@ -10,7 +10,9 @@ use crate::port::Port;
 use crate::tree::Step;
 use serde_json::Value;
 use std::io::{self, Write};
-use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, LinkPoint, LinkRecord, Out, PacketRow, Record, Table};
+use steadycast_ends::{
+    Agent, AgentIx, Body, FlowEnds, Inputs, LinkPoint, LinkRecord, Out, PacketRow, Record, Table, Viewer,
+};
 use steadycast_link::{Counts, Ecn};
 use steadycast_scenario::{self as sc, Scenario};
 use steadycast_units::{Bytes, Span, Time};
@@ -44,6 +46,15 @@ impl Plan {
     }
 }
 
+/// A sink's place in a simulcast.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat {
+    /// Whose it is.
+    pub(crate) viewer: u32,
+    /// Its group in the network.
+    pub(crate) group: u32,
+}
+
 /// A run of a scenario.
 pub struct Simulation {
     pub(crate) scenario: Scenario,
@@ -52,6 +63,9 @@ pub struct Simulation {
     pub(crate) ports: Vec<Port>,
     pub(crate) plan: Vec<Plan>,
     pub(crate) flows: Vec<FlowEnds>,
+    pub(crate) viewers: Vec<Viewer>,
+    /// For each agent what it is in a simulcast; empty without one.
+    seats: Vec<Option<Seat>>,
     /// For each flow the ways towards its source.
     sources: Vec<u32>,
     /// When each agent's key in the agenda is due; NEVER: it has none.
@@ -95,6 +109,7 @@ impl Simulation {
         ports: Vec<Port>,
         plan: Vec<Plan>,
         (flows, sources): (Vec<FlowEnds>, Vec<u32>),
+        (viewers, seats): (Vec<Viewer>, Vec<Option<Seat>>),
     ) -> Self {
         let step = common_step(scenario.record.interval);
         let kept = if net.links.len() <= LINK_SERIES { net.links.len() } else { 0 };
@@ -115,6 +130,8 @@ impl Simulation {
             ports,
             plan,
             flows,
+            viewers,
+            seats,
             sources,
             now: Time::ZERO,
             step,
@@ -191,6 +208,7 @@ impl Simulation {
             scenario: &self.scenario,
             agents: &self.agents,
             flows: &self.flows,
+            viewers: &self.viewers,
             links: links.collect(),
             ways: self.ways(),
             logs: &self.logs,
@@ -449,12 +467,42 @@ impl Simulation {
                 if let Some(step) = self.net.graft(group, Step { node, join }) {
                     let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
                     let at = self.now + latency + self.upwards(group, step.node);
-                    self.remind(at, Due::Plan(self.plan.len() as u32));
-                    self.plan.push(Plan::Tree { at, group, node: step.node, join, sink: None });
+                    self.plan_now(Plan::Tree { at, group, node: step.node, join, sink: None });
                 }
             }
         }
         self.deliver();
+    }
+
+    /// A receiver of a simulcast may want to go to another group, now that its sink was called.
+    #[inline(never)]
+    fn choose(&mut self, sink: AgentIx) {
+        let Some(seat) = self.seats[sink.0 as usize] else { return };
+        let over = self.now >= self.end();
+        let viewer = &mut self.viewers[seat.viewer as usize];
+        if over || viewer.sink() != sink {
+            return;
+        }
+        if let Some((leaves, joins)) = viewer.look(self.now, &self.agents) {
+            self.plan_now(Plan::Stop { at: self.now, agent: leaves });
+            self.plan_turn(leaves, false);
+            self.plan_now(Plan::Start { at: self.now, agent: joins });
+            self.plan_turn(joins, true);
+        }
+    }
+
+    /// A sink's join or leave takes effect where the next router hears of it.
+    fn plan_turn(&mut self, sink: AgentIx, join: bool) {
+        let Some(Seat { group, .. }) = self.seats[sink.0 as usize] else { return };
+        let node = self.ports[sink.0 as usize].node;
+        let at = self.now + self.upwards(group, node);
+        self.plan_now(Plan::Tree { at, group, node, join, sink: (!join).then_some(sink) });
+    }
+
+    /// Puts an entry into the plan while it is followed.
+    fn plan_now(&mut self, entry: Plan) {
+        self.remind(entry.at(), Due::Plan(self.plan.len() as u32));
+        self.plan.push(entry);
     }
 
     /// How long a join or leave takes over the link from `node` towards the group's source.
@@ -474,6 +522,9 @@ impl Simulation {
         }
         let wake = self.agents[from.0 as usize].wake();
         self.arm(from, wake);
+        if !self.seats.is_empty() {
+            self.choose(from);
+        }
     }
 
     /// A packet leaves an agent.

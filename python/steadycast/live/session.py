@@ -121,7 +121,7 @@ def write(record: Any, summary: Json, out: Path, *, force: bool, sdp: str | None
         for name in TABLES:
             columns = record.table(name)
             frame = (unscored(columns) if name == "frames" else Columns(columns)).to_polars()
-            if frame.height or name != "packets":
+            if frame.height or name not in ("packets", "moves"):
                 draft.table(name, frame)
         draft.json("cost.json", {"format": 1})
         return draft.finish(summary)

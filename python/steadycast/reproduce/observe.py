@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from steadycast.folder import Json
     from steadycast.run import Run
 
-FORMAT = 5
+FORMAT = 6
 """Raised when an observation gets other content: older ones in the cache then don't count."""
+
+MOST_LINKS = 64
+"""Directions of links that are kept, the scenario's first ones: a tree of thousands would only fill the cache."""
 
 
 class Observed:
@@ -238,11 +241,12 @@ def observe(run: Run) -> Json:
     return {
         "format": FORMAT,
         "flows": flows,
+        "simulcasts": summary.get("simulcasts", []),
         "jain": summary["fairness"]["jain"],
         "jain_1s": summary["fairness"]["jain_1s"],
         "links": [
             {k: link.get(k) for k in ("name", "direction", "utilisation_frac", "drop_frac", "queue_ms")}
-            for link in summary["links"][:1]
+            for link in summary["links"][:MOST_LINKS]
         ],
         "to_s": summary["to_s"],
         "broken": [i["id"] for i in summary["invariants"] if i["broken"]],

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 from steadycast.errors import UserError
-from steadycast.reproduce import b, c, h, k, m, q
+from steadycast.reproduce import b, c, h, k, m, q, q4
 from steadycast.reproduce.experiment import Experiment
 
 PAPERS: tuple[Experiment, ...] = (
@@ -18,7 +18,10 @@ PAPERS: tuple[Experiment, ...] = (
 )
 """The papers' own: what "all" stands for."""
 
-EXPERIMENTS: tuple[Experiment, ...] = (*PAPERS, *q.EXPERIMENTS)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *PAPERS,
+    *sorted((*q.EXPERIMENTS, *q4.EXPERIMENTS), key=lambda e: e.id),
+)
 
 
 def chosen(ids: Sequence[str]) -> list[Experiment]:

@@ -23,6 +23,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Periodic,
     standard_reports: true,
+    own_rate: true,
     extension: message::RATE_ID,
     app: *b"ASMP",
     colour: "#d62728",

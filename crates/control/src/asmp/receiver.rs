@@ -395,6 +395,12 @@ impl ReceiverHalf for Receiver {
         std::slice::from_ref(&self.steps)
     }
 
+    fn acceptable(&self) -> Option<Rate> {
+        self.claim.filter(|claim| claim.has_rtt)?;
+        let rtt = self.rtt.get();
+        Some(self.loss().map_or(Rate::MAX, |l| throughput_full(self.packet, rtt, l, rtt * 4, 1.0)))
+    }
+
     fn view(&self) -> View {
         let state = match (self.ramp, self.claim) {
             (Some(_), _) => "start",

@@ -23,6 +23,7 @@ pub(crate) const MULTFRC: Controller = Controller {
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    own_rate: false,
     extension: many::EXTENSION,
     app: *b"MULT",
     colour: "#17becf",

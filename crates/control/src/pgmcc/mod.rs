@@ -19,6 +19,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    own_rate: false,
     extension: message::NOTICE_ID,
     app: *b"PGMC",
     colour: "#9467bd",

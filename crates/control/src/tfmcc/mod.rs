@@ -22,6 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    own_rate: true,
     extension: message::NOTICE_ID,
     app: *b"TFMC",
     colour: "#1f77b4",

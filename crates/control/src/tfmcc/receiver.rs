@@ -303,6 +303,12 @@ impl ReceiverHalf for Receiver {
         self.say(now, true)
     }
 
+    fn acceptable(&self) -> Option<Rate> {
+        let loss = self.losses.rate().filter(|_| self.have_loss);
+        // With R_max in place of an unknown round trip it would think too little of its path.
+        self.rtt.is_known().then(|| loss.map_or(Rate::MAX, |p| throughput(self.packet, self.rtt(), p)))
+    }
+
     fn view(&self) -> View {
         let now = self.last.map_or(Time::ZERO, |last| last.at);
         let state = match (self.is_clr, self.have_loss) {

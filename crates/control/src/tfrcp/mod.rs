@@ -42,6 +42,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         cast: Cast::Unicast,
         feedback: Feedback::Clocked,
         standard_reports: true,
+        own_rate: false,
         extension: 0,
         app: *b"MTFR",
         colour: "#8c564b",

@@ -5,13 +5,13 @@ use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Skew};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
-use steadycast_control::{BufferLevel, Check, Decision, Limit, Setup, View};
+use steadycast_control::{BufferLevel, Check, Decision, Limit, Setup, View, Why};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
-use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings};
+use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings};
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
-use steadycast_wire::rtcp::Compound;
+use steadycast_wire::rtcp::{Compound, Packet};
 
 /// A decision, and from when on it held.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,10 @@ pub struct VideoSource {
     pub running: bool,
     finished: bool,
     until: Time,
+    /// As one of a simulcast: it sends only while somebody is there.
+    siblings: Option<Siblings>,
+    /// It may send: not before its start, nor after its stop.
+    open: bool,
     /// All frames, and which packets each went into.
     pub frames: SentFrames,
     keep_frames: bool,
@@ -132,6 +136,8 @@ impl VideoSource {
             running: false,
             finished: false,
             until: Time::NEVER,
+            siblings: None,
+            open: false,
             frames: SentFrames::default(),
             decisions: Vec::new(),
             most: usize::MAX,
@@ -161,12 +167,29 @@ impl VideoSource {
         Self { most, ..self }
     }
 
-    /// Starts, or starts again after a pause: a new session that goes on counting packets and frames.
+    /// One of several that carry the same video at different rates: it sends only while somebody is there.
+    #[must_use]
+    pub fn in_simulcast(self, siblings: Option<Siblings>) -> Self {
+        Self { siblings, ..self }
+    }
+
+    /// Starts, or starts again after a pause. In a simulcast it waits until it hears of somebody.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
+        self.open = true;
+        if self.siblings.is_none() {
+            self.begin(now, out);
+        }
+    }
+
+    /// Begins a new session that goes on counting packets and frames.
+    fn begin(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
         let mut sender = (self.make)(now);
+        if let Some(siblings) = &self.siblings {
+            sender = sender.with_siblings(siblings.clone());
+        }
         if let Some(old) = &self.sender {
             sender.continue_from(old.next_seq());
             self.past_feedback = self.feedback();
@@ -187,24 +210,47 @@ impl VideoSource {
     /// Says BYE, in a large group when its turn has come.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.account(now);
-        self.running = false;
+        (self.running, self.open) = (false, false);
         if let Some(sender) = &mut self.sender {
             sender.stop();
         }
         self.drain(now, out);
     }
 
+    /// Nobody is there: the session ends, without a word that nobody would hear.
+    fn pause(&mut self, now: Time) {
+        self.account(now);
+        (self.running, self.until) = (false, Time::NEVER);
+        if let Some(siblings) = &self.siblings {
+            siblings.tell(Rate::ZERO);
+        }
+        let why = Why::rule("nobody is there: paused");
+        let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
+        self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
+    }
+
+    /// Whether it would only be heard by nobody.
+    fn paused(&self) -> bool {
+        self.siblings.is_some() && self.open && !self.running
+    }
+
+    /// When it pauses, unless it hears of somebody until then.
+    fn deserted_at(&self) -> Time {
+        let sender = self.sender.as_ref().filter(|_| self.siblings.is_some() && self.running);
+        sender.map_or(Time::NEVER, Sender::deserted_at)
+    }
+
     /// The run is over: no more frames; what waits in the pacer still leaves.
     pub fn finish(&mut self, now: Time) {
         self.account(now);
-        self.finished = true;
+        (self.finished, self.open) = (true, false);
         self.running &= self.keep_frames;
     }
 
     /// When it next wants [`VideoSource::on_wake`].
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
-            (true, _) => self.frame_due().min(self.until),
+            (true, _) => self.frame_due().min(self.until).min(self.deserted_at()),
             // A BYE may wait its turn.
             (false, false) => self.until,
             (false, true) => Time::NEVER,
@@ -218,6 +264,9 @@ impl VideoSource {
 
     /// A datagram has come to its RTCP port.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
+        if self.paused() && stays(bytes) {
+            self.begin(now, out);
+        }
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
             sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
             self.drain(now, out);
@@ -226,6 +275,9 @@ impl VideoSource {
 
     /// A frame is due, or the session wants to go on.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+        if self.deserted_at() <= now {
+            self.pause(now);
+        }
         while self.running && self.frame_due() <= now {
             if !self.frame(now) {
                 break;
@@ -255,6 +307,9 @@ impl VideoSource {
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         loop {
+            if self.paused() {
+                return;
+            }
             let Some(sender) = &mut self.sender else { return };
             let output = sender.poll(now);
             if sender.take_change() {
@@ -386,6 +441,11 @@ fn push_thinned<T>(rows: &mut Vec<T>, most: usize, row: T) {
         });
     }
     rows.push(row);
+}
+
+/// Whether who sent this is there, and not about to go.
+fn stays(rtcp: &[u8]) -> bool {
+    Compound::parse(rtcp).is_ok_and(|c| !c.packets.iter().any(|p| matches!(p, Packet::Bye { .. })))
 }
 
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {

@@ -1,0 +1,310 @@
+//! Which of several groups, that carry the same video at different rates, a receiver is in.
+//!
+//! Each group is a session of its own with a controller of its own, which serves the least of its members; its floor is what
+//! it never goes below. So the groups need one rule more, on the receiver's side: whom a floor is too much for has to leave, and
+//! who can take more may go where more is sent. A receiver knows what it could take ([`acceptable`]); what the groups are
+//! sent at now it is told by the sender of the group that it is in ([`rates_body`]).
+//!
+//! ```text
+//!  down, at once:      own < half of its group's floor       to the highest group that asks no more than own
+//!  down, soon:         own < its group's floor               the same, when that lasts for a fifth of the hold
+//!  up, after a hold:   own ≥ 1.2 × what the next group asks  all the time for 10 s; to the next group
+//!  a group asks:       the rate that it is sent at, or its floor while nobody is in it
+//! ```
+//!
+//! What a receiver could take, by its equation, dips for a moment after each loss, and more so after a start phase: hence the second
+//! line. A receiver that sees no loss can't know how much more its path carries: going up is a test. One that fails (down again
+//! before four holds have passed) doubles the hold before the next test of that group, as RLM's join timers do (McCanne,
+//! Jacobson, Vetterli, SIGCOMM 1996); one that succeeds ends that.
+//!
+//! [`acceptable`]: crate::ReceiverHalf::acceptable
+
+use crate::Body;
+use steadycast_units::{Rate, Span, Time};
+
+/// Name of the APP packet beside a sender's report that tells the rates.
+pub const APP: [u8; 4] = *b"SIMC";
+
+/// More groups than anybody would choose between.
+pub const MOST_GROUPS: usize = 8;
+
+/// How often the hold before a test that fails doubles at most: 10 s become 320.
+const DOUBLINGS: u32 = 5;
+
+/// A stay of so many holds is no failure.
+const LASTING: u64 = 4;
+
+/// What the sender of a group tells: the group's own place, and the rate of each group in bit/s, 32 bits; 0 while it is not
+/// sent. The lowest group comes first.
+pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
+    let bytes = rates.flat_map(|rate| (rate.as_bps().min(u64::from(u32::MAX)) as u32).to_be_bytes()).collect();
+    Body { subtype: place as u8 & 31, bytes }
+}
+
+/// The rates in such a packet; `None` when it can't be one.
+pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
+    let (words, rest) = data.as_chunks::<4>();
+    let whole = rest.is_empty() && (1..=MOST_GROUPS).contains(&words.len());
+    whole.then(|| words.iter().map(|word| Rate::bps(u64::from(u32::from_be_bytes(*word)))).collect())
+}
+
+/// A move from one group to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// When.
+    pub at: Time,
+    /// From which group, counted from the lowest.
+    pub from: usize,
+    /// To which.
+    pub to: usize,
+    /// What the receiver could take.
+    pub own: Rate,
+    /// What that was held against: the floor that it fell below, or what the next group asks.
+    pub against: Rate,
+}
+
+impl Move {
+    /// Why, in a few words.
+    pub const fn why(&self) -> &'static str {
+        if self.to < self.from { "below the group's floor" } else { "enough for the next group all through the hold" }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    floor: Rate,
+    /// What it is sent at, as was told last.
+    sent: Rate,
+    /// How often tests of it have failed in a row.
+    failed: u32,
+}
+
+impl Group {
+    fn asks(&self) -> Rate {
+        self.sent.max(self.floor)
+    }
+}
+
+/// The rule for one receiver.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    groups: Vec<Group>,
+    up: f64,
+    hold: Span,
+    place: usize,
+    entered: Time,
+    told: bool,
+    /// Since when there was enough for the next group.
+    enough: Option<Time>,
+    /// Since when there was less than the group's floor.
+    short: Option<Time>,
+}
+
+impl Chooser {
+    /// For a receiver that is in the lowest group from `now` on. `floors` are the least rates of the groups, the lowest first.
+    pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
+        let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
+        Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }
+    }
+
+    /// The group that the receiver is in, counted from the lowest.
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// The sender has told what the groups are sent at. Anything but one rate for each is no such word.
+    pub fn on_told(&mut self, rates: &[Rate]) {
+        if rates.len() == self.groups.len() {
+            self.groups.iter_mut().zip(rates).for_each(|(group, rate)| group.sent = *rate);
+            self.told = true;
+        }
+    }
+
+    /// Whether to move, now that the receiver could take `own`. A move that is told is done.
+    pub fn look(&mut self, now: Time, own: Option<Rate>) -> Option<Move> {
+        let Some(own) = own else {
+            (self.enough, self.short) = (None, None);
+            return None;
+        };
+        let floor = self.groups.get(self.place)?.floor;
+        if self.place > 0 && own < floor {
+            self.enough = None;
+            let since = *self.short.get_or_insert(now);
+            let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
+            let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
+            return goes.then(|| self.go(now, to, own, floor));
+        }
+        self.short = None;
+        let next = self.groups.get(self.place + 1)?;
+        let (asks, hold) = (next.asks(), self.hold * (1 << next.failed));
+        if !self.told || own < asks.scale(self.up) {
+            self.enough = None;
+            return None;
+        }
+        let since = *self.enough.get_or_insert(now);
+        (now.since(since) >= hold).then(|| self.go(now, self.place + 1, own, asks))
+    }
+
+    fn go(&mut self, now: Time, to: usize, own: Rate, against: Rate) -> Move {
+        let from = self.place;
+        if to < from {
+            let group = &mut self.groups[from];
+            let lasted = now.since(self.entered) >= self.hold * (LASTING << group.failed);
+            group.failed = if lasted { 0 } else { (group.failed + 1).min(DOUBLINGS) };
+        }
+        (self.place, self.entered, self.enough, self.short) = (to, now, None, None);
+        Move { at: now, from, to, own, against }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HOLD: Span = Span::secs(10);
+
+    fn kbps(rates: &[u64]) -> Vec<Rate> {
+        rates.iter().map(|r| Rate::kbps(*r)).collect()
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::millis(ms)
+    }
+
+    /// Three groups of at least 100, 500 and 1000 kb/s, of which the lowest alone is sent, at 400.
+    fn chooser() -> Chooser {
+        let mut chooser = Chooser::new(kbps(&[100, 500, 1000]).into_iter(), 1.2, HOLD, Time::ZERO);
+        chooser.on_told(&kbps(&[400, 0, 0]));
+        chooser
+    }
+
+    /// Looks each 100 ms as long as `own` says a rate; all moves.
+    fn over(chooser: &mut Chooser, from_s: u64, to_s: u64, own: impl Fn(&Chooser) -> u64) -> Vec<Move> {
+        let ticks = (from_s * 10..to_s * 10).map(|tick| at(tick * 100));
+        ticks.filter_map(|now| chooser.look(now, Some(Rate::kbps(own(chooser))))).collect()
+    }
+
+    #[test]
+    fn up_goes_who_has_a_fifth_more_than_the_next_group_asks_for_ten_seconds() {
+        for (own, moves) in [(599, 0), (600, 1)] {
+            let mut chooser = chooser();
+            assert_eq!(over(&mut chooser, 0, 10, |_| own).len(), 0, "not before the hold is over");
+            let told = over(&mut chooser, 10, 11, |_| own);
+            assert_eq!(told.len(), moves, "{own} kb/s");
+            assert!(told.iter().all(|m| (m.from, m.to, m.against) == (0, 1, Rate::kbps(500))));
+        }
+    }
+
+    #[test]
+    fn a_moment_without_enough_begins_the_hold_again() {
+        let mut chooser = chooser();
+        assert!(over(&mut chooser, 0, 9, |_| 700).is_empty());
+        assert_eq!(chooser.look(at(9_000), Some(Rate::kbps(550))), None);
+        assert!(over(&mut chooser, 10, 20, |_| 700).is_empty());
+        assert_eq!(over(&mut chooser, 20, 21, |_| 700).len(), 1);
+    }
+
+    #[test]
+    fn a_group_that_is_sent_asks_its_rate_and_not_its_floor() {
+        let mut chooser = chooser();
+        chooser.on_told(&kbps(&[400, 900, 0]));
+        assert!(over(&mut chooser, 0, 60, |_| 1_070).is_empty());
+        assert_eq!(over(&mut chooser, 60, 75, |_| 1_080).len(), 1);
+    }
+
+    #[test]
+    fn down_goes_as_far_as_it_must_at_once_from_half_the_floor_and_soon_from_less_than_it() {
+        for (own, to, after) in [(450, 0, 0), (600, 0, 2_000), (800, 1, 2_000)] {
+            let mut chooser = chooser();
+            over(&mut chooser, 0, 25, |_| 5_000);
+            assert_eq!(chooser.place(), 2);
+            chooser.on_told(&kbps(&[400, 700, 1_000]));
+            let told: Vec<Move> =
+                (25_000..28_000).filter_map(|ms| chooser.look(at(ms), Some(Rate::kbps(own)))).take(1).collect();
+            let moves: Vec<_> = told.iter().map(|m| (m.at, m.from, m.to, m.against)).collect();
+            assert_eq!(moves, [(at(25_000 + after), 2, to, Rate::kbps(1_000))], "{own} kb/s");
+        }
+    }
+
+    #[test]
+    fn a_dip_below_the_floor_that_ends_is_forgiven() {
+        let mut chooser = chooser();
+        over(&mut chooser, 0, 25, |_| 5_000);
+        for second in 25..60 {
+            assert!(over(&mut chooser, second, second + 1, |_| if second % 2 == 0 { 900 } else { 1_000 }).is_empty());
+        }
+    }
+
+    #[test]
+    fn nobody_leaves_the_lowest_group_or_moves_without_knowing_its_rate() {
+        let mut chooser = chooser();
+        assert!(over(&mut chooser, 0, 60, |_| 1).is_empty());
+        assert!((0..600).all(|n| chooser.look(at(60_000 + n * 100), None).is_none()));
+        let mut untold = Chooser::new(kbps(&[100, 500]).into_iter(), 1.2, HOLD, Time::ZERO);
+        assert!(over(&mut untold, 0, 60, |_| 5_000).is_empty());
+    }
+
+    #[test]
+    fn tests_that_fail_come_ever_more_seldom() {
+        // No loss in the lowest group, and too little for the next one.
+        let mut chooser = chooser();
+        let moves = over(&mut chooser, 0, 300, |c| if c.place() == 0 { 5_000 } else { 450 });
+        let ups: Vec<u64> = moves.iter().filter(|m| m.to == 1).map(|m| m.at.as_nanos() / 1_000_000_000).collect();
+        assert_eq!(ups, [10, 32, 74, 156]);
+    }
+
+    #[test]
+    fn a_stay_that_lasted_lets_the_next_test_come_as_soon_as_the_first() {
+        let mut chooser = chooser();
+        over(&mut chooser, 0, 30, |c| if c.place() == 0 { 550 * 2 } else { 450 });
+        assert_eq!(chooser.groups[1].failed, 1);
+        over(&mut chooser, 30, 120, |_| 1_100);
+        assert_eq!(chooser.place(), 1);
+        over(&mut chooser, 120, 123, |_| 450);
+        assert_eq!((chooser.place(), chooser.groups[1].failed), (0, 0));
+    }
+
+    #[test]
+    fn rates_come_back_as_they_were_told_and_nonsense_as_nothing() {
+        let rates = kbps(&[250, 0, 4_000]);
+        let body = rates_body(1, rates.iter().copied());
+        assert_eq!((body.subtype, body.bytes.len(), read_rates(&body.bytes)), (1, 12, Some(rates)));
+        for bad in [&[][..], &[1, 2, 3], &[0; 5], &[0; 4 * MOST_GROUPS + 4]] {
+            assert_eq!(read_rates(bad), None);
+        }
+        assert_eq!(
+            read_rates(&rates_body(0, [Rate::MAX].into_iter()).bytes),
+            Some(vec![Rate::bps(u64::from(u32::MAX))])
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_it_is_told_it_moves_by_its_rule(
+            steps in prop::collection::vec((0u64..4_000, prop::option::of(0u64..3_000), prop::collection::vec(0u64..3_000, 0..5)), 1..300)
+        ) {
+            let floors = kbps(&[100, 500, 1000]);
+            let mut chooser = Chooser::new(floors.iter().copied(), 1.2, HOLD, Time::ZERO);
+            let (mut ms, mut last, mut place) = (0, 0, 0);
+            for (later, own, rates) in steps {
+                ms += later;
+                chooser.on_told(&kbps(&rates));
+                let own = own.map(Rate::kbps);
+                if let Some(told) = chooser.look(at(ms), own) {
+                    prop_assert_eq!((told.from, Some(told.own)), (place, own));
+                    prop_assert!(told.to < floors.len() && told.to != told.from);
+                    if told.to > told.from {
+                        prop_assert!(told.to == told.from + 1 && ms - last >= 10_000);
+                        prop_assert!(told.own >= told.against.scale(1.2) && told.against >= floors[told.to]);
+                    } else {
+                        prop_assert!(told.own < floors[told.from]);
+                    }
+                    (last, place) = (ms, told.to);
+                }
+                prop_assert_eq!(chooser.place(), place);
+                prop_assert!(own.is_none_or(|own| place == 0 || own >= floors[place].scale(0.5) || last == ms));
+            }
+        }
+    }
+}

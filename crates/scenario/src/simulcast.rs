@@ -1,0 +1,122 @@
+//! Groups that carry the same video at different rates, between which their receivers choose.
+
+use crate::file::SimulcastTable;
+use crate::model::{Cast, Event, Flow, FlowIx, FlowKind, Simulcast, What};
+use crate::name::Pattern;
+use crate::problem::Out;
+use crate::table::At;
+use crate::tree::{Place, quoted};
+use std::collections::BTreeSet;
+use steadycast_control::registry;
+use steadycast_control::simulcast::MOST_GROUPS;
+use steadycast_units::{Rate, Span};
+
+/// What may stand in a file as "up".
+const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;
+
+/// The simulcasts of a file, whose names lead to these flows. `find` finds flows by their names, or says that there are none.
+pub(crate) fn simulcasts(
+    tables: &[At<SimulcastTable>],
+    flows: &[Flow],
+    events: &[Event],
+    find: impl Fn(&SimulcastTable, &mut Out) -> Option<Vec<FlowIx>>,
+    out: &mut Out,
+) -> Vec<Simulcast> {
+    let (mut all, mut names, mut taken) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for table in tables {
+        let Some(name) = &table.name else {
+            out.missing(&table.here, "name", "write for example name = \"layers\"");
+            continue;
+        };
+        match Pattern::read(name) {
+            Err((what, remedy)) => out.problem(&name.at, what, remedy),
+            Ok(_) if name.contains('[') => out.problem(&name.at, "a simulcast has one name", "leave the range out"),
+            Ok(_) if !names.insert(name.value.clone()) => {
+                out.problem(&name.at, format!("there is another {}", quoted(name)), "give it another name");
+            }
+            Ok(_) => {}
+        }
+        let up = table.up.as_ref().map_or(1.2, |said| said.value);
+        if let Some(said) = table.up.as_ref().filter(|said| !UP.contains(&said.value)) {
+            out.problem(&said.at, format!("{} is not between 1 and 10", said.value), "write for example up = 1.2");
+        }
+        let hold = table.hold.as_ref().map_or(Span::secs(10), |said| said.value);
+        if let Some(said) =
+            table.hold.as_ref().filter(|said| !(Span::millis(1)..=Span::secs(3600)).contains(&said.value))
+        {
+            out.problem(&said.at, format!("{hold} is not between 1ms and an hour"), "write for example hold = \"10s\"");
+        }
+        let Some(found) = find(table, out) else { continue };
+        let at = table.flows.as_ref().map_or(&table.here, |said| &said.at);
+        for flow in &found {
+            let name = quoted(&flows[flow.0 as usize].name);
+            if !taken.insert(*flow) {
+                out.problem(at, format!("{name} is in a simulcast already"), "name each flow once");
+            }
+            if events.iter().any(|event| concerns(event, *flow)) {
+                let what = format!("an event joins, leaves, starts or stops {name}");
+                out.problem(at, what, "leave the event out: its receivers move by themselves");
+            }
+        }
+        let groups: Vec<&Flow> = found.iter().map(|flow| &flows[flow.0 as usize]).collect();
+        check(&groups, at, out);
+        // One that names no flows is left out, as a flow that is counted down to none.
+        if !found.is_empty() {
+            all.push(Simulcast { name: name.value.clone(), flows: found, up, hold });
+        }
+    }
+    all
+}
+
+fn concerns(event: &Event, flow: FlowIx) -> bool {
+    match event.what {
+        What::Join { flow: named, .. } | What::Leave { flow: named, .. } => named == flow,
+        What::StartFlow(named) | What::StopFlow(named) => named == flow,
+        What::Set(_) => false,
+    }
+}
+
+/// That receivers can choose between these groups: told of the first thing that is wrong.
+fn check(groups: &[&Flow], at: &Place, out: &mut Out) {
+    let [lowest, ..] = groups else { return };
+    if !(2..=MOST_GROUPS).contains(&groups.len()) {
+        let what = format!("{} groups", groups.len());
+        return out.problem(at, what, format!("name 2 to {MOST_GROUPS} flows, the one of the lowest rate first"));
+    }
+    let mut below: (Option<Rate>, Option<Rate>) = (None, None);
+    for (place, flow) in groups.iter().enumerate() {
+        let name = quoted(&flow.name);
+        let FlowKind::Video(video) = &flow.kind else {
+            return out.problem(at, format!("{name} is no video"), "name flows with kind = \"video\"");
+        };
+        if flow.cast != Cast::Multicast {
+            return out.problem(at, format!("{name} is no group"), "write cast = \"multicast\" in its [[flow]]");
+        }
+        if (flow.from, &flow.to) != (lowest.from, &lowest.to) {
+            let what = format!("{name} and {} are not from one source to the same receivers", quoted(&lowest.name));
+            return out.problem(at, what, "write the same from and to in both");
+        }
+        if (&flow.start, flow.stop) != (&lowest.start, lowest.stop) {
+            let what = format!("{name} and {} do not start and stop together", quoted(&lowest.name));
+            return out.problem(at, what, "write the same start and stop in both");
+        }
+        if !registry::find(&video.controller).is_ok_and(|c| c.own_rate) {
+            let able: Vec<_> = registry::ALL.iter().filter(|c| c.own_rate).map(|c| c.name).collect();
+            let what = format!("receivers of {} know no rate of their own to choose by", quoted(&video.controller));
+            return out.problem(at, what, format!("take one of: {}", able.join(", ")));
+        }
+        if place > 0 && video.floor.is_none() {
+            let what = format!("{name} has no floor, so nobody would ever leave it");
+            return out.problem(at, what, "write floor = RATE in its [[flow]]: below it, it is not worth to be in it");
+        }
+        for (key, rate, before) in [("floor", video.floor, &mut below.0), ("cap", video.cap, &mut below.1)] {
+            if let (Some(rate), Some(before)) = (rate, *before)
+                && rate <= before
+            {
+                let what = format!("{name} has a {key} of {rate}, no more than {before} of one below it");
+                return out.problem(at, what, "name the flows from the lowest rate to the highest");
+            }
+            *before = rate.or(*before);
+        }
+    }
+}
