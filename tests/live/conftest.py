@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -64,6 +65,13 @@ def port() -> int:
 def needs(tool: str) -> pytest.MarkDecorator:
     """Skips with the tool's name."""
     return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}")
+
+
+def _may_make_networks() -> bool:
+    return os.geteuid() == 0 and Path("/dev/net/tun").exists()
+
+
+needs_networks = pytest.mark.skipif(not _may_make_networks(), reason="network namespaces need root")
 
 
 def description(clip: Path, codec: str, to: str, folder: Path) -> Path:

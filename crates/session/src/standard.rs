@@ -17,6 +17,9 @@
 //! would have been. And what a report has shown to be too much (1 % lost) is a ceiling from then on, a tenth below what arrived, that
 //! rises by 1 % with each report without such a loss. What the half does once a second is done for each second that a report stands for.
 //!
+//! A round trip is one sample in some seconds, taken by a player that does other things as well: 30 ms above the least of them count as
+//! no queue.
+//!
 //! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
 //! first such receiver on, `asmp` takes its place for the whole session, and the decisions say so.
 
@@ -77,6 +80,8 @@ struct Shadow {
     highest: u64,
     heard: Time,
     rtt: Option<Span>,
+    /// The least round trip.
+    least: Option<Span>,
     /// Where the arrivals that were played back end.
     until: Time,
     /// What the half said last, and when it was said, or repeated, last.
@@ -104,6 +109,9 @@ const MORE: f64 = 1.01;
 const START: f64 = 4.0;
 /// And of the rate that a half asks for not more than this.
 const MOST_LEAD: f64 = 2.0;
+
+/// One round trip in some seconds, with what kept the player from answering: by so much more than the least it tells of no queue.
+const UNSURE: Span = Span::millis(30);
 
 /// For so long what a receiver's half has said stands, and so often it is repeated.
 const STANDS: Span = Span::secs(15);
@@ -210,6 +218,7 @@ impl Standard {
                 highest,
                 heard: if early { began } else { report.at },
                 rtt: report.rtt,
+                least: None,
                 until: Time::ZERO,
                 said: None,
                 lossless: true,
@@ -224,6 +233,7 @@ impl Standard {
             // What a half says rests on the round trip that the sender announces: it has to know this one before.
             self.half.on_report(&Report { reception: None, ..*report });
         }
+        shadow.least = shadow.least.into_iter().chain(report.rtt).min();
         let all = Interval::of(shadow, report, reception.highest, reception.lost.max(0) as u64);
         let mut reply = Reply::Plain;
         for part in 0..all.parts {
@@ -324,7 +334,7 @@ struct Interval {
     parts: u64,
     expected: u64,
     lost: u64,
-    /// Round trips at its beginning and at its end.
+    /// Round trips at its beginning and at its end, as far as they tell of queues.
     rtt: (Span, Span),
 }
 
@@ -333,7 +343,10 @@ impl Interval {
         let expected = highest.saturating_sub(shadow.highest);
         let lasted = report.at.since(shadow.heard);
         let parts = if shadow.lossless { 1 } else { (lasted.as_nanos() / REPEATED.as_nanos()).clamp(1, MOST_PARTS) };
-        let rtt = |one: Option<Span>, other: Option<Span>| one.or(other).unwrap_or_default();
+        let least = shadow.least.unwrap_or_default();
+        let rtt = |one: Option<Span>, other: Option<Span>| {
+            one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(UNSURE)))
+        };
         let rtt = (rtt(shadow.rtt, report.rtt), rtt(report.rtt, shadow.rtt));
         Self { from: shadow.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
