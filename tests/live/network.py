@@ -32,6 +32,9 @@ to = ["r"]
 """
 """The flow is only there to make the hosts: the runs are with `--only`."""
 
+READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
+"""Waits until somebody listens at port 5004 of the receiver's host."""
+
 SEND = "$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004"
 """A sender's command line on its host; its RTCP port is known to players."""
 
@@ -57,14 +60,9 @@ class Emulated:
         summary = json.loads((self.folder / "net" / "summary.json").read_text())
         return bool(summary["emulation"]["trustworthy"])
 
-    @property
-    def capture(self) -> Path:
-        """What was offered to the link, both ways."""
-        return self.folder / "net" / "pcap" / "air.pcapng"
-
     def sent(self, name: str = "sent") -> dict[str, Any]:
-        """The flow of a summary that a sender or receiver of ours wrote."""
-        flow: dict[str, Any] = json.loads((self.folder / name / "summary.json").read_text())["flows"][0]
+        """The flow of the summary that a sender or receiver of ours printed into this file."""
+        flow: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())["flows"][0]
         return flow
 
     def link(self, first: float, last: float) -> tuple[float, float]:
@@ -79,13 +77,12 @@ class Emulated:
         return dropped / max(dropped + carried, 1), float(seen["utilisation_frac"].mean() or 0)  # type: ignore[arg-type]
 
 
-def emulate(folder: Path, script: str, *, rate: str = "2Mbps", capture: bool = False) -> Emulated:
-    """Run a shell script on the sender's host; a pause there must be long enough for whoever else has to be ready."""
+def emulate(folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True) -> Emulated:
+    """Run a shell script on the sender's host; `record`: keep what the link has seen."""
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
     scenario.write_text(LINK % rate)
-    words = ["emulate", scenario, "--only", "--in", "s", "-o", folder / "net", "--force"]
-    words += ["--pcap", "air"] if capture else []
+    words = ["emulate", scenario, "--only", "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()
     own = folder / "steadycast"
     own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{shell[2]}' \"$@\"\n")

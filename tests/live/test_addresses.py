@@ -43,7 +43,6 @@ SESSION = """
 """
 
 
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("addresses")
@@ -56,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = WIRE + "".join(SESSION.format(to=to, n=n) for n, to in enumerate(TO.values()))
     watch = "( for n in $(seq 600); do far cat /proc/net/mcfilter /proc/net/mcfilter6 >> joined; sleep 0.2; done ) &"
     done = subprocess.run(
-        ["unshare", "-n", "bash", "-c", f'{script}\n{watch} watch=$!\nwait $all\nkill $watch'],
+        ["unshare", "-n", "bash", "-c", f"{script}\n{watch} watch=$!\nwait $all\nkill $watch"],
         cwd=place,
         env={**os.environ, "STEADYCAST": str(own)},
         capture_output=True,

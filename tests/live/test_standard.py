@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.conftest import needs, needs_networks
-from tests.live.network import GSTREAMER, SEND, emulate
+from tests.live.network import GSTREAMER, READY, SEND, emulate
 
 CONTROLLERS = ("asmp", "tfrc", "tfmcc", "asmp")
 
@@ -21,8 +21,8 @@ def test_gstreamers_reports_alone_use_the_link_and_lose_little(tmp_path: Path) -
 
     def run(number: int) -> tuple[float, float, int, bool]:
         script = (
-            f"{GSTREAMER} & sleep 2; "
-            f"{SEND} --controller {CONTROLLERS[number]} --for 62s -o sent; kill $!; true"
+            f"{GSTREAMER} & player=$!; {READY}; "
+            f"{SEND} --controller {CONTROLLERS[number]} --for 62s --json > sent.json; kill $player; true"
         )
         done = emulate(tmp_path / str(number), script)
         (receiver,) = done.sent()["receivers"]

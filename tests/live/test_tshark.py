@@ -14,7 +14,7 @@ import pytest
 from steadycast.controllers import controllers
 
 from tests.live.conftest import needs, needs_networks, run
-from tests.live.network import Emulated, emulate
+from tests.live.network import READY, Emulated, emulate
 
 TEXT = ["tshark", "-d", "udp.port==5004,rtp", "-d", "udp.port==5005,rtcp", "-d", "udp.port==6005,rtcp"]
 ROUND_TRIPS = ["-o", "rtcp.show_roundtrip_calculation:TRUE", "-o", "rtcp.roundtrip_min_threshhold:0"]
@@ -22,10 +22,10 @@ ROUND_TRIPS = ["-o", "rtcp.show_roundtrip_calculation:TRUE", "-o", "rtcp.roundtr
 SCRIPT = """
 dumpcap -q -i any -w s.pcapng 2>/dev/null & near=$!
 nsenter --net=$STEADYCAST_NET_R dumpcap -q -i any -w r.pcapng 2>/dev/null & far=$!
-nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp -o received & ours=$!
-until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json > received.json & ours=$!
+{ready}
 $STEADYCAST send testsrc --codec mpeg2 --size 176x144 --max-rate 800kbps --controller {controller} \\
-  --to $STEADYCAST_R:5004 --port 6004 --for {seconds}s -o sent
+  --to $STEADYCAST_R:5004 --port 6004 --for {seconds}s --json > sent.json
 wait $ours
 kill -TERM $near $far; wait; true
 """
@@ -99,7 +99,7 @@ def sessions(names: Sequence[str], seconds: int, at_once: int, folder: Path) -> 
         own = folder / name
         own.mkdir()
         (own / "session.sdp").write_text(re.sub("controller=fixed", f"controller={name}", text))
-        done = emulate(own, SCRIPT.format(controller=name, seconds=seconds))
+        done = emulate(own, SCRIPT.format(controller=name, seconds=seconds, ready=READY), record=False)
         return compare(name, done)
 
     with ThreadPoolExecutor(at_once) as pool:
