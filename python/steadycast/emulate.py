@@ -79,6 +79,7 @@ def emulate(
     """
     if only and program is None:
         raise UserError("--only", "there is no program to run", "add --in HOST -- COMMAND")
+    _need_rights()
     if out is not None:
         free_or_force(Path(out), force=force)
     if vmaf:
@@ -103,6 +104,32 @@ def emulate(
         return Emulated(done, runner.code)
 
 
+_SMALLEST = """
+duration = "1s"
+nodes = ["a", "b"]
+[[link]]
+between = ["a", "b"]
+rate = "1Mbps"
+[[flow]]
+name = "x"
+kind = "cbr"
+rate = "1kbps"
+from = "a"
+to = ["b"]
+"""
+
+
+def _need_rights() -> None:
+    """Say so at once when the right to make networks is missing: nothing else would help then."""
+    from steadycast import _core
+
+    try:
+        _core.Emulation(_core.Scenario("rights", [], _SMALLEST), {}, {})
+    except PermissionError as error:
+        what, _, remedy = str(error).partition("; ")
+        raise MissingError("emulate", what, remedy or "run it as root") from None
+
+
 class _Real(_Runner):
     """One run in real time, step by step."""
 
@@ -124,9 +151,6 @@ class _Real(_Runner):
                 self.loaded, ladders, self.classes, program, self.only
             )
             return made
-        except PermissionError as error:
-            what, _, remedy = str(error).partition("; ")
-            raise MissingError("emulate", what, remedy or "run it as root") from None
         except ValueError as error:
             if program is not None and str(error).startswith("no host"):
                 remedy = "name a node of the scenario, or an end of one of its flows"

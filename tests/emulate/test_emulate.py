@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -94,6 +95,30 @@ def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     warnings = json.loads(done.stdout)["warnings"]
     assert any("left aside" in w and "clock" in w for w in warnings)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+@pytest.mark.parametrize("mistake", ["flow.tcp.tick=10ms", "flow.video.media=clip", "nonsense=1"])
+def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: Path, mistake: str) -> None:
+    done = subprocess.run(
+        [
+            "setpriv",
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            *COMMAND,
+            "emulate",
+            dumbbell,
+            "--set",
+            mistake,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "run it as root" in done.stderr
 
 
 def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps(

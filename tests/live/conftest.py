@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -49,21 +50,34 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def port() -> int:
-    """An even port of this machine that is free, as is the next, and both a thousand higher."""
-    while True:
+def ports(count: int) -> list[int]:
+    """Even ports of this machine that are free, as are the next, and both a thousand higher."""
+    found: list[int] = []
+    while len(found) < count:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind(("127.0.0.1", 0))
-            found = probe.getsockname()[1] & ~1
-        if found < 60_000:
-            break
+            port = probe.getsockname()[1] & ~1
+        if port < 60_000 and all(abs(port - other) > 2 for other in found):
+            found.append(port)
     return found
+
+
+@pytest.fixture
+def port() -> int:
+    """One of them."""
+    return ports(1)[0]
 
 
 def needs(tool: str) -> pytest.MarkDecorator:
     """Skips with the tool's name."""
     return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}")
+
+
+def _may_make_networks() -> bool:
+    return os.geteuid() == 0 and Path("/dev/net/tun").exists()
+
+
+needs_networks = pytest.mark.skipif(not _may_make_networks(), reason="network namespaces need root")
 
 
 def description(clip: Path, codec: str, to: str, folder: Path) -> Path:

@@ -1,4 +1,7 @@
-"""Standard players play what is sent, and what they report steers the sender."""
+"""Standard players play what is sent, what they report steers the sender, and what standard senders send is received.
+
+All sessions of a test run at once: they wait most of the time.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,40 @@ import json
 import re
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from tests.live.conftest import FRAMES, caps, description, needs, run
+from tests.live.conftest import FRAMES, caps, description, needs, ports, run, steadycast
 
 DECODERS = {
     "mpeg4": "rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4",
     "mpeg2": "rtpmpvdepay ! mpegvideoparse ! avdec_mpeg2video",
     "h264": "rtph264depay ! h264parse ! avdec_h264",
 }
+ENCODERS = {"mpeg4": "mpeg4", "mpeg2": "mpeg2video", "h264": "libx264"}
+PAYLOADERS = {
+    "mpeg4": "mpeg4videoparse ! rtpmp4vpay config-interval=1",
+    "mpeg2": "mpegvideoparse ! rtpmpvpay",
+    "h264": "h264parse ! rtph264pay config-interval=1",
+}
+NAMES = {"mpeg4": "96 MP4V-ES", "mpeg2": "32 MPV", "h264": "96 H264"}
+
+
+def at_once(what: Callable[..., Any], cases: Sequence[Any]) -> dict[Any, Any]:
+    """What comes of each case: (case, its own ports) to the result, all in threads of their own."""
+    with ThreadPoolExecutor(len(cases)) as pool:
+        return dict(zip(cases, pool.map(what, cases, ports(len(cases))), strict=True))
+
+
+def play(words: Sequence[str]) -> subprocess.Popen[str]:
+    """Starts a player."""
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+    )
 
 
 def end(player: subprocess.Popen[str]) -> str:
@@ -31,107 +56,146 @@ def end(player: subprocess.Popen[str]) -> str:
     return said
 
 
+def listening(port: int) -> None:
+    """Waits until somebody listens at a port, and has had a moment for what belongs to it."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
+        if f":{port:04X} " in tables:
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+
+def send(clip: Path, codec: str, to: str, *more: str) -> Any:
+    """The flow of what was sent, at 1.5 Mb/s."""
+    words = ("send", clip, "--to", to, "--codec", codec, "--controller", "fixed")
+    done = run(*words, "--max-rate", "1500kbps", *more, "--json", timeout=180)
+    return json.loads(done.stdout)["flows"][0]
+
+
 @needs("gst-launch-1.0")
-@pytest.mark.parametrize("codec", DECODERS)
-def test_gstreamer_shows_every_frame_and_its_reports_come_back(
-    clip: Path, codec: str, port: int, tmp_path: Path
-) -> None:
-    sdp = description(clip, codec, f"127.0.0.1:{port}", tmp_path)
-    own = port + 1000
-    words = (
-        f"gst-launch-1.0 -v -e rtpbin name=r latency=200 udpsrc port={port} caps=CAPS ! r.recv_rtp_sink_0 "
-        f"r. ! {DECODERS[codec]} ! fakesink silent=false sync=false udpsrc port={port + 1} ! "
-        f"r.recv_rtcp_sink_0 r.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={own + 1} sync=false async=false"
-    ).split()
-    words[words.index("caps=CAPS")] = f"caps={caps(sdp)}"
-    player = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        time.sleep(2)
-        sent = run(
-            *("send", clip, "--to", f"127.0.0.1:{port}", "--codec", codec, "--controller", "fixed"),
-            *("--max-rate", "1500kbps", "--port", str(own), "--json"),
-        )
-        time.sleep(1)
-    finally:
-        said = end(player)
-    shown = len(re.findall(r"fakesink.*last-message = chain", said))
-    flow = json.loads(sent.stdout)["flows"][0]
-    # A machine that is busy leaves some out before they are coded.
-    assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - flow["left_out_frames"]
-    assert shown == flow["coded_frames"]
-    # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones.
-    assert 1_000 < flow["sent_packets"] < 3_000
-    (receiver,) = flow["receivers"]
-    assert receiver["standard"]
-    assert receiver["loss_frac"] == 0
-    # GStreamer reports every 2.4 to 5 s.
-    assert 1 <= receiver["feedback_packets"] <= 6
+def test_gstreamer_shows_every_frame_and_its_reports_come_back(clip: Path, tmp_path: Path) -> None:
+    def session(codec: str, port: int) -> tuple[int, Any]:
+        folder = tmp_path / codec
+        folder.mkdir()
+        sdp = description(clip, codec, f"127.0.0.1:{port}", folder)
+        own = port + 1000
+        words = (
+            f"gst-launch-1.0 -v -e rtpbin name=r latency=200 udpsrc port={port} caps=CAPS ! r.recv_rtp_sink_0 "
+            f"r. ! {DECODERS[codec]} ! fakesink silent=false sync=false udpsrc port={port + 1} ! "
+            f"r.recv_rtcp_sink_0 r.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={own + 1} sync=false async=false"
+        ).split()
+        words[words.index("caps=CAPS")] = f"caps={caps(sdp)}"
+        player = play(words)
+        try:
+            listening(port + 1)
+            flow = send(clip, codec, f"127.0.0.1:{port}", "--port", str(own))
+            time.sleep(1)
+        finally:
+            said = end(player)
+        return len(re.findall(r"fakesink.*last-message = chain", said)), flow
+
+    for codec, (shown, flow) in at_once(session, [*DECODERS]).items():
+        # A machine that is busy leaves some out before they are coded.
+        assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - flow["left_out_frames"], codec
+        assert shown == flow["coded_frames"], codec
+        # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones.
+        assert 1_000 < flow["sent_packets"] < 3_000, codec
+        (receiver,) = flow["receivers"]
+        assert receiver["standard"]
+        assert receiver["loss_frac"] == 0, codec
+        # GStreamer reports every 2.4 to 5 s.
+        assert 1 <= receiver["feedback_packets"] <= 6, codec
 
 
 @needs("ffmpeg")
-@pytest.mark.parametrize(
-    ("codec", "to"), [*((codec, "127.0.0.1") for codec in DECODERS), ("mpeg4", "239.255.7.1")]
-)
-def test_ffmpeg_shows_nearly_every_frame(clip: Path, codec: str, to: str, port: int, tmp_path: Path) -> None:
-    sdp = description(clip, codec, f"{to}:{port}", tmp_path)
-    words = [
-        "-protocol_whitelist",
-        "file,udp,rtp",
-        "-analyzeduration",
-        "500000",
-        "-i",
-        "SDP",
-        "-f",
-        "null",
-        "-",
-    ]
-    words[words.index("SDP")] = str(sdp)
-    player = subprocess.Popen(
-        ["ffmpeg", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        time.sleep(1.5)
-        run(
-            *("send", clip, "--to", f"{to}:{port}", "--codec", codec, "--controller", "fixed"),
-            *("--max-rate", "1500kbps", "--json"),
-        )
-        time.sleep(0.5)
-    finally:
-        said = end(player)
-    counts = [int(n) for n in re.findall(r"frame= *(\d+)", said)]
-    assert counts, said
-    assert 0.98 * FRAMES <= counts[-1] <= FRAMES
+def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path) -> None:
+    def session(case: tuple[str, str], port: int) -> list[int]:
+        codec, to = case
+        folder = tmp_path / f"{codec}-{to}"
+        folder.mkdir()
+        sdp = description(clip, codec, f"{to}:{port}", folder)
+        head = ["ffmpeg", "-protocol_whitelist", "file,udp,rtp", "-analyzeduration", "500000"]
+        player = play([*head, "-i", str(sdp), "-f", "null", "-"])
+        try:
+            listening(port)
+            send(clip, codec, f"{to}:{port}")
+            time.sleep(0.5)
+        finally:
+            said = end(player)
+        return [int(n) for n in re.findall(r"frame= *(\d+)", said)]
+
+    cases = [*((codec, "127.0.0.1") for codec in DECODERS), ("mpeg4", "239.255.7.1")]
+    for case, counts in at_once(session, cases).items():
+        assert counts, case
+        assert 0.98 * FRAMES <= counts[-1] <= FRAMES, case
+
+
+def received_from(sender: Sequence[str], sdp: Path, port: int, sends_bye: bool) -> Any:
+    """What `receive` gets of a sender that starts once it listens: the summary's row for it."""
+    words = steadycast("receive", sdp, "--out", sdp.with_suffix(".mkv"), "--json")
+    receiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    listening(port)
+    subprocess.run(sender, capture_output=True, timeout=120, check=True)
+    threading.Event().wait(1)
+    if not sends_bye:
+        receiver.send_signal(signal.SIGINT)
+    said, errors = receiver.communicate(timeout=60)
+    assert receiver.returncode == 0, errors
+    (row,) = json.loads(said)["flows"][0]["receivers"]
+    return row
 
 
 @needs("ffmpeg")
-@pytest.mark.parametrize("codec", ["mpeg4", "mpeg2video", "libx264"])
-def test_what_ffmpeg_sends_is_received_whole(clip: Path, codec: str, port: int, tmp_path: Path) -> None:
-    sdp = tmp_path / "ffmpeg.sdp"
-    sender = ["ffmpeg", "-re", "-i", clip, "-an", "-c:v", codec, "-g", "12", "-bf", "0", "-b:v", "1M"]
-    sender += ["-f", "rtp", "-sdp_file", sdp, f"rtp://127.0.0.1:{port}?pkt_size=1000"]
-    # Once for the description, which ffmpeg writes when it begins to send.
-    short = [*map(str, sender[:2]), "-t", "0.2", *map(str, sender[2:])]
-    subprocess.run([*short, "-y"], capture_output=True, timeout=30, check=True)
-    text = sdp.read_text()
-    sdp.write_text(text[text.index("v=0") :])
-    out = tmp_path / "received.mkv"
-    import threading
+def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path) -> None:
+    def session(codec: str, port: int) -> Any:
+        sdp = tmp_path / f"{codec}.sdp"
+        sender = ["ffmpeg", "-re", "-i", str(clip), "-an", "-c:v", ENCODERS[codec], "-g", "12", "-bf", "0"]
+        sender += [
+            "-b:v",
+            "1M",
+            "-f",
+            "rtp",
+            "-sdp_file",
+            str(sdp),
+            f"rtp://127.0.0.1:{port}?pkt_size=1000",
+            "-y",
+        ]
+        # Once for the description, which ffmpeg writes when it begins to send.
+        subprocess.run([*sender[:2], "-t", "0.2", *sender[2:]], capture_output=True, timeout=60, check=True)
+        text = sdp.read_text()
+        sdp.write_text(text[text.index("v=0") :])
+        return received_from(sender, sdp, port, sends_bye=False)
 
-    def play() -> None:
-        time.sleep(2.5)
-        subprocess.run([*map(str, sender), "-y"], capture_output=True, timeout=60, check=True)
+    for codec, row in at_once(session, [*ENCODERS]).items():
+        assert row["loss_frac"] == 0, codec
+        assert FRAMES - 1 <= row["frames"]["ok"] <= FRAMES, codec
+        assert row["frames"]["lost"] <= 1, codec
+        # Its sender reports are no whole compounds, and are read all the same: who sent none is told nothing.
+        assert row["feedback_packets"] > 0, codec
 
-    playing = threading.Thread(target=play)
-    playing.start()
-    done = run("receive", sdp, "--for", "16s", "--out", out, "--json")
-    playing.join()
-    (receiver,) = json.loads(done.stdout)["flows"][0]["receivers"]
-    assert receiver["loss_frac"] == 0
-    assert FRAMES - 1 <= receiver["frames"]["ok"] <= FRAMES
-    assert receiver["frames"]["lost"] <= 1
-    # Its sender reports are no whole compounds, and are read all the same.
-    assert receiver["feedback_packets"] > 0
+
+@needs("gst-launch-1.0")
+@needs("ffmpeg")
+def test_what_gstreamer_sends_is_received_whole(clip: Path, tmp_path: Path) -> None:
+    def session(codec: str, port: int) -> Any:
+        film, sdp = tmp_path / f"{codec}.mkv", tmp_path / f"{codec}.sdp"
+        encode = ["ffmpeg", "-i", str(clip), "-c:v", ENCODERS[codec], "-g", "12", "-bf", "0", "-b:v", "1M"]
+        subprocess.run([*encode, str(film)], capture_output=True, timeout=60, check=True)
+        number, name = NAMES[codec].split()
+        sdp.write_text(
+            f"v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=gst\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+            f"m=video {port} RTP/AVP {number}\r\na=rtpmap:{number} {name}/90000\r\n"
+        )
+        sender = (
+            f"gst-launch-1.0 -q rtpbin name=r filesrc location={film} ! matroskademux ! {PAYLOADERS[codec]} ! "
+            f"r.send_rtp_sink_0 r.send_rtp_src_0 ! udpsink host=127.0.0.1 port={port} r.send_rtcp_src_0 ! "
+            f"udpsink host=127.0.0.1 port={port + 1} sync=false async=false"
+        ).split()
+        return received_from(sender, sdp, port, sends_bye=True)
+
+    for codec, row in at_once(session, [*PAYLOADERS]).items():
+        assert row["loss_frac"] == 0, codec
+        assert (row["frames"]["ok"], row["frames"]["lost"]) == (FRAMES, 0), codec
+        assert row["feedback_packets"] > 0, codec

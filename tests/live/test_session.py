@@ -15,7 +15,7 @@ import pytest
 from steadycast.folder import Folder
 from steadycast.live import receive, session, view
 
-from tests.live.conftest import run, steadycast
+from tests.live.conftest import needs, run, steadycast
 
 
 def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> tuple[dict, dict]:
@@ -104,6 +104,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "1Mbps", "--floor", "2Mbps"), "above"),
         (("send", "absent.mkv", "--to", "127.0.0.1:5004"), "there is no such file"),
         (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "av1"), "take one of mpeg4"),
+        (("send", "/dev/video77", "--to", "127.0.0.1:5004"), "ls /dev/video*"),
         (("receive", "232.1.1.1:5004"), "--source"),
         (("receive", "absent.sdp"), "the file that the sender wrote"),
         (("receive", "127.0.0.1:5004", "--out", "film.mkv"), "--codec"),
@@ -114,6 +115,22 @@ def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) 
     assert done.returncode == 2
     assert what in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+@needs("ffmpeg")
+def test_raw_frames_on_standard_input_are_sent(port: int) -> None:
+    made = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=176x144:rate=15", "-t", "3"]
+    frames = subprocess.run(
+        [*made, "-f", "yuv4mpegpipe", "-"], capture_output=True, timeout=60, check=True
+    ).stdout
+    words = steadycast("send", "-", "--to", f"127.0.0.1:{port}", "--controller", "fixed", "--json")
+    done = subprocess.run(
+        [*words, "--max-rate", "300kbps"], input=frames, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    flow = json.loads(done.stdout)["flows"][0]
+    assert flow["coded_frames"] + flow["left_out_frames"] == 45
+    assert flow["coded_frames"] >= 30
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:

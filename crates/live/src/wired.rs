@@ -356,7 +356,10 @@ impl WiredSink {
             let to = match self.reports {
                 Reports::Group => None,
                 // Whoever was never heard can't be told anything.
-                Reports::Sender { known: None, .. } => continue,
+                Reports::Sender { known: None, .. } => {
+                    self.sink.rtcp_packets -= 1;
+                    continue;
+                }
                 Reports::Sender { known, .. } => known,
             };
             self.echo.wrote(&bytes);

@@ -11,9 +11,14 @@
 //! the sender half, which may be used to several reports a second, does not take the receiver for gone. After that the
 //! controller's own rule for silence holds, and the circuit breaker's.
 //!
-//! A start phase that doubles the rate at each report overshoots for seconds, too. What a report has shown to be too much (1 % lost)
-//! is a ceiling from then on, a tenth below what arrived, that rises by 1 % with each report without such a loss. And what the half
-//! does once a second is done for each second that a report stands for.
+//! A start phase that doubles the rate at each report overshoots for seconds, too. So it is to be over soon: the first report brings
+//! the round trip, and what TFRC would start with then (four packets per round trip, RFC 5348) is reached at once, as far as that is no
+//! more than twice what the half asks for. The first losses are played back as one sign of congestion, which to a half of our own they
+//! would have been. And what a report has shown to be too much (1 % lost) is a ceiling from then on, a tenth below what arrived, that
+//! rises by 1 % with each report without such a loss. What the half does once a second is done for each second that a report stands for.
+//!
+//! A round trip is one sample in some seconds, taken by a player that does other things as well: 30 ms above the least of them count as
+//! no queue.
 //!
 //! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
 //! first such receiver on, `asmp` takes its place for the whole session, and the decisions say so.
@@ -75,6 +80,8 @@ struct Shadow {
     highest: u64,
     heard: Time,
     rtt: Option<Span>,
+    /// The least round trip.
+    least: Option<Span>,
     /// Where the arrivals that were played back end.
     until: Time,
     /// What the half said last, and when it was said, or repeated, last.
@@ -87,6 +94,8 @@ struct Shadow {
     ceiling: Option<Rate>,
     /// The last report lowered it.
     cut: bool,
+    /// By how much a start phase may run ahead of the half.
+    lead: f64,
 }
 
 /// A loss fraction above this in one report shows that the rate was too high.
@@ -95,6 +104,14 @@ const TOO_MUCH: f64 = 0.01;
 const BELOW: f64 = 0.9;
 /// See above.
 const MORE: f64 = 1.01;
+
+/// Packets per round trip at which TFRC starts (RFC 5348, 4.2).
+const START: f64 = 4.0;
+/// And of the rate that a half asks for not more than this.
+const MOST_LEAD: f64 = 2.0;
+
+/// One round trip in some seconds, with what kept the player from answering: by so much more than the least it tells of no queue.
+const UNSURE: Span = Span::millis(30);
 
 /// For so long what a receiver's half has said stands, and so often it is repeated.
 const STANDS: Span = Span::secs(15);
@@ -161,6 +178,13 @@ impl Standard {
         }
     }
 
+    /// By how much the start phase runs ahead of what the halves say: as much as suits all, and not at all once one has lost
+    /// something or reports by itself.
+    fn lead(&self) -> f64 {
+        let all = self.shadows.values().map(|s| if s.lossless { s.lead } else { 1.0 });
+        if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
+    }
+
     fn announce_to_shadows(&mut self, now: Time) -> Option<Body> {
         let body = self.half.announce(now)?;
         for shadow in self.shadows.values_mut() {
@@ -194,15 +218,22 @@ impl Standard {
                 highest,
                 heard: if early { began } else { report.at },
                 rtt: report.rtt,
+                least: None,
                 until: Time::ZERO,
                 said: None,
                 lossless: true,
                 notice: None,
                 ceiling: None,
                 cut: false,
+                lead: 1.0,
             }
         });
         let Some(shadow) = self.shadows.get_mut(&report.from) else { return };
+        if report.rtt.is_some() {
+            // What a half says rests on the round trip that the sender announces: it has to know this one before.
+            self.half.on_report(&Report { reception: None, ..*report });
+        }
+        shadow.least = shadow.least.into_iter().chain(report.rtt).min();
         let all = Interval::of(shadow, report, reception.highest, reception.lost.max(0) as u64);
         let mut reply = Reply::Plain;
         for part in 0..all.parts {
@@ -245,6 +276,10 @@ impl Standard {
             Reply::Plain => self.half.on_report(report),
             Reply::Suppress => {}
         }
+        if let (1, true, Some(rtt)) = (count, early, report.rtt) {
+            let start = self.setup.packet.per(rtt).scale(START);
+            shadow.lead = start.ratio(self.half.decision().pacing).clamp(1.0, MOST_LEAD);
+        }
     }
 }
 
@@ -262,8 +297,7 @@ impl Shadow {
         let mut lost = 0;
         let instead = self.notice.take();
         for n in begin..end {
-            // Evenly spread: the so-and-so-manieth loss where its share of the packets is full.
-            if (n + 1) * all.lost / all.expected > n * all.lost / all.expected {
+            if all.loses(n, self.lossless) {
                 lost += 1;
                 continue;
             }
@@ -300,7 +334,7 @@ struct Interval {
     parts: u64,
     expected: u64,
     lost: u64,
-    /// Round trips at its beginning and at its end.
+    /// Round trips at its beginning and at its end, as far as they tell of queues.
     rtt: (Span, Span),
 }
 
@@ -309,9 +343,22 @@ impl Interval {
         let expected = highest.saturating_sub(shadow.highest);
         let lasted = report.at.since(shadow.heard);
         let parts = if shadow.lossless { 1 } else { (lasted.as_nanos() / REPEATED.as_nanos()).clamp(1, MOST_PARTS) };
-        let rtt = |one: Option<Span>, other: Option<Span>| one.or(other).unwrap_or_default();
+        let least = shadow.least.unwrap_or_default();
+        let rtt = |one: Option<Span>, other: Option<Span>| {
+            one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(UNSURE)))
+        };
         let rtt = (rtt(shadow.rtt, report.rtt), rtt(report.rtt, shadow.rtt));
         Self { from: shadow.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
+    }
+
+    /// Whether its packet number `n` is one of those lost. They are spread evenly: the so-and-so-manieth loss where its share of the
+    /// packets is full. The first losses come together before the last packet, which did arrive: a half of our own would have
+    /// ended its start phase a round trip after the first of them, so that they are one sign of congestion.
+    fn loses(&self, n: u64, first: bool) -> bool {
+        if first {
+            return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
+        }
+        (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
     /// Whether it shows that the rate was too high. Reports are seconds apart, and a rate that is too high stays so for as long:
@@ -401,6 +448,11 @@ impl SenderHalf for Standard {
 
     fn decision(&self) -> Decision {
         let mut decision = self.half.decision();
+        if decision.limit == Limit::Start {
+            let lead = self.lead();
+            decision.target = decision.target.scale(lead).min(self.setup.cap);
+            decision.pacing = decision.pacing.scale(lead).min(self.setup.cap);
+        }
         let ceiling = self.shadows.values().filter_map(|s| s.ceiling).min();
         if let Some(most) = ceiling.map(|c| c.max(self.setup.floor)).filter(|most| *most < decision.pacing) {
             decision.target = decision.target.min(most);

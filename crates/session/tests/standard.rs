@@ -13,7 +13,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 use steadycast_wire::ntp::NtpEpoch;
 
-/// What 90 s came to after their beginning.
+/// What a minute came to after its beginning.
 #[derive(Debug)]
 struct Seen {
     utilisation: f64,
@@ -22,8 +22,7 @@ struct Seen {
     rule: String,
 }
 
-fn drive(controller: &str, from: Span) -> Seen {
-    let seed = Seed(7);
+fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     let setup = |id| Setup {
         packet: Bytes::new(1000),
         mode: Mode::Repaired,
@@ -72,7 +71,7 @@ fn drive(controller: &str, from: Span) -> Seen {
     let mut links = [Link::new(&config, "forth", seed), Link::new(&back, "back", seed)];
     let mut under_way: BTreeMap<(Time, u64), (usize, Vec<u8>)> = BTreeMap::new();
     let (mut now, mut number) = (Time::ZERO, 0);
-    let (from, end) = (Time::ZERO + from, Time::ZERO + Span::secs(90));
+    let (from, end) = (Time::ZERO + from, Time::ZERO + Span::secs(60));
     let (mut bytes, mut before) = (Bytes::ZERO, (0, 0));
     while now < end {
         let mut wake = end;
@@ -126,17 +125,19 @@ fn drive(controller: &str, from: Span) -> Seen {
 
 #[test]
 fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
-    let seen = drive("asmp", Span::secs(20));
-    assert!((12..=40).contains(&seen.reports), "{seen:?}");
-    assert!((0.6..=1.0).contains(&seen.utilisation), "{seen:?}");
-    assert!((0.0..0.02).contains(&seen.loss), "{seen:?}");
+    for seed in 0..12 {
+        let seen = drive("asmp", Span::secs(20), Seed(seed));
+        assert!((8..=25).contains(&seen.reports), "seed {seed}: {seen:?}");
+        assert!((0.6..=1.0).contains(&seen.utilisation), "seed {seed}: {seen:?}");
+        assert!((0.0..0.02).contains(&seen.loss), "seed {seed}: {seen:?}");
+    }
 }
 
 #[test]
 fn a_controller_that_needs_its_own_reports_falls_back_to_asmp_and_says_so() {
-    for controller in ["tfrc", "tfmcc"] {
+    for (controller, seed) in [("tfrc", 1), ("tfrc", 2), ("tfmcc", 1), ("tfmcc", 2)] {
         // It begins at their first rate, which is less than half of asmp's.
-        let seen = drive(controller, Span::secs(30));
+        let seen = drive(controller, Span::secs(30), Seed(seed));
         assert!(seen.rule.starts_with("standard reports alone, so asmp: "), "{seen:?}");
         assert!((0.6..=1.0).contains(&seen.utilisation), "{seen:?}");
         assert!((0.0..0.02).contains(&seen.loss), "{seen:?}");

@@ -101,11 +101,12 @@ class Camera:
                 self._container = av.open(place, format="v4l2")
             stream = self._container.streams.video[0]
         except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
-            raise UserError(
-                name,
-                f"no pictures that can be read ({error})",
-                "give a stream with headers, for example: ffmpeg … -f yuv4mpegpipe - | steadycast send - …",
-            ) from error
+            remedy = (
+                "give a stream with headers, for example: ffmpeg … -f yuv4mpegpipe - | steadycast send - …"
+                if place == "-"
+                else "see `ls /dev/video*` for the cameras that are here, and who may read them"
+            )
+            raise UserError(name, f"no pictures that can be read ({error})", remedy) from error
         own = (stream.codec_context.width, stream.codec_context.height)
         width, height = parse_size(size, own)
         rate = parse_fps(fps, Fraction(stream.average_rate or stream.guessed_rate or 25))

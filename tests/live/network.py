@@ -1,0 +1,100 @@
+"""Programs on an emulated network: one link between a sender's host and a receiver's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tests.live.conftest import steadycast
+
+LINK = """
+duration = "10min"
+nodes = ["s", "r"]
+[[link]]
+name = "air"
+between = ["s", "r"]
+rate = "%s"
+delay = "20ms"
+queue = { kind = "droptail", limit = "50p" }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+media = "greedy"
+from = "s"
+to = ["r"]
+"""
+"""The flow is only there to make the hosts: the runs are with `--only`."""
+
+READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
+"""Waits until somebody listens at port 5004 of the receiver's host."""
+
+SEND = "$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004"
+"""A sender's command line on its host; its RTCP port is known to players."""
+
+GSTREAMER = (
+    "nsenter --net=$STEADYCAST_NET_R timeout 200 gst-launch-1.0 -q rtpbin name=r latency=200 "
+    "udpsrc port=5004 caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=MP4V-ES,payload=96 ! "
+    "r.recv_rtp_sink_0 r. ! rtpmp4vdepay ! fakesink sync=false udpsrc port=5005 ! "
+    "r.recv_rtcp_sink_0 r.send_rtcp_src_0 ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false"
+)
+"""A player that reports to it, until it is killed."""
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What a program's run on the network has left."""
+
+    folder: Path
+    said: str
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the machine kept up."""
+        summary = json.loads((self.folder / "net" / "summary.json").read_text())
+        return bool(summary["emulation"]["trustworthy"])
+
+    def sent(self, name: str = "sent") -> dict[str, Any]:
+        """The flow of the summary that a sender or receiver of ours printed into this file."""
+        flow: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())["flows"][0]
+        return flow
+
+    def link(self, first: float, last: float) -> tuple[float, float]:
+        """Loss and utilisation of the way forth, in these seconds after its first packet."""
+        rows = pl.read_parquet(self.folder / "net" / "links.parquet").filter(pl.col("direction") == "forward")
+        began = rows.filter(pl.col("throughput_bps") > 0)["t_s"].min()
+        assert isinstance(began, float), self.said
+        seen = rows.filter(pl.col("t_s").is_between(began + first, began + last, closed="left"))
+        dropped = float(seen["dropped_packets"].sum())
+        # All packets are of 1000 B, reports on the way back apart.
+        carried = float(seen["throughput_bps"].sum()) / 8_000
+        return dropped / max(dropped + carried, 1), float(seen["utilisation_frac"].mean() or 0)  # type: ignore[arg-type]
+
+
+def emulate(folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True) -> Emulated:
+    """Run a shell script on the sender's host; `record`: keep what the link has seen."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scenario = folder / "link.toml"
+    scenario.write_text(LINK % rate)
+    words = ["emulate", scenario, "--only", "--in", "s", *(["-o", folder / "net"] if record else [])]
+    shell = steadycast()
+    own = folder / "steadycast"
+    own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{shell[2]}' \"$@\"\n")
+    own.chmod(0o755)
+    done = subprocess.run(
+        [*steadycast(*words), "--", "sh", "-c", script],
+        cwd=folder,
+        env={**os.environ, "STEADYCAST": str(own)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Emulated(folder, done.stdout + done.stderr)

@@ -1,0 +1,97 @@
+"""IPv6 and source-specific multicast, between two network namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.live.conftest import needs, needs_networks, steadycast
+
+TO = {
+    "IPv6": "[fd00:9::2]:5104",
+    "IPv6 group": "[ff1e::1234]:5204",
+    "IPv6 source-specific": "[ff3e::8000:1]:5304",
+    "IPv4 source-specific": "232.1.2.3:5404",
+}
+
+# A pair of virtual Ethernet devices, and a second namespace that lives as long as this script.
+WIRE = """
+set -eu
+ip link set lo up
+unshare -n sleep 300 & there=$!
+trap 'kill $there' EXIT
+until [ "$(readlink /proc/$there/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+far() { nsenter -t $there -n "$@"; }
+ip link add near type veth peer name far netns $there
+ip address add 10.9.0.1/24 dev near; ip address add fd00:9::1/64 dev near nodad
+far ip address add 10.9.0.2/24 dev far; far ip address add fd00:9::2/64 dev far nodad
+ip link set near up; far ip link set lo up; far ip link set far up
+ip route add 224.0.0.0/4 dev near; far ip route add 224.0.0.0/4 dev far
+"""
+
+# All at once; a receiver may come later than its sender.
+SESSION = """
+( $STEADYCAST send greedy --controller asmp --to '{to}' --max-rate 400kbps --ttl 4 --for 90s \\
+    --sdp {n}.sdp --json > sent{n}.json & sender=$!
+  until grep -q sendonly {n}.sdp 2>/dev/null; do sleep 0.1; done
+  far $STEADYCAST receive {n}.sdp --for 5s --json > received{n}.json
+  sleep 0.5; kill -INT $sender; wait $sender ) & all="${{all:-}} $!"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("addresses")
+    shell = steadycast()
+    own = place / "steadycast"
+    # A shell's background job ignores SIGINT unless Python is told to heed it.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{heed}{shell[2]}' \"$@\"\n")
+    own.chmod(0o755)
+    script = WIRE + "".join(SESSION.format(to=to, n=n) for n, to in enumerate(TO.values()))
+    watch = "( for n in $(seq 600); do far cat /proc/net/mcfilter /proc/net/mcfilter6 >> joined; sleep 0.2; done ) &"
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", f"{script}\n{watch} watch=$!\nwait $all\nkill $watch"],
+        cwd=place,
+        env={**os.environ, "STEADYCAST": str(own)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@needs("unshare")
+@needs_networks
+@pytest.mark.parametrize("kind", TO)
+def test_a_session_runs_over(kind: str, folder: Path) -> None:
+    number = list(TO).index(kind)
+    sent, received = (
+        json.loads((folder / f"{side}{number}.json").read_text())["flows"][0] for side in ("sent", "received")
+    )
+    text = (folder / f"{number}.sdp").read_text()
+    host = TO[kind].rpartition(":")[0].strip("[]")
+    assert f"c=IN IP{6 if ':' in host else 4} {host}" in text
+    (peer,) = sent["receivers"]
+    assert not peer["standard"]
+    assert peer["feedback_packets"] > 3
+    assert peer["address"].startswith("[fd00:9::2]" if ":" in host else "10.9.0.2")
+    assert 0.15e6 < received["receivers"][0]["throughput_bps"] < 0.42e6
+    assert received["receivers"][0]["loss_frac"] == 0
+    if "specific" in kind:
+        source = "fd00:9::1" if ":" in host else "10.9.0.1"
+        assert f"a=source-filter: incl IN IP{6 if ':' in host else 4} {host} {source}" in text
+        # The kernel has joined that source alone: as /proc shows it, in hexadecimal.
+        joined = (folder / "joined").read_text()
+        group, from_ = (
+            ("0xe8010203", "0x0a090001")
+            if ":" not in host
+            else ("ff3e0000000000000000000080000001", "fd000009000000000000000000000001")
+        )
+        assert any(group in line and from_ in line for line in joined.splitlines())

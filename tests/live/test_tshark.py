@@ -1,0 +1,139 @@
+"""Wireshark reads what is sent as we meant it: packets, round trips and jitter, of every controller that runs live."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+import pytest
+from steadycast.controllers import controllers
+
+from tests.live.conftest import needs, needs_networks, run
+from tests.live.network import READY, Emulated, emulate
+
+TEXT = ["tshark", "-d", "udp.port==5004,rtp", "-d", "udp.port==5005,rtcp", "-d", "udp.port==6005,rtcp"]
+ROUND_TRIPS = ["-o", "rtcp.show_roundtrip_calculation:TRUE", "-o", "rtcp.roundtrip_min_threshhold:0"]
+
+SCRIPT = """
+dumpcap -q -i any -w s.pcapng 2>/dev/null & near=$!
+nsenter --net=$STEADYCAST_NET_R dumpcap -q -i any -w r.pcapng 2>/dev/null & far=$!
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json > received.json & ours=$!
+{ready}
+$STEADYCAST send testsrc --codec mpeg2 --size 176x144 --max-rate 800kbps --controller {controller} \\
+  --to $STEADYCAST_R:5004 --port 6004 --for {seconds}s --json > sent.json
+wait $ours
+kill -TERM $near $far; wait; true
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A session as we and as tshark have it: (ours, theirs)."""
+
+    controller: str
+    rtp: tuple[int, int]
+    rtcp: tuple[int, int]
+    malformed: int
+    rtt_ms: tuple[float, float]
+    jitter_ms: tuple[float, float]
+
+    def row(self) -> str:
+        """A line of the table."""
+        pair = "{:>7.1f} {:>7.1f}"
+        return (
+            f"{self.controller:<13} {self.rtp[0]:>6} {self.rtp[1]:>6} {self.rtcp[0]:>6} {self.rtcp[1]:>6} "
+            f"{self.malformed:>9} {pair.format(*self.rtt_ms)} {pair.format(*self.jitter_ms)}"
+        )
+
+
+def fields(capture: Path, only: str, *names: str) -> list[list[str]]:
+    """What tshark shows of the packets that a filter lets through; copies in ICMP errors do not count."""
+    words = [*TEXT, *ROUND_TRIPS, "-r", capture, "-Y", f"({only}) && !icmp", "-T", "fields"]
+    for name in names:
+        words += ["-e", name]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, check=True)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def streams_jitter(capture: Path) -> float:
+    """The mean jitter in ms that tshark computes by itself."""
+    words = [*TEXT, "-r", str(capture), "-q", "-z", "rtp,streams"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
+    (row,) = [line.split() for line in said.splitlines() if "Video" in line]
+    return float(row[-2])
+
+
+def compare(controller: str, done: Emulated) -> Seen:
+    """Sets both views of a session side by side."""
+    near, far = done.folder / "s.pcapng", done.folder / "r.pcapng"
+    sent, received = done.sent(), done.sent("received")
+    (peer,), (sink,) = sent["receivers"], received["receivers"]
+    reports = fields(far, "rtcp && ip.src == 10.0.0.2", "frame.number")
+    trips = fields(near, "rtcp.roundtrip-delay && ip.src == 10.0.0.2", "rtcp.roundtrip-delay")
+    blocks = fields(near, "rtcp.ssrc.jitter && ip.src == 10.0.0.2", "rtcp.ssrc.jitter")
+    return Seen(
+        controller,
+        (sent["sent_packets"], len(fields(near, "rtp", "frame.number"))),
+        (sink["feedback_packets"], len(reports)),
+        sum(len(fields(side, "_ws.malformed", "frame.number")) for side in (near, far)),
+        (peer["rtt_ms"], mean(float(row[0]) for row in trips[-5:])),
+        (mean(float(row[0]) / 90 for row in blocks), streams_jitter(far)),
+    )
+
+
+def sessions(names: Sequence[str], seconds: int, at_once: int, folder: Path) -> list[Seen]:
+    """Runs each controller, some of them at a time, and prints the table."""
+    described = folder / "session.sdp"
+    run(
+        *("send", "testsrc", "--codec", "mpeg2", "--size", "176x144", "--to", "127.0.0.1:5004"),
+        *("--for", "100ms", "--controller", "fixed", "--sdp", described),
+    )
+    text = described.read_text().replace("IP4 127.0.0.1", "IP4 10.0.0.2")
+
+    def one(name: str) -> Seen:
+        own = folder / name
+        own.mkdir()
+        (own / "session.sdp").write_text(re.sub("controller=fixed", f"controller={name}", text))
+        done = emulate(own, SCRIPT.format(controller=name, seconds=seconds, ready=READY), record=False)
+        return compare(name, done)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        all_seen = list(pool.map(one, names))
+    print(f"\n{'':<13} RTP packets   RTCP packets            RTT ms          jitter ms   ({seconds} s each)")
+    print("controller      sent tshark   ours tshark malformed    ours  tshark    ours  tshark")
+    for seen in all_seen:
+        print(seen.row())
+    return all_seen
+
+
+def agree(seen: Seen) -> None:
+    """What has to hold."""
+    assert seen.rtp[0] == seen.rtp[1] > 100, seen
+    assert seen.rtcp[0] == seen.rtcp[1] > 5, seen
+    assert seen.malformed == 0, seen
+    # The link's 40 ms, and what the hosts and the queue add; tshark rounds to whole milliseconds.
+    assert 40 <= seen.rtt_ms[0] < 250, seen
+    assert abs(seen.rtt_ms[0] - seen.rtt_ms[1]) <= 0.1 * seen.rtt_ms[1] + 3, seen
+    # Ours is a mean over reports, tshark's over packets.
+    assert 0.8 * seen.jitter_ms[1] - 0.5 <= seen.jitter_ms[0] <= 1.25 * seen.jitter_ms[1] + 0.5, seen
+
+
+@needs("tshark")
+@needs_networks
+def test_tshark_counts_and_measures_as_we_do(tmp_path: Path) -> None:
+    for seen in sessions(("asmp", "tfrc", "pgmcc"), 10, 3, tmp_path):
+        agree(seen)
+
+
+@pytest.mark.claim
+@needs("tshark")
+@needs_networks
+def test_tshark_counts_and_measures_as_we_do_with_every_controller(tmp_path: Path) -> None:
+    """`python -m pytest tests/live/test_tshark.py -m claim -s` prints the table."""
+    for seen in sessions([c.name for c in controllers()], 60, 6, tmp_path):
+        agree(seen)
