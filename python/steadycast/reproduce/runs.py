@@ -11,7 +11,14 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +40,8 @@ from steadycast.reproduce.observe import Observed
 _IDLE = ("name", "record", "expect")
 
 _RUNS_PER_PROCESS = 25
+_IDLE_ONLY = 19
+"""How nice a process is that may only have what no other wants."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,14 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
             _may_emulate(job)
         _prepare(todo.values(), progress)
         virtual = {key: job for key, job in todo.items() if not job.emulated}
-        if virtual:
+        if not timed:
             done |= _spread(virtual, progress)
-        if timed:
-            done |= _real_time(timed, at_once, progress)
+        else:
+            # Real time leaves the processor idle for most of it: the simulations go on beside.
+            with ThreadPoolExecutor(1) as beside:
+                simulated = beside.submit(_spread, virtual, Silent(), _IDLE_ONLY)
+                done |= _real_time(timed, at_once, progress)
+                done |= simulated.result()
     return {job: done[key] for job, key in keys.items()}
 
 
@@ -191,7 +204,7 @@ def _prepare(jobs: Iterable[Job], progress: Progress) -> None:
                 media_of(video, loaded.seed, progress)
 
 
-def _spread(todo: Mapping[str, Job], progress: Progress) -> dict[str, Observed]:
+def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[str, Observed]:
     done: dict[str, Observed] = {}
     # Runs with pictures take longest: they go first, so that no core waits for a last one.
     order = sorted(todo.items(), key=lambda item: not item[1].pixels)
@@ -202,7 +215,7 @@ def _spread(todo: Mapping[str, Job], progress: Progress) -> dict[str, Observed]:
     # own max_tasks_per_child hangs in Python 3.11 when all processes end at the same time.)
     for start in range(0, len(order), batch):
         part = order[start : start + batch]
-        with _pool(min(cores, len(part))) as pool:
+        with _pool(min(cores, len(part)), nice) as pool:
             waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
             for future in as_completed(waiting):
                 content = future.result()
@@ -213,10 +226,12 @@ def _spread(todo: Mapping[str, Job], progress: Progress) -> dict[str, Observed]:
 
 
 @contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+def _pool(processes: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
     """Lend processes that do what is submitted; what is not begun is left when something goes wrong."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=os.nice, initargs=(nice,)
+    )
     try:
         yield pool
     except BrokenProcessPool:
