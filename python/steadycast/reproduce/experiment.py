@@ -254,6 +254,8 @@ def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[
 
 def _clip(clips: tuple[Path, ...], sets: Sets) -> Medium:
     names = ", ".join(clip.name for clip in clips)
+    if len(clips) > 3:
+        names = f"{clips[0].name} to {clips[-1].name}, {len(clips)} files"
     sent: dict[str, Any] = {
         "flow.video.media": "clip",
         "flow.video.clip": [str(clip.resolve()) for clip in clips],

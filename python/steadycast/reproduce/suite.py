@@ -73,7 +73,7 @@ class Part:
             v.title: [
                 run.flow("video").limited.get("encoder") or 0.0
                 for run in self.runs(v.name)
-                if run.has("video")
+                if run.has("video") and run.flow("video").content["controller"] != "fixed"
             ]
             for v in self.experiment.variants
         }
