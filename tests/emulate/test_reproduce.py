@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from steadycast.reproduce import EXPERIMENTS, suite, write
+from steadycast.reproduce import EXPERIMENTS, Verdict, suite, write
 
 
 def test_an_experiment_is_emulated_with_its_simulation_beside_it_and_kept(
@@ -36,3 +37,32 @@ def test_an_experiment_is_emulated_with_its_simulation_beside_it_and_kept(
     assert "once" in write.markdown(result)
     if not part.doubtful:
         assert suite.reproduce(["M-A"], emulated=True).parts[0].base[0]["fixed"].content == run.content
+
+
+@pytest.mark.claim
+def test_the_papers_testbeds_beside_the_kernels_tcp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
+    began = time.monotonic()
+    result = suite.reproduce(["M", "H-L", "C-F"], emulated=True)
+    with capsys.disabled():
+        print(f"\n{write.markdown(result)}\n{(time.monotonic() - began) / 60:.1f} minutes")
+    assert [each for part in result.parts for each in part.doubtful] == []
+    found = {(r.experiment.id, r.statement.id): r.verdict for r in result.rows}
+    for held in (
+        ("M-A", "udp"),
+        ("M-A", "tcp"),
+        ("M-B", "swing"),
+        ("M-C", "swing"),
+        ("M-E", "kept"),
+        ("M-F", "friendliness"),
+        ("M-F", "fairer"),
+        ("H-L", "overflow"),
+        ("H-L", "inside"),
+        ("C-F", "ratio"),
+        ("C-F", "rtt"),
+        ("C-F", "n"),
+    ):
+        assert found[held] is Verdict.REPRODUCED, held
+    assert {v for (_, id), v in found.items() if id == "mos"} == {Verdict.NOT_REPRODUCIBLE}

@@ -143,9 +143,17 @@ def markdown(result: Result) -> str:
         for r in part.rows:
             lines.append("| " + " | ".join(c.replace("|", "\\|") or " " for c in cells(r)) + " |")
         lines.append("")
+        if result.emulated:
+            lines += [text for name in part.changed for text in (_with(name, part), "")]
     if aside := left_aside(result):
         lines += ["Left aside, since a kernel can't do it:", "", *(f"- {text}" for text in aside), ""]
     return "\n".join(lines)
+
+
+def _with(change: str, part: Part) -> str:
+    """Tell the numbers that a change comes to."""
+    told = (f"{r.statement.text} {r.said(r.changed[change])}" for r in part.rows if change in r.changed)
+    return f"With {change}: {'; '.join(told)}."
 
 
 def left_aside(result: Result) -> list[str]:
