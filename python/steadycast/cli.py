@@ -652,6 +652,7 @@ def schema() -> None:
         "steadycast reproduce K-A",
         "steadycast reproduce K --seeds 1-5 -o reproduced",
         "steadycast reproduce all",
+        "steadycast reproduce M H-L C-F --emulated",
     ),
 )
 def reproduce(
@@ -671,6 +672,16 @@ def reproduce(
             help="A video instead of the papers' lost ones; without it a synthetic one. Repeatable.",
         ),
     ] = None,
+    emulated: Annotated[
+        bool,
+        typer.Option(
+            "--emulated",
+            help="In real time, as root, beside the kernel's TCP: what can be, with the same simulated beside it.",
+        ),
+    ] = False,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="So many runs in real time.")
+    ] = 4,
     out: Annotated[Path | None, _OUT] = None,
     force: Annotated[bool, _FORCE] = False,
 ) -> None:
@@ -679,7 +690,9 @@ def reproduce(
     "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
     """
     try:
-        _module("steadycast.reproduce").main(ids, seed_range(seeds), out, clip or (), force=force)
+        _module("steadycast.reproduce").main(
+            ids, seed_range(seeds), out, clip or (), emulated=emulated, at_once=at_once, force=force
+        )
     except KeyboardInterrupt:
         _left.append("finished runs are kept")
         raise typer.Exit(INTERRUPTED) from None

@@ -184,6 +184,23 @@ fn with_loss_every_variant_takes_tcp_s_throughput_at_the_fraction_lost() {
 }
 
 #[test]
+fn an_interval_without_packets_is_one_without_loss() {
+    // A loss of everything leaves less than a packet per interval: nothing is sent, and nothing told of.
+    let map = Pictures::stand_in();
+    let q60 = map.rungs.iter().find(|r| r.quantizer == 60).unwrap().rate;
+    for (name, want) in [("tfrcp", None), ("tfrcp-eai", Some(8.897_79)), ("tfrcp-qai", Some(mbps(q60)))] {
+        let mut bench = Bench::new(name);
+        bench.group(300, 300, R);
+        let starved = mbps(bench.target());
+        assert!((0.000_5..0.005).contains(&starved), "{name}: {starved}");
+        bench.group(0, 0, R);
+        let why = bench.half.decision().why;
+        assert!(why.rule.starts_with("no loss") && why.loss.is_none(), "{name}: {why:?}");
+        assert_within(mbps(bench.target()), want.unwrap_or(2.0 * starved), 0.002);
+    }
+}
+
+#[test]
 fn after_a_loss_qai_goes_on_from_the_quantizer_that_the_rate_affords() {
     let mut bench = Bench::new("tfrcp-qai");
     for _ in 0..12 {

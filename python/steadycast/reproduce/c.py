@@ -19,6 +19,7 @@ from steadycast.reproduce.experiment import (
     Experiment,
     Figure,
     Kind,
+    RealTime,
     Seen,
     Statement,
     Unit,
@@ -495,6 +496,7 @@ _C_F = Experiment(
             )
         ),
     ),
+    real_time=RealTime({"duration": "600s"}, seeds=2),
 )
 
 

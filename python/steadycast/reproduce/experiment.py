@@ -9,7 +9,7 @@ statement depends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -173,6 +173,22 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class RealTime:
+    """How much of an experiment is run where a second takes a second: its emulated form."""
+
+    sets: Sets
+    """What makes it short enough."""
+    seeds: int = 1
+    """How many of the seeds: repetitions."""
+    changes: tuple[Change, ...] = ()
+    """Instead of the experiment's."""
+    pictures: Sets | None = None
+    """Changes with which a clip of the user's is sent as well, once; `None`: it never is."""
+    statements: tuple[Statement, ...] = ()
+    """What is told of those pictures, instead of the experiment's."""
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One experiment of a paper."""
 
@@ -192,6 +208,8 @@ class Experiment:
     source: str = ""
     """What its video flows send where it is neither a clip nor a ladder: then that is the only medium."""
     notes: tuple[str, ...] = ()
+    real_time: RealTime | None = None
+    """How it is emulated; `None` when it is simulated only."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +217,7 @@ class Medium:
     """What the video flow sends."""
 
     name: str
-    """table2 (frame sizes only), synthetic or clip."""
+    """table2 (frame sizes only), source, synthetic, clip, or pictures (a clip in place of the paper's rates)."""
     label: str
     sets: Sets
     pixels: bool
@@ -214,12 +232,32 @@ def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
         media.append(Medium("table2", experiment.ladder, experiment.sizes, pixels=False))
     # An experiment whose sizes stand in its scenario sends what the paper's controllers were fed with.
     if clips and experiment.sizes != {}:
-        names = ", ".join(clip.name for clip in clips)
-        sets: dict[str, Any] = {
-            "flow.video.media": "clip",
-            "flow.video.clip": [str(clip.resolve()) for clip in clips],
-        }
-        media.append(Medium("clip", f"clip ({names})", sets, pixels=True))
+        media.append(_clip(clips, {}))
     elif any(s.pixels for s in experiment.statements):
         media.append(Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True))
     return media
+
+
+def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[Experiment, Medium, int]]:
+    """Return the experiment's emulated form: with each medium, and how many seeds."""
+    form = experiment.real_time
+    if form is None:
+        return []
+    plain = replace(experiment, changes=form.changes)
+    forms = [(plain, replace(m, sets={**m.sets, **form.sets}), form.seeds) for m in media_of(plain, ())]
+    if clips and form.pictures is not None:
+        seen = replace(plain, statements=form.statements)
+        medium = replace(_clip(clips, {**form.sets, **form.pictures}), name="pictures")
+        forms.append((seen, medium, 1))
+    return forms
+
+
+def _clip(clips: tuple[Path, ...], sets: Sets) -> Medium:
+    names = ", ".join(clip.name for clip in clips)
+    if len(clips) > 3:
+        names = f"{clips[0].name} to {clips[-1].name}, {len(clips)} files"
+    sent: dict[str, Any] = {
+        "flow.video.media": "clip",
+        "flow.video.clip": [str(clip.resolve()) for clip in clips],
+    }
+    return Medium("clip", f"clip ({names})", {**sets, **sent}, pixels=True)

@@ -24,6 +24,7 @@ from steadycast.reproduce.experiment import (
     Experiment,
     Figure,
     Kind,
+    RealTime,
     Seen,
     Statement,
     Unit,
@@ -274,6 +275,7 @@ def _experiment(
     statements: tuple[Statement, ...],
     changes: tuple[Change, ...] = (),
     figures: tuple[Figure, ...] = (),
+    real_time: RealTime | None = None,
 ) -> Experiment:
     return Experiment(
         id=f"H-{letter}",
@@ -287,6 +289,7 @@ def _experiment(
         figures=figures,
         sizes={},
         ladder="a source that always has data",
+        real_time=real_time,
     )
 
 
@@ -817,6 +820,7 @@ _H_L = _experiment(
             why="The device's own speed.",
         ),
     ),
+    real_time=RealTime({}, seeds=3),
 )
 
 EXPERIMENTS = (_H_A, _H_B, _H_C, _H_D, _H_E, _H_F, _H_G, _H_H, _H_I, _H_J, _H_K, _H_L)

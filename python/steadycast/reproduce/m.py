@@ -13,6 +13,7 @@ from pathlib import Path
 
 from steadycast.reproduce import measure
 from steadycast.reproduce.experiment import (
+    DB,
     MBPS,
     PERCENT,
     RATIO,
@@ -22,6 +23,7 @@ from steadycast.reproduce.experiment import (
     Experiment,
     Figure,
     Kind,
+    RealTime,
     Seen,
     Statement,
     Unit,
@@ -180,6 +182,7 @@ def _experiment(
     changes: tuple[Change, ...] = (),
     figures: tuple[Figure, ...] = (),
     ladder: str = SOURCE,
+    real_time: RealTime | None = None,
 ) -> Experiment:
     return Experiment(
         id=f"M-{letter}",
@@ -193,6 +196,7 @@ def _experiment(
         figures=figures,
         sizes={},
         ladder=ladder,
+        real_time=real_time,
     )
 
 
@@ -205,6 +209,41 @@ def _score(value: str) -> Statement:
         unit=SCORE,
         kind=Kind.IMPOSSIBLE,
         why="A panel of viewers, of unknown size, and a clip that is not to be had.",
+    )
+
+
+def _of_pictures(variant: str, score: str, what: str = "") -> tuple[Statement, ...]:
+    """Tell what the viewer of a clip gets, without a bound: the clip is not the paper's."""
+    told: tuple[tuple[str, str, str, measure.Of, Unit], ...] = (
+        ("score", "mean opinion score, from each frame's PSNR", score, lambda f: f.score, SCORE),
+        ("psnr", "mean PSNR, luma", "", lambda f: f.mean_psnr_db, DB),
+        ("broken", "share of frames with a packet missing", "", lambda f: f.lost, PERCENT),
+        ("rate", "the video's throughput", "", _rate, MBPS),
+    )
+    clip = "Another clip, and no panel."
+    return tuple(
+        Statement(
+            f"{variant}-{id}",
+            text + what,
+            published or "(not told)",
+            measure.of(variant, of),
+            unit=unit,
+            kind=Kind.REPORTED,
+            pixels=True,
+            why=clip if id == "score" else "",
+        )
+        for id, text, published, of, unit in told
+    )
+
+
+def _real_time(pictures: tuple[Statement, ...], seeds: int = 3, cubic: tuple[Variant, ...] = ()) -> RealTime:
+    """120 groups of pictures, with the rates of figure 2 and once with a clip."""
+    return RealTime(
+        {"duration": "126s"},
+        seeds,
+        (replace(_CUBIC, variants=tuple(v.name for v in cubic)),) if cubic else (),
+        {"flow.video.encode.size": "640x480", "flow.video.encode.fps": 30},
+        pictures,
     )
 
 
@@ -290,6 +329,7 @@ _M_A = _experiment(
     ),
     changes=_OPEN,
     figures=(Figure("Figure 6", "Rates of UDP and of TCP", "rates", ("fixed",), top=7.5),),
+    real_time=_real_time(_of_pictures("fixed", "4.25"), cubic=(UDP,)),
 )
 
 _M_B = _experiment(
@@ -328,6 +368,7 @@ _M_B = _experiment(
         _score("1.25"),
     ),
     figures=(Figure("Figure 7", "Rates of the original rule and of TCP", "rates", ("tfrcp",), top=7.5),),
+    real_time=_real_time(_of_pictures("tfrcp", "1.25")),
 )
 
 _M_C = _experiment(
@@ -364,6 +405,7 @@ _M_C = _experiment(
         *_throughputs("tfrcp-eai", "(figure)", "(figure)"),
     ),
     figures=(Figure("Figure 9", "Rates of EAI and of TCP", "rates", ("tfrcp-eai",), top=7.5),),
+    real_time=_real_time(_of_pictures("tfrcp-eai", "")),
 )
 
 _M_D = _experiment(
@@ -393,6 +435,7 @@ _M_D = _experiment(
         _score("2.50"),
     ),
     figures=(Figure("Figure 10", "Rates of QAI and of TCP", "rates", ("tfrcp-qai",), top=7.5),),
+    real_time=_real_time(_of_pictures("tfrcp-qai", "2.50"), cubic=(QAI,)),
 )
 
 _M_E = _experiment(
@@ -422,6 +465,7 @@ _M_E = _experiment(
         *_throughputs("tfrcp-eai-cl", "(figure)", "(figure)"),
     ),
     figures=(Figure("Figure 11", "Rates of EAI-CL and of TCP", "rates", ("tfrcp-eai-cl",), top=10.0),),
+    real_time=_real_time(_of_pictures("tfrcp-eai-cl", "")),
 )
 
 _ALL = (ORIGINAL, EAI, QAI, EAI_CL, QAI_CL)
@@ -461,6 +505,7 @@ _M_F = _experiment(
         _score("3.00"),
     ),
     figures=(Figure("Figure 12", "Rates of QAI-CL and of TCP", "rates", ("tfrcp-qai-cl",), top=7.5),),
+    real_time=_real_time(_of_pictures("tfrcp-qai-cl", "3.00"), cubic=(QAI, QAI_CL)),
 )
 
 
@@ -521,6 +566,9 @@ _M_G = _experiment(
             for k, (video, tcp) in _TABLE.items()
         ),
         _score(", ".join(f"{v} at {k}" for k, v in _SCORES.items())),
+    ),
+    real_time=_real_time(
+        tuple(s for k in _KS for s in _of_pictures(f"{k}-rtt", _SCORES[k], f", at {k} round trips")), seeds=1
     ),
 )
 

@@ -42,6 +42,17 @@ class Observed:
         return float(self.content["jain"])
 
     @property
+    def trustworthy(self) -> bool:
+        """Whether packets went when they were due: always, where time is virtual."""
+        told = self.content.get("emulation")
+        return told is None or bool(told["trustworthy"])
+
+    @property
+    def left_aside(self) -> list[str]:
+        """What the scenario asks and the emulated world can't do."""
+        return [w for w in self.content["warnings"] if ": left aside: " in w]
+
+    @property
     def end_s(self) -> float:
         """Length of the run."""
         return float(self.content["to_s"])
@@ -251,6 +262,7 @@ def observe(run: Run) -> Json:
         "to_s": summary["to_s"],
         "broken": [i["id"] for i in summary["invariants"] if i["broken"]],
         "warnings": summary["warnings"],
+        "emulation": summary.get("emulation"),
         "sha256": summary["record_sha256"],
     }
 

@@ -11,9 +11,18 @@ from pathlib import Path
 from steadycast.errors import UserError
 from steadycast.folder import replace_folder, write_json, write_text
 from steadycast.progress import Progress, Silent
-from steadycast.reproduce.experiment import Experiment, Medium, Seen, Statement, Variant, Verdict, media_of
+from steadycast.reproduce.experiment import (
+    Experiment,
+    Medium,
+    Seen,
+    Statement,
+    Variant,
+    Verdict,
+    in_real_time,
+    media_of,
+)
 from steadycast.reproduce.observe import Observed
-from steadycast.reproduce.registry import chosen
+from steadycast.reproduce.registry import EXPERIMENTS, chosen
 from steadycast.reproduce.runs import Job, run_all
 from steadycast.reproduce.verdict import Row, row
 
@@ -37,13 +46,34 @@ class Part:
         return [seen[variant] for seen in self.base if variant in seen]
 
     @property
+    def left_aside(self) -> list[str]:
+        """What the scenario asks and the emulated world can't do, each once."""
+        return list(dict.fromkeys(text for run in self._all() for text in run.left_aside))
+
+    @property
+    def doubtful(self) -> list[str]:
+        """Runs in real time that came too late, although they were given a second chance."""
+        return [
+            ", ".join(filter(None, (name, change, f"seed {seed}")))
+            for change, runs in {"": self.base, **self.changed}.items()
+            for seed, seen in zip(self.seeds, runs, strict=True)
+            for name, run in seen.items()
+            if not run.trustworthy
+        ]
+
+    def _all(self) -> list[Observed]:
+        return [
+            run for seeds in (self.base, *self.changed.values()) for seen in seeds for run in seen.values()
+        ]
+
+    @property
     def warning(self) -> str:
         """What to know before any verdict is believed; empty when there is nothing."""
         shares = {
             v.title: [
                 run.flow("video").limited.get("encoder") or 0.0
                 for run in self.runs(v.name)
-                if run.has("video")
+                if run.has("video") and run.flow("video").content["controller"] != "fixed"
             ]
             for v in self.experiment.variants
         }
@@ -66,6 +96,7 @@ class Result:
     seeds: tuple[int, ...]
     clips: tuple[Path, ...]
     runs: int
+    emulated: bool = False
 
     @property
     def rows(self) -> list[Row]:
@@ -82,6 +113,8 @@ class Result:
         words = ["steadycast", "reproduce", *self.ids, "--seeds", f"{self.seeds[0]}-{self.seeds[-1]}"]
         for clip in self.clips:
             words += ["--clip", clip.name]
+        if self.emulated:
+            words.append("--emulated")
         return shlex.join(words)
 
 
@@ -90,6 +123,8 @@ def reproduce(
     *,
     seeds: Sequence[int] = range(1, 6),
     clips: Sequence[Path] = (),
+    emulated: bool = False,
+    at_once: int = 4,
     progress: Progress | None = None,
 ) -> Result:
     """Run experiments and judge their statements.
@@ -98,21 +133,42 @@ def reproduce(
         ids: "K-A", "K" for a family, "all"; either case.
         seeds: one run each.
         clips: videos for the parts that need pictures; without them a synthetic clip, named so.
+        emulated: in real time, across the kernel's TCP, and simulated in the same form.
+        at_once: so many runs in real time.
         progress: told how far it is.
 
     Raises:
-        UserError: no such experiment, a clip that can't be read.
+        UserError: no such experiment, none that can be emulated, a clip that can't be read.
+        MissingError: the right to emulate is missing.
 
     """
     clips = tuple(clips)
     for clip in clips:
         if not clip.is_file():
             raise UserError(str(clip), "no such file", "give the path of a video")
-    plans = [_Plan(e, m, tuple(seeds)) for e in chosen(ids) for m in media_of(_placed(e), clips)]
-    jobs = list(dict.fromkeys(job for plan in plans for job in plan.jobs()))
-    seen = run_all(jobs, progress or Silent())
-    parts = tuple(plan.part(seen) for plan in plans)
-    return Result(tuple(p for p in parts if p.rows), tuple(ids), tuple(seeds), clips, len(jobs))
+    plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds))
+    worlds = (False, True) if emulated else (False,)
+    jobs = list(dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world)))
+    seen = run_all(jobs, progress or Silent(), at_once)
+    parts = tuple(plan.both(seen) if emulated else plan.part(seen) for plan in plans)
+    used = tuple(s for s in seeds if any(s in plan.seeds for plan in plans))
+    return Result(tuple(p for p in parts if p.rows), tuple(ids), used, clips, len(jobs), emulated)
+
+
+def _simulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
+    return [_Plan(e, m, seeds) for e in chosen(ids) for m in media_of(_placed(e), clips)]
+
+
+def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
+    plans = [
+        _Plan(e, medium, seeds[:number])
+        for experiment in chosen(ids)
+        for e, medium, number in in_real_time(experiment, clips)
+    ]
+    if not plans:
+        known = ", ".join(e.id for e in EXPERIMENTS if e.real_time is not None)
+        raise UserError(" ".join(ids), "nothing of this can be emulated", f"there are: {known}")
+    return plans
 
 
 def _placed(experiment: Experiment) -> Experiment:
@@ -148,31 +204,38 @@ class _Plan:
             return list(self.experiment.statements)
         return [s for s in self.experiment.statements if s.pixels or self.experiment.sizes is None]
 
-    def job(self, variant: Variant, seed: int, sets: dict[str, object]) -> Job:
+    def job(self, variant: Variant, seed: int, sets: dict[str, object], emulated: bool) -> Job:
         e = self.experiment
         scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
-        return Job.of(scenario, (self.medium.sets, variant.sets, sets), seed, pixels=self.medium.pixels)
+        all_sets = (self.medium.sets, variant.sets, sets)
+        return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated)
 
     def all_sets(self) -> dict[str, dict[str, object]]:
         return {"": {}, **{c.name: dict(c.sets) for c in self.changes}}
 
-    def jobs(self) -> list[Job]:
+    def jobs(self, emulated: bool = False) -> list[Job]:
         if not self.statements():
             return []
         return [
-            self.job(v, s, sets)
+            self.job(v, s, sets, emulated)
             for name, sets in self.all_sets().items()
             for v in self._run_with(name)
             for s in self.seeds[: v.seeds]
         ]
 
-    def part(self, seen: dict[Job, Observed]) -> Part:
+    def both(self, seen: dict[Job, Observed]) -> Part:
+        """Return what was emulated, with each statement's number in simulation beside it."""
+        beside = {r.statement.id: r for r in self.part(seen).rows}
+        part = self.part(seen, emulated=True)
+        return replace(part, rows=tuple(replace(r, simulated=beside[r.statement.id]) for r in part.rows))
+
+    def part(self, seen: dict[Job, Observed], emulated: bool = False) -> Part:
         if not self.statements():
             return Part(self.experiment, self.medium, self.seeds, (), {}, ())
         by_change: dict[str, tuple[Seen, ...]] = {
             name: tuple(
                 {
-                    v.name: seen[self.job(v, s, sets)]
+                    v.name: seen[self.job(v, s, sets, emulated)]
                     for v in self._run_with(name)
                     if s in self.seeds[: v.seeds]
                 }
@@ -222,12 +285,15 @@ def main(
     out: Path | None,
     clips: Sequence[Path] = (),
     *,
+    emulated: bool = False,
+    at_once: int = 4,
     force: bool = False,
 ) -> None:
     """Run experiments, print their verdicts, write the page, the table and the numbers.
 
     Raises:
         UserError: no such experiment, a clip that can't be read, a folder that is in the way.
+        MissingError: the right to emulate is missing.
 
     """
     from steadycast.progress import Terminal
@@ -237,7 +303,9 @@ def main(
     place = out or _free(Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}")
     _check(place, force=force)
     with Terminal() as progress:
-        result = reproduce(ids, seeds=seeds, clips=clips, progress=progress)
+        result = reproduce(
+            ids, seeds=seeds, clips=clips, emulated=emulated, at_once=at_once, progress=progress
+        )
     save(result, place)
     write.show(result)
     print(f"\npage:  {place / 'reproduction.html'}\ntable: {place / 'reproduction.md'}")

@@ -49,6 +49,8 @@ class Row:
     changed: Mapping[str, Measured]
     """The same with one thing different, by the change's name."""
     verdict: Verdict
+    simulated: Row | None = None
+    """The same in simulation, where this was emulated."""
 
     @property
     def turns(self) -> list[str]:
@@ -97,6 +99,8 @@ class Row:
                 + "; ".join(f"{n} ({self.said(self.changed[n])})" for n in self.turns)
                 + "."
             )
+        if self.simulated is not None and self.simulated.verdict is not self.verdict:
+            parts.append(f"In simulation it is {self.simulated.verdict.value}.")
         return " ".join(parts)
 
     def _turned(self) -> str:

@@ -34,6 +34,40 @@ def answer(result: Result) -> str:
     return f"{text}; {shown} more numbers are reported beside the papers' without a bound."
 
 
+def note(result: Result) -> str:
+    """Say what the numbers are."""
+    if not result.emulated:
+        return _NOTE
+    return (
+        f"{_NOTE} Emulated: in real time, across this machine's kernel and its TCP; simulated: the same runs, "
+        "as long and with the same seeds. The verdict is that of the emulation."
+    )
+
+
+def remarks(part: Part) -> list[str]:
+    """Say what to know of an experiment's runs before their numbers are believed."""
+    said = [part.warning] if part.warning else []
+    if part.doubtful:
+        said.append(
+            "This machine was too busy for some runs, twice; their numbers are not trustworthy: "
+            + "; ".join(part.doubtful)
+            + "."
+        )
+    return said
+
+
+def heads(result: Result) -> tuple[str, ...]:
+    """Return what the columns are called."""
+    worlds = ("simulated", "emulated") if result.emulated else ("measured",)
+    return ("statement", "published", "asked", *worlds, "verdict", "why")
+
+
+def cells(r: Row) -> tuple[str, ...]:
+    """Return a statement's columns."""
+    worlds = (r.said(),) if r.simulated is None else (r.simulated.said(), r.said())
+    return (r.statement.text, r.statement.published, r.asked, *worlds, r.verdict.value, r.why)
+
+
 def heading(part: Part) -> str:
     """Experiment and medium."""
     e = part.experiment
@@ -52,8 +86,8 @@ def show(result: Result) -> None:
     out = console()
     for part in result.parts:
         out.print(Text(heading(part), style="bold"))
-        if part.warning:
-            out.print(Text(part.warning, style="bold red"))
+        for remark in remarks(part):
+            out.print(Text(remark, style="bold red"))
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80)
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
@@ -71,7 +105,7 @@ def show(result: Result) -> None:
             if r.verdict is Verdict.NOT_REPRODUCED:
                 out.print(Text(f"  {r.statement.text}: asked {r.asked}. {r.why}"), style="dim")
         out.print()
-    out.print(Text(_NOTE, style="dim"))
+    out.print(Text(note(result), style="dim"))
     out.print(Text(answer(result), style="bold"))
 
 
@@ -80,22 +114,58 @@ def show(result: Result) -> None:
 
 def markdown(result: Result) -> str:
     """All statements as Markdown tables."""
-    lines = ["# Published, and measured here", "", answer(result), "", f"`{result.command}`", "", _NOTE, ""]
+    lines = [
+        "# Published, and measured here",
+        "",
+        answer(result),
+        "",
+        f"`{result.command}`",
+        "",
+        note(result),
+        "",
+    ]
     paper = ""
     for part in result.parts:
         e = part.experiment
         if e.paper != paper:
             paper = e.paper
             lines += [f"Paper: {paper}.", ""]
-        lines += [f"## {heading(part)}", "", f"Section {e.section}; `{_short(part)}`.", ""]
-        if part.warning:
-            lines += [f"**{part.warning}**", ""]
-        lines += ["| statement | published | asked | measured | verdict | why |", "|---|---|---|---|---|---|"]
+        lines += [
+            f"## {heading(part)}",
+            "",
+            f"Section {e.section}; `{_short(part)}`{_times(result, part)}.",
+            "",
+        ]
+        for remark in remarks(part):
+            lines += [f"**{remark}**", ""]
+        names = heads(result)
+        lines += [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
         for r in part.rows:
-            cells = (r.statement.text, r.statement.published, r.asked, r.said(), r.verdict.value, r.why)
-            lines.append("| " + " | ".join(c.replace("|", "\\|") or " " for c in cells) + " |")
+            lines.append("| " + " | ".join(c.replace("|", "\\|") or " " for c in cells(r)) + " |")
         lines.append("")
+        if result.emulated:
+            lines += [text for name in part.changed for text in (_with(name, part), "")]
+    if aside := left_aside(result):
+        lines += ["Left aside, since a kernel can't do it:", "", *(f"- {text}" for text in aside), ""]
     return "\n".join(lines)
+
+
+def _with(change: str, part: Part) -> str:
+    """Tell the numbers that a change comes to."""
+    told = (f"{r.statement.text} {r.said(r.changed[change])}" for r in part.rows if change in r.changed)
+    return f"With {change}: {'; '.join(told)}."
+
+
+def left_aside(result: Result) -> list[str]:
+    """List what the scenarios ask and the emulated world can't do, each once."""
+    return list(dict.fromkeys(text for part in result.parts for text in part.left_aside))
+
+
+def _times(result: Result, part: Part) -> str:
+    """Say how often each run was made, where that differs from part to part."""
+    if not result.emulated:
+        return ""
+    return "; each run once" if len(part.seeds) == 1 else f"; each run {len(part.seeds)} times"
 
 
 def _short(part: Part) -> str:
@@ -113,22 +183,21 @@ def page(result: Result) -> str:
     body = [
         "<h1>Published, and measured here</h1>",
         f'<p class="answer">{html.escape(answer(result))}</p>',
-        f'<p class="small">{html.escape(_NOTE)} <code>{html.escape(result.command)}</code></p>',
+        f'<p class="small">{html.escape(note(result))} <code>{html.escape(result.command)}</code></p>',
         _overview(result),
     ]
     for number, part in enumerate(result.parts):
         e = part.experiment
         content = [
             f'<p class="small">{html.escape(e.paper)}, section {html.escape(e.section)}; '
-            f"<code>{html.escape(_short(part))}</code></p>",
+            f"<code>{html.escape(_short(part))}</code>{_times(result, part)}</p>",
             pages.table(
-                ("statement", "published", "asked", "measured", "verdict", "why"),
+                heads(result),
                 [_cells(r) for r in part.rows],
-                text=(0, 1, 4, 5),
+                text=(0, 1, len(heads(result)) - 2, len(heads(result)) - 1),
             ),
         ]
-        if part.warning:
-            content.insert(1, f'<p class="nothing">{html.escape(part.warning)}</p>')
+        content[1:1] = [f'<p class="nothing">{html.escape(remark)}</p>' for remark in remarks(part)]
         for figure in e.figures:
             if figure.pixels and not part.medium.pixels:
                 continue
@@ -147,19 +216,16 @@ def page(result: Result) -> str:
         if part.changed:
             content.append(pages.folded("What each open parameter changes", _sensitivity(part)))
         body.append(pages.section(heading(part), "\n".join(content)))
+    if aside := left_aside(result):
+        texts = "".join(f"<li>{html.escape(text)}</li>" for text in aside)
+        body.append(pages.section("Left aside, since a kernel can't do it", f"<ul>{texts}</ul>"))
     return pages.wrap("Published, and measured here · Steadycast", "\n".join(body))
 
 
 def _cells(r: Row) -> list[str]:
     kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad"}.get(r.verdict, "small")
-    return [
-        html.escape(r.statement.text),
-        html.escape(r.statement.published),
-        html.escape(r.asked),
-        html.escape(r.said()),
-        f'<span class="{kind}">{r.verdict.value}</span>',
-        html.escape(r.why),
-    ]
+    *plain, verdict, why = (html.escape(text) for text in cells(r))
+    return [*plain, f'<span class="{kind}">{verdict}</span>', why]
 
 
 def _overview(result: Result) -> str:
@@ -204,12 +270,15 @@ def numbers(result: Result) -> Json:
         "program": {"version": _core.__version__, "commit": commit()},
         "command": result.command,
         "seeds": list(result.seeds),
+        "world": "emulated" if result.emulated else "simulated",
+        "doubtful": [f"{part.experiment.id}: {each}" for part in result.parts for each in part.doubtful],
         "statements": [_entry(r) for r in result.rows],
     }
 
 
 def _entry(r: Row) -> dict[str, Any]:
     m, bound = r.measured, r.statement.bound
+    beside = r.simulated.measured if r.simulated is not None else None
     return {
         "experiment": r.experiment.id,
         "statement": r.statement.id,
@@ -219,6 +288,7 @@ def _entry(r: Row) -> dict[str, Any]:
         "min": bound.least,
         "max": bound.most,
         "measured": None if m is None else m.spread,
+        "simulated": None if beside is None else beside.spread,
         "verdict": r.verdict.value,
         "why": r.why,
         "changes": {name: c.spread for name, c in r.changed.items()},

@@ -58,9 +58,11 @@ impl Counts {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// The fraction lost; late packets that were counted as lost before can make it nothing.
+    /// The fraction lost; none where nothing was expected, and late packets that were counted as lost before can make it nothing.
     fn fraction(&self) -> Option<LossRate> {
-        LossRate::new((self.lost as f64 / self.expected as f64).min(1.0))
+        // Nothing of nothing is no number, which `min` would take for a loss of everything.
+        let of = (self.expected > 0).then_some(self.expected as f64)?;
+        LossRate::new((self.lost as f64 / of).min(1.0))
     }
 }
 
