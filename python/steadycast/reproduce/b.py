@@ -22,6 +22,7 @@ from steadycast.reproduce.experiment import (
     Statement,
     Unit,
     Variant,
+    managed,
 )
 from steadycast.reproduce.measure import (
     Measure,
@@ -45,6 +46,7 @@ _SCENARIOS = Path("scenarios/papers")
 KBPS = Unit(1e-3, 0, " kb/s")
 MS = Unit(1.0, 1, " ms")
 _TARGETS = ("targets", "rate (bit/s)")
+_DELAYS = ("delays", "mean delay of a second (ms)")
 _LOSSES = ("losses", "share of packets lost")
 POINTS = Unit(100.0, 2, " points")
 
@@ -125,7 +127,13 @@ def _beyond_loss(seen: Seen) -> float | None:
 
 _RAW = Variant("raw", "ASMP, not smoothed", {"flow.video.controller": "asmp"}, scenario="b-a.toml")
 _SMOOTH = Variant("smooth", "ASMP, smoothed", {"flow.video.controller": "asmp"}, scenario="b-b.toml")
-_LAN_CHANGES = (_classic("link.bottleneck.queue"), _REPAIRED, _cubic("tcp"), _delayed("tcp"))
+_LAN_CHANGES = (
+    _classic("link.bottleneck.queue"),
+    *managed("link.bottleneck.queue"),
+    _REPAIRED,
+    _cubic("tcp"),
+    _delayed("tcp"),
+)
 
 _B_A = Experiment(
     id="B-A",
@@ -192,6 +200,7 @@ _B_A = Experiment(
     figures=(
         Figure("Figure 4", "sending rates", "rates", ("raw",), top=0.6),
         Figure("Figure 5", "slow receivers' losses", "series", ("raw",), axes=_LOSSES),
+        Figure("Figure 6", "slow receivers' delay", "series", ("raw",), axes=_DELAYS),
     ),
 )
 
@@ -257,6 +266,7 @@ _B_B = Experiment(
             ("smooth",),
             axes=_LOSSES,
         ),
+        Figure("Figure 9", "slow receivers' delay", "series", ("smooth",), axes=_DELAYS),
         Figure(
             "Figure 10",
             "the rate with and without smoothing",
@@ -303,6 +313,7 @@ _SLOWER: dict[str, object] = {"link.bottleneck.rate": "1.5Mbps"}
 _LATE_CHANGES = (
     Change("the paper's 1.5 Mb/s", _SLOWER),
     _classic("link.bottleneck.queue"),
+    *managed("link.bottleneck.queue"),
     _REPAIRED,
     _cubic("tcp1", "tcp2", "tcp3", "tcp4"),
 )
@@ -403,7 +414,12 @@ _B_D = Experiment(
     section="4.5, figure 13",
     scenario=_SCENARIOS / "b-d.toml",
     variants=(ASMP,),
-    changes=(_classic("topology.bottleneck.queue"), _REPAIRED, _cubic("tcp1", "tcp2")),
+    changes=(
+        _classic("topology.bottleneck.queue"),
+        *managed("topology.bottleneck.queue"),
+        _REPAIRED,
+        _cubic("tcp1", "tcp2"),
+    ),
     source=_SOURCE,
     statements=(
         Statement(
@@ -490,6 +506,7 @@ _B_E = Experiment(
     ),
     changes=(
         _red("topology.bottleneck.queue"),
+        *managed("topology.bottleneck.queue"),
         Change("TCP's packets spread over 5 ms", {f"flow.{t}.send_jitter": "5ms" for t in _TEN}),
         _REPAIRED,
         _cubic(*_TEN),
@@ -730,6 +747,7 @@ _B_H = Experiment(
             "RED", {f"link.l{i}.queue": {"kind": "red", "preset": "ns2", "limit": "50p"} for i in range(1, 9)}
         ),
         Change("20 packets of queue", {f"link.l{i}.queue.limit": "20p" for i in range(1, 9)}),
+        *managed(*(f"link.l{i}.queue" for i in range(1, 9))),
     ),
     source=_SOURCE,
     statements=(
@@ -766,11 +784,21 @@ _B_H = Experiment(
         ),
     ),
     figures=(
+        *(
+            Figure(
+                number,
+                f"a TCP beside {_TITLES[c]}",
+                "series",
+                (c,),
+                axes=("rates", "throughput (bit/s)"),
+                flow="tcp1a",
+            )
+            for number, c in (("Figure 26", "tfmcc"), ("Figure 27", "asmp"))
+        ),
         Figure(
             "Figure 28", "TFMCC and ASMP", "series", ("tfmcc", "asmp"), axes=("rates", "throughput (bit/s)")
         ),
     ),
-    notes=("Figures 26 and 27 show TCP's throughput on one link; it is in the table.",),
 )
 
 # ---------------------------------------------------------------- B-I and B-J
@@ -803,6 +831,7 @@ _B_I = Experiment(
     changes=(
         Change("30 packets of queue", {"link.l1.queue.limit": "30p", "link.l2.queue.limit": "30p"}),
         Change("15 packets of queue", {"link.l1.queue.limit": "15p", "link.l2.queue.limit": "15p"}),
+        *managed("link.l1.queue", "link.l2.queue"),
         Change("a TCP whose window does not limit", {"flow.tcp.window": "256p"}),
         Change("PGMCC not paced", {"flow.video.params.pgmcc": {"pacing": 64.0}}, variants=("pgmcc",)),
         Change(
@@ -1006,12 +1035,19 @@ def _median(controller: str, *, share: bool) -> Measure:
     return measure
 
 
+_SAID = {
+    "stable": {"asmp": "very good", "tfmcc": "no", "pgmcc": "good"},
+    "friendly": {"asmp": "very good", "tfmcc": "poor", "pgmcc": "good"},
+}
+"""Table III's words."""
+
 _B_K = Experiment(
     id="B-K",
     title="three controllers ranked",
     paper=PAPER,
     section="5.4, table III",
     scenario=_SCENARIOS / "b-e.toml",
+    expected=False,
     variants=tuple(
         Variant(
             f"{c} {name}",
@@ -1063,6 +1099,25 @@ _B_K = Experiment(
             for c in _THREE
         ),
     ),
+    figures=(
+        Figure(
+            "Table III",
+            "ranks measured, and the paper's words",
+            "ranks",
+            tuple(f"{c} {name}" for c in _THREE for name, *_ in _WHERE),
+            ranks=(
+                (
+                    "stable transmission rate: coefficient of variation, least is best",
+                    tuple((_TITLES[c], f"{c}-cov", said) for c, said in _SAID["stable"].items()),
+                ),
+                (
+                    "TCP-friendliness: factor from TCP's rate, least is best",
+                    tuple((_TITLES[c], f"{c}-friendly", said) for c, said in _SAID["friendly"].items()),
+                ),
+            ),
+        ),
+    ),
 )
+
 
 EXPERIMENTS: tuple[Experiment, ...] = (_B_A, _B_B, _B_C, _B_D, _B_E, _B_F, _B_G, _B_H, _B_I, _B_J, _B_K)

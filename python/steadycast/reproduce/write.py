@@ -15,6 +15,7 @@ from steadycast.reproduce.verdict import Row
 _STYLE = {
     Verdict.REPRODUCED: "green",
     Verdict.NOT_REPRODUCED: "bold red",
+    Verdict.REFUTED: "red",
     Verdict.NOT_REPRODUCIBLE: "yellow",
     Verdict.REPORTED: "dim",
 }
@@ -23,15 +24,40 @@ _NOTE = "Mean over the seeds ± half of its 95 % interval; a verdict is the mean
 
 def answer(result: Result) -> str:
     """Say the outcome in one sentence."""
-    good, bad, never = (
-        result.count(v) for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.NOT_REPRODUCIBLE)
+    good, bad, wrong, never = (
+        result.count(v)
+        for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.REFUTED, Verdict.NOT_REPRODUCIBLE)
     )
-    checked = good + bad + never
+    checked = good + bad + wrong + never
     text = f"{good} of {checked} checked statements are reproduced, {bad} are not"
+    if wrong:
+        text += f", {wrong} are shown to be wrong by a calculation"
     if never:
         text += f", {never} can't be"
     shown = result.count(Verdict.REPORTED)
     return f"{text}; {shown} more numbers are reported beside the papers' without a bound."
+
+
+def expected(result: Result) -> str:
+    """Count what could be expected to come out: by statement, and by experiment."""
+    settled = (Verdict.REPRODUCED, Verdict.REFUTED)
+    by_experiment: dict[str, list[bool]] = {}
+    for r in result.rows:
+        if r.experiment.expects(r.statement):
+            by_experiment.setdefault(r.experiment.id, []).append(r.verdict in settled)
+    each = [held for all_held in by_experiment.values() for held in all_held]
+    if not each:
+        return ""
+    whole = sum(all(held) for held in by_experiment.values())
+    return (
+        f"Of the statements that can be expected to come out (they need no lost figure, clip, panel or hardware) "
+        f"{sum(each)} of {len(each)}, {100 * sum(each) / len(each):.0f} %, are reproduced or shown to be wrong; "
+        f"in {whole} of {len(by_experiment)} experiments that is so of every one."
+    )
+
+
+def _summary(result: Result) -> str:
+    return f"{answer(result)} {expected(result)}".strip()
 
 
 def heading(part: Part) -> str:
@@ -68,11 +94,11 @@ def show(result: Result) -> None:
             )
         out.print(table)
         for r in part.rows:
-            if r.verdict is Verdict.NOT_REPRODUCED:
+            if r.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
                 out.print(Text(f"  {r.statement.text}: asked {r.asked}. {r.why}"), style="dim")
         out.print()
     out.print(Text(_NOTE, style="dim"))
-    out.print(Text(answer(result), style="bold"))
+    out.print(Text(_summary(result), style="bold"))
 
 
 # ---------------------------------------------------------------- Markdown
@@ -80,7 +106,16 @@ def show(result: Result) -> None:
 
 def markdown(result: Result) -> str:
     """All statements as Markdown tables."""
-    lines = ["# Published, and measured here", "", answer(result), "", f"`{result.command}`", "", _NOTE, ""]
+    lines = [
+        "# Published, and measured here",
+        "",
+        _summary(result),
+        "",
+        f"`{result.command}`",
+        "",
+        _NOTE,
+        "",
+    ]
     paper = ""
     for part in result.parts:
         e = part.experiment
@@ -95,7 +130,28 @@ def markdown(result: Result) -> str:
             cells = (r.statement.text, r.statement.published, r.asked, r.said(), r.verdict.value, r.why)
             lines.append("| " + " | ".join(c.replace("|", "\\|") or " " for c in cells) + " |")
         lines.append("")
+    if _whole(result):
+        lines += [
+            "## The papers' figures and tables by their numbers",
+            "",
+            "| paper | number | where |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| {paper.partition(':')[0]} | {number} | {place} |" for paper, number, place in _places(result)
+        ]
+        lines.append("")
     return "\n".join(lines)
+
+
+def _whole(result: Result) -> bool:
+    return "all" in (i.lower() for i in result.ids)
+
+
+def _places(result: Result) -> list[tuple[str, str, str]]:
+    from steadycast.reproduce.numbered import numbered
+
+    return numbered(part.experiment for part in result.parts)
 
 
 def _short(part: Part) -> str:
@@ -112,7 +168,7 @@ def page(result: Result) -> str:
 
     body = [
         "<h1>Published, and measured here</h1>",
-        f'<p class="answer">{html.escape(answer(result))}</p>',
+        f'<p class="answer">{html.escape(_summary(result))}</p>',
         f'<p class="small">{html.escape(_NOTE)} <code>{html.escape(result.command)}</code></p>',
         _overview(result),
     ]
@@ -137,9 +193,13 @@ def page(result: Result) -> str:
             drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
             if drawing:
                 ranges = "mean and range of the seeds"
-                spread = {"rates": ranges, "sweep": ranges, "series": ranges, "mos": "mean of the seeds"}.get(
-                    figure.kind, f"seed {part.seeds[0]}"
-                )
+                spread = {
+                    "rates": ranges,
+                    "sweep": ranges,
+                    "series": ranges,
+                    "ranks": ranges,
+                    "mos": "mean of the seeds",
+                }.get(figure.kind, f"seed {part.seeds[0]}")
                 caption = html.escape(f"{figure.number} of the paper, {part.medium.label}; {spread}")
                 content.append(
                     pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
@@ -147,11 +207,17 @@ def page(result: Result) -> str:
         if part.changed:
             content.append(pages.folded("What each open parameter changes", _sensitivity(part)))
         body.append(pages.section(heading(part), "\n".join(content)))
+    if _whole(result):
+        rows = [[html.escape(cell) for cell in place] for place in _places(result)]
+        table = pages.table(("paper", "number", "where"), rows, text=(0, 1, 2))
+        body.append(pages.section("The papers' figures and tables by their numbers", table))
     return pages.wrap("Published, and measured here · Steadycast", "\n".join(body))
 
 
 def _cells(r: Row) -> list[str]:
-    kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad"}.get(r.verdict, "small")
+    kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad", Verdict.REFUTED: "bad"}.get(
+        r.verdict, "small"
+    )
     return [
         html.escape(r.statement.text),
         html.escape(r.statement.published),
@@ -204,6 +270,7 @@ def numbers(result: Result) -> Json:
         "program": {"version": _core.__version__, "commit": commit()},
         "command": result.command,
         "seeds": list(result.seeds),
+        "expected": expected(result),
         "statements": [_entry(r) for r in result.rows],
     }
 
