@@ -157,7 +157,7 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _ranks(figure: Figure, part: Part) -> Drawing | None:
-    """A panel per question: who comes how far, measured, in the order measured, beside what the paper calls it."""
+    """Draw a panel per question: who comes how far, in the order measured, beside what the paper calls it."""
     drawing, panels = figures.canvas(len(figure.ranks), height=0.6 + 1.25 * len(figure.ranks))
     drawing.subplots_adjust(hspace=0.75)
     measured = {r.statement.id: r.measured for r in part.rows}

@@ -19,6 +19,7 @@ _STYLE = {
     Verdict.NOT_REPRODUCIBLE: "yellow",
     Verdict.REPORTED: "dim",
 }
+_BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = "Mean over the seeds ± half of its 95 % interval; a verdict is the mean's."
 
 
@@ -210,7 +211,7 @@ def page(result: Result) -> str:
     if _whole(result):
         rows = [[html.escape(cell) for cell in place] for place in _places(result)]
         table = pages.table(("paper", "number", "where"), rows, text=(0, 1, 2))
-        body.append(pages.section("The papers' figures and tables by their numbers", table))
+        body.append(pages.section(_BY_NUMBER, table))
     return pages.wrap("Published, and measured here · Steadycast", "\n".join(body))
 
 
