@@ -157,26 +157,23 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _ranks(figure: Figure, part: Part) -> Drawing | None:
-    """Draw a panel per question: who comes how far, in the order measured, beside what the paper calls it."""
-    drawing, panels = figures.canvas(len(figure.ranks), height=0.6 + 1.25 * len(figure.ranks))
-    drawing.subplots_adjust(hspace=0.75)
+    """Draw how far each comes, in the order measured, beside what the paper calls it."""
+    drawing, (axes,) = figures.canvas(height=0.9 + 0.36 * len(figure.ranks))
     measured = {r.statement.id: r.measured for r in part.rows}
-    for axes, (what, rows) in zip(panels, figure.ranks, strict=True):
-        known = [(who, m, said) for who, id, said in rows if (m := measured.get(id)) is not None]
-        known.sort(key=lambda row: row[1].mean, reverse=True)
-        labels = []
-        for y, (who, m, said) in enumerate(known):
-            shape = look({"kind": "video", "controller": who.lower()})
-            axes.plot([min(m.values), max(m.values)], [y, y], color=shape.colour, alpha=0.35, linewidth=6)
-            axes.plot(m.mean, y, marker="o", color=shape.colour)
-            labels.append(figures.Label(y, f"{len(known) - y}. {who}: {said}", shape.colour))
-        axes.set_ylim(-0.6, len(known) - 0.4)
-        axes.set_yticks([])
-        axes.tick_params(labelbottom=True)
-        axes.set_xlim(left=0)
-        axes.set_title(what, fontsize=9, loc="left")
-        figures.label_ends(axes, labels)
-    drawing.suptitle(f"{figure.number}: {figure.title}", x=0.08, y=0.99, ha="left")
+    known = [(who, m, said) for who, id, said in figure.ranks if (m := measured.get(id)) is not None]
+    known.sort(key=lambda row: row[1].mean, reverse=True)
+    labels = []
+    for y, (who, m, said) in enumerate(known):
+        shape = look({"kind": "video", "controller": who.lower()})
+        axes.plot([min(m.values), max(m.values)], [y, y], color=shape.colour, alpha=0.35, linewidth=6)
+        axes.plot(m.mean, y, marker="o", color=shape.colour)
+        labels.append(figures.Label(y, f"{len(known) - y}. {who}: {said}", shape.colour))
+    axes.set_ylim(-0.6, len(known) - 0.4)
+    axes.set_yticks([])
+    axes.set_xlim(left=0)
+    axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
+    axes.set_title(f"{figure.number}: {figure.title}")
+    figures.label_ends(axes, labels)
     return drawing
 
 

@@ -204,8 +204,8 @@ class Figure:
     """Upper end of the axis of rates, in Mb/s."""
     flow: str = "video"
     """Whose series is drawn."""
-    ranks: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = ()
-    """The panels of a ranking: what is compared; then who, by which statement, and what the paper calls it."""
+    ranks: tuple[tuple[str, str, str], ...] = ()
+    """Who is ranked, by which statement, and what the paper calls it."""
 
 
 @dataclass(frozen=True)
