@@ -85,7 +85,7 @@ def show(result: Result) -> None:
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
         table.add_column("measured", justify="right", overflow="fold", min_width=17)
-        table.add_column("verdict", overflow="fold", min_width=14)
+        table.add_column("verdict", overflow="fold", min_width=14, max_width=14)
         for r in part.rows:
             table.add_row(
                 Text(r.statement.text),
