@@ -663,7 +663,7 @@ _H_H = _experiment(
 
 _DEEP = Change("a queue of 20 kB", {"topology.bottleneck.queue.limit": "20kB"})
 _WIDE = Change("a bottleneck of 1 Mb/s", {"topology.bottleneck.rate": "1Mbps"})
-_LARGE = Change("TCP's packets of 1000 B", {"flow.tcp.packet": "1000B"})
+_LARGE = Change("TCP's packets of 1040 B", {"flow.tcp.packet": "1040B"})
 _ARTEFACT = (
     Change(
         "type-I bounded by TCP's share",
