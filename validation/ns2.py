@@ -226,7 +226,7 @@ class Scenario:
 
     def seeds_for(self, cell: Params) -> int:
         """How many seeds the cell needs: start times alone move a ratio by a half in a drop-tail queue."""
-        return 20 if cell.get("queue") == "droptail" else 5
+        return 20 if cell.get("queue") == "droptail" and cell.get("congestion") != "reno" else 5
 
 
 def _grid(**axes: Iterable[float | int | str]) -> tuple[dict[str, float | int | str], ...]:
@@ -239,6 +239,33 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[dict[str, float | int | 
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 
+
+# The papers' Reno with a window of 20 beside one TFRC.
+_RENO: Params = {
+    "n": 1,
+    "congestion": "reno",
+    "window": 20,
+    "queue": "droptail",
+    "duration_s": 300,
+    "start_s": 1,
+}
+_ONE_TCP: Params = {
+    **_RENO,
+    "share_bps": 0.5e6,
+    "delay_ms": 69.6,
+    "access_ms": 7.2,
+    "access_bps": 10e6,
+    "tail_per_flow": 25,
+    "warmup_s": 60,
+}
+_TEN_TCP: Params = {
+    **_RENO,
+    "tcps": 10,
+    "access_ms": 5,
+    "access_bps": 20e6,
+    "tail_per_flow": 50 / 11,
+    "warmup_s": 50,
+}
 
 _LOSSY_P: tuple[float, ...] = (0, 0.02, 0.04, 0.06, 0.08)
 _MIX = _grid(queue=("red", "droptail"), n=(8, 32))
@@ -258,10 +285,31 @@ SCENARIOS: dict[str, Scenario] = {
         ("throughput_bps", "loss_frac", "loss_event_rate", "wali_p", "rtt_ms", "srtt_ms"),
     ),
     "multfrc-lossy": Scenario(
-        "multfrc-lossy",
+        "tfrc-lossy",
         "n TFRC connections of one stream over a lossy wireless hop of 1 Mb/s, 168 ms round trip",
         _grid(p=(0.02, 0.04), n=(1, 2, 3, 4)),
         ("throughput_bps", "loss_frac", "rtt_ms", "utilisation_frac"),
+    ),
+    "multfrc-many": Scenario(
+        "tfrc-lossy",
+        "the same with as many connections as fill the link, 1000 s",
+        tuple(
+            {**cell, "duration_s": 1000}
+            for cell in _grid(p=(0.02, 0.04, 0.06, 0.08), n=(1, 2, 3, 4, 6, 8, 10))
+        ),
+        ("throughput_bps", "loss_frac", "rtt_ms"),
+    ),
+    "one-tcp": Scenario(
+        "tfrc-tcp",
+        "one TFRC beside one Reno with a window of 20, as in C-G: 1 Mb/s, 168 ms, 300 s",
+        tuple({**_ONE_TCP, **cell} for cell in (*_grid(jitter_ms=(0, 1, 8)), {"queue": "red-auto"})),
+        ("tfrc_to_tcp", "rtt_ms"),
+    ),
+    "ten-tcp": Scenario(
+        "tfrc-tcp",
+        "one TFRC beside ten Reno with windows of 20, as in B-E: 50 packets of drop-tail queue, 40 ms, 300 s",
+        tuple({**_TEN_TCP, **cell} for cell in _grid(share_bps=(6.5e6 / 11, 1e6), jitter_ms=(0, 1, 5))),
+        ("tfrc_mean_bps", "tcp_mean_bps", "rtt_ms"),
     ),
     "tfrc-tcp": Scenario(
         "tfrc-tcp",
@@ -362,7 +410,6 @@ def check_headers() -> str:
     short: dict[str, Params] = {
         "tcp-lossy": {"duration_s": 100},
         "tfrc-lossy": {"duration_s": 200},
-        "multfrc-lossy": {"duration_s": 100},
         "tfrc-tcp": {"duration_s": 50},
         "bench-cbr": {"duration_s": 10, "count": 1},
         "bench-tcp": {"duration_s": 10, "count": 1},

@@ -157,7 +157,7 @@ def cells() -> list[Cell]:
             "link.air.loss": {"kind": "bernoulli", "p": params["p"], "direction": "forward"},
             "flow.multfrc.params.multfrc": {"law": "fixed", "n": params["n"], "profile": "ns2"},
         }
-        grid.append(Cell("multfrc-lossy", "multfrc-lossy", params, "multfrc-lossy.toml", overrides, _MANY, 5))
+        grid.append(Cell("multfrc-lossy", "tfrc-lossy", params, "multfrc-lossy.toml", overrides, _MANY, 5))
     mix = ns2.SCENARIOS["tfrc-tcp"]
     for params in mix.grid:
         name = f"tfrc-tcp-{params['n']}-{params['queue']}.toml"

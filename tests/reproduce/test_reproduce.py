@@ -264,3 +264,18 @@ def test_parts_know_their_runs(result: Result) -> None:
     assert isinstance(part, Part)
     assert len(part.runs("asmp")) == 2
     assert part.runs("nobody") == []
+
+
+# ---------------------------------------------------------------- the papers' numbers
+
+
+def test_every_figure_and_table_that_a_paper_numbers_has_a_place() -> None:
+    from steadycast.reproduce.numbered import COUNTS, numbered
+
+    places = numbered(EXPERIMENTS)
+    assert len(places) == sum(figures + len(tables) for figures, tables in COUNTS.values()) == 94
+    assert [p for p in places if not p[2]] == []
+    known = {e.id for e in EXPERIMENTS}
+    drawn = {number: place for paper, number, place in places if paper.startswith("Hong")}
+    assert [drawn[f"Figure {n}"] for n in (4, 6, 7)] == ["H-B", "H-C", "H-D"]
+    assert {i for _, _, place in places for i in place.split(", ") if "-" in i and len(i) <= 3} <= known

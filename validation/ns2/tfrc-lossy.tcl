@@ -1,4 +1,4 @@
-# One TFRC over a wired path and one lossy wireless hop.
+# n TFRC over a wired path and one lossy wireless hop: for n = 1 one TFRC, else MULTFRC with a fixed number of connections.
 #
 #   src --10 Mb/s, 10 ms-- bs --1 Mb/s, 69.424 ms-- air --(loss)-- dst
 #
@@ -6,10 +6,11 @@
 # 0.352 ms for the 40-B report. Loss strikes after transmission (see tcp-lossy.tcl).
 #
 # ns-2 shows neither the loss event rate nor the smoothed round trip to Tcl: both agents print them on stdout
-# (printLoss_, printStatus_), and validation/ns2.py reads those lines.
+# (printLoss_, printStatus_), and validation/ns2.py reads those lines; of n > 1 they would be mixed.
 set script tfrc-lossy
 source [file join [file dirname [info script]] common.tcl]
 param p 0.02
+param n 1                  ;# connections; more than one start within the first second
 param rate_bps 1e6
 param wired_bps 10e6
 param wired_ms 10
@@ -48,28 +49,33 @@ set lost [new Agent/LossMonitor]
 $ns lossmodel $loss $air $dst
 $loss drop-target $lost
 
-set tfrc [new Agent/TFRC]
-$tfrc set packetSize_ $P(packet)
-$tfrc set overhead_ $P(jitter)
-$tfrc set ca_ $P(damping)
-$tfrc set minrto_ $P(tfrc_rto_s)
-$tfrc set printStatus_ 1
-set sink [new Agent/TFRCSink]
-$sink set packetSize_ $P(report_wire)
-$sink set numPkts_ $P(ndupack)
-$sink set minDiscountRatio_ $P(discount_floor)
-$sink set printLoss_ 1
-$ns attach-agent $src $tfrc
-$ns attach-agent $dst $sink
-$ns connect $tfrc $sink
+for {set i 0} {$i < $P(n)} {incr i} {
+    set tfrc($i) [new Agent/TFRC]
+    $tfrc($i) set packetSize_ $P(packet)
+    $tfrc($i) set overhead_ $P(jitter)
+    $tfrc($i) set ca_ $P(damping)
+    $tfrc($i) set minrto_ $P(tfrc_rto_s)
+    $tfrc($i) set printStatus_ [expr {$P(n) == 1}]
+    set sink($i) [new Agent/TFRCSink]
+    $sink($i) set packetSize_ $P(report_wire)
+    $sink($i) set numPkts_ $P(ndupack)
+    $sink($i) set minDiscountRatio_ $P(discount_floor)
+    $sink($i) set printLoss_ [expr {$P(n) == 1}]
+    $ns attach-agent $src $tfrc($i)
+    $ns attach-agent $dst $sink($i)
+    $ns connect $tfrc($i) $sink($i)
+}
 set mon [watch $ns $bs $air]
 set mon0 [watch $ns $src $bs]
 
 proc counters {} {
-    global sink lost mon mon0
-    return [list [$sink set bytes_] [$lost set npkts_] [$mon0 set parrivals_] [$mon set pdrops_]]
+    global sink lost mon mon0 P
+    set bytes 0
+    for {set i 0} {$i < $P(n)} {incr i} { set bytes [expr {$bytes + [$sink($i) set bytes_]}] }
+    return [list $bytes [$lost set npkts_] [$mon0 set parrivals_] [$mon set pdrops_]]
 }
-$ns at 0.0 "$tfrc start"
+set when [new RandomVariable/Uniform]
+for {set i 0} {$i < $P(n)} {incr i} { $ns at [expr {$P(n) > 1 ? [$when value] : 0.0}] "$tfrc($i) start" }
 $ns at $P(warmup_s) { set before [counters]; set link0 [books $ns $mon] }
 $ns at $P(duration_s) {
     set span [expr {$P(duration_s) - $P(warmup_s)}]

@@ -1,4 +1,4 @@
-# n TFRC against n TCP through one bottleneck.
+# n TFRC against n TCP (or another number of them) through one bottleneck.
 #
 #   n + n hosts --100 Mb/s, 7.5 ms-- left ==bottleneck, 10 ms== right --100 Mb/s, 7.5 ms-- n + n hosts
 #
@@ -10,8 +10,9 @@
 set script tfrc-tcp
 source [file join [file dirname [info script]] common.tcl]
 param n 8
+param tcps 0               ;# TCP flows; 0: n
 param queue red            ;# red | red-auto | droptail
-param share_bps 1e6        ;# bottleneck / (2 n)
+param share_bps 1e6        ;# bottleneck / flows
 param delay_ms 10
 param access_bps 100e6
 param access_ms 7.5
@@ -30,13 +31,13 @@ param ndupack 1
 param tfrc_rto_s 0         ;# floor of the equation's t_RTO; 0: ns-2's own estimate, in ticks of 0.1 s (RFC 5348: 4 R)
 param discount_floor 0.5
 param start_s 5            ;# starts are drawn from uniform 0 ... start_s
-param queue_per_flow 9.375 ;# limit / (2 n) under RED
+param queue_per_flow 9.375 ;# limit / flows under RED
 param min_per_flow 1.25
 param max_per_flow 3.75
 param max_p 0.1
 param weight 0.002
 param red_wait 1           ;# ns-2: at least 1/p packets between drops (0: Floyd and Jacobson 1993)
-param tail_per_flow 6.25   ;# drop-tail's limit / (2 n): one bandwidth-delay product at 50 ms
+param tail_per_flow 6.25   ;# drop-tail's limit / flows: one bandwidth-delay product at 50 ms
 param seed 1
 param warmup_s 30
 param duration_s 150
@@ -46,7 +47,7 @@ endOfParams
 keepHeaders IP TCP Flags TFRC TFRC_ACK
 set ns [new Simulator]
 seedEverything
-set flows [expr {2 * $P(n)}]
+set flows [expr {$P(n) + ($P(tcps) ? $P(tcps) : $P(n))}]
 set rate [expr {$flows * $P(share_bps)}]
 array set kind [list reno Agent/TCP/Reno newreno Agent/TCP/Newreno sack Agent/TCP/Sack1]
 if {![info exists kind($P(congestion))]} { refuse "congestion=$P(congestion): reno, newreno or sack" }

@@ -8,8 +8,8 @@ use harness::{Loss, Path, Plan, Source, World, assert_between, assert_snapshot, 
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{
-    Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
-    Slot,
+    Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverHalf, ReceiverId, Reply, Report,
+    SenderHalf, Sent, Slot,
 };
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Stamp, Time};
 
@@ -345,6 +345,94 @@ fn the_acker_answers_each_packet_others_only_what_they_miss() {
             assert_eq!(bitmaps, [0]);
         }
     }
+}
+
+/// A receiver in a group that misses packet 1, at 1 ms: its reports until two seconds later.
+fn missed(mode: Mode, then: impl Fn(&mut dyn ReceiverHalf, Time)) -> Vec<Time> {
+    let plan = Plan { receivers: 3, ..Plan::new("pgmcc", Path::clean(R)) };
+    let mut half = Chosen::shared("pgmcc", mode, &[]).unwrap().receiver(&plan.setup(ReceiverId(8), "r"));
+    let mut said = Vec::new();
+    for ms in 0..2_000 {
+        let at = Time::ZERO + Span::millis(ms);
+        if ms == 0 || ms == 2 {
+            half.on_arrival(&packet(ms, at, &[0, 0, 0, 9, 2]));
+        }
+        if ms == 3 {
+            then(half.as_mut(), at);
+        }
+        while let Due::At(wake) = half.due() {
+            if wake.at > at {
+                break;
+            }
+            let slot = Slot { now: at, expected: 1, lost: 0, members: 3, interval: R, rtcp_share: 0.0 };
+            if half.report(&slot) != Reply::Suppress {
+                said.push(at);
+            }
+        }
+    }
+    said
+}
+
+fn packet(seq: u64, at: Time, notice: &[u8]) -> Arrival<'_> {
+    let sent = PeerTime::from_nanos(at.as_nanos() as i64);
+    let edge = FrameEdge::default();
+    Arrival { at, seq, size: S, sent, sampled: sent, edge, ce: false, notice, buffer: None }
+}
+
+#[test]
+fn a_missing_packet_is_told_after_a_random_time_unless_a_loss_as_large_is_heard_first() {
+    let alone = missed(Mode::Repaired, |_, _| {});
+    assert_eq!(alone.len(), 1);
+    assert!((s(0.002)..=s(0.502)).contains(&alone[0]), "{:?}", alone[0]);
+    assert_eq!(missed(Mode::Paper, |_, _| {}), [s(0.002)], "ASMP's paper assumes no suppression");
+
+    let overheard = |loss: f32| {
+        let report = body(REPORT, 1, 0, loss, Stamp::of(s(0.0)));
+        missed(Mode::Repaired, |half, at| half.on_overheard(&Overheard { at, from: ReceiverId(7), body: &report }))
+    };
+    let confirmed = |loss: f32| {
+        let notice = [&[0, 0, 0, 9, 2, 77][..], &loss.to_be_bytes()].concat();
+        missed(Mode::Repaired, |half, at| half.on_arrival(&packet(3, at, &notice)))
+    };
+    // Its own loss is 500/65536, a packet later.
+    assert_eq!((overheard(0.02).len(), confirmed(0.02).len()), (0, 0));
+    assert_eq!((overheard(0.005).len(), confirmed(0.005).len()), (1, 1));
+}
+
+#[test]
+fn a_group_s_reports_are_confirmed_in_the_next_packet_and_on_paper_not() {
+    for (mode, length) in [(Mode::Repaired, 10), (Mode::Paper, 5)] {
+        let plan = Plan { receivers: 3, mode, ..Plan::new("pgmcc", Path::clean(R)) };
+        let half = Chosen::shared("pgmcc", mode, &[]).unwrap().sender(&plan.setup(ReceiverId(1), "sender"));
+        let mut bench = Bench { half, seq: 0 };
+        bench.send(0.0);
+        for (from, loss) in [(9, 0.0), (8, 0.25), (7, 0.125)] {
+            bench.hear(0.1, from, REPORT, 0, 0, loss);
+        }
+        let departing = Departing { at: s(0.1), seq: 1, size: S, edge: FrameEdge::default() };
+        let notice = bench.half.notice(&departing);
+        assert_eq!(notice.bytes().len(), length);
+        if mode == Mode::Repaired {
+            assert_eq!(notice.bytes()[5..], [0, 0x3e, 0x80, 0, 0], "one confirmation, of the largest loss");
+            bench.hear(0.2, 7, REPORT, 0, 0, 0.125);
+            assert_eq!(bench.half.notice(&departing).bytes()[5..], [1, 0x3e, 0, 0, 0]);
+        }
+    }
+}
+
+#[test]
+fn reports_of_missing_packets_do_not_grow_with_the_group() {
+    let naks = |mode: Mode, receivers: usize| {
+        let mut plan = Plan { receivers, mode, ..Plan::new("pgmcc", Path::clean(Span::millis(50))) };
+        plan.path.loss = vec![Loss::Bernoulli(0.01); receivers];
+        let mut world = plan.build();
+        world.run_until(s(6.0));
+        world.reports.iter().filter(|r| r.2.as_ref().is_some_and(|b| b.subtype == REPORT)).count() as f64 / 6.0
+    };
+    let (few, many) = (naks(Mode::Repaired, 8), naks(Mode::Repaired, 80));
+    assert!((1.0..25.0).contains(&few) && (3.0..50.0).contains(&many), "{few} and {many} per second");
+    let (few, many) = (naks(Mode::Paper, 8), naks(Mode::Paper, 80));
+    assert!((5.0..50.0).contains(&few) && (75.0..600.0).contains(&many), "on paper {few} and {many} per second");
 }
 
 fn group(receivers: usize, path: Path) -> World {

@@ -36,6 +36,7 @@ _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
     "mos": lambda f, p: _scores(f, p),
     "sweep": lambda f, p: _sweep(f, p),
     "series": lambda f, p: _series(f, p),
+    "ranks": lambda f, p: _ranks(f, p),
 }
 
 
@@ -95,12 +96,12 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _series(figure: Figure, part: Part) -> Drawing | None:
-    """Series of the video flow over time, a line per variant: mean over the seeds, band from least to most."""
+    """Series of one flow over time, a line per variant: mean over the seeds, band from least to most."""
     drawing, (axes,) = figures.canvas(height=3.0)
     labels = []
     series, what = figure.axes
     for variant in figure.variants:
-        flows = [run.flow("video") for run in part.runs(variant)]
+        flows = [run.flow(figure.flow) for run in part.runs(variant)]
         rows = [
             [v for v in row if v is not None]
             for row in zip(*(flow.content[series] for flow in flows), strict=False)
@@ -132,7 +133,7 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
         known = [(x, [v for v in values if v is not None]) for x, values in rows]
         if not all(values for _, values in known):
             return None
-        shape = look(part.runs(curve.points[0][1])[0].content["flows"]["video"])
+        shape = look(part.runs(curve.points[0][1])[0].content["flows"][figure.flow])
         xs, mid = [x for x, _ in known], [statistics.fmean(v) for _, v in known]
         axes.fill_between(
             xs,
@@ -150,6 +151,27 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
     axes.set_ylabel(figure.axes[1])
+    axes.set_title(f"{figure.number}: {figure.title}")
+    figures.label_ends(axes, labels)
+    return drawing
+
+
+def _ranks(figure: Figure, part: Part) -> Drawing | None:
+    """Draw how far each comes, in the order measured, beside what the paper calls it."""
+    drawing, (axes,) = figures.canvas(height=0.9 + 0.36 * len(figure.ranks))
+    measured = {r.statement.id: r.measured for r in part.rows}
+    known = [(who, m, said) for who, id, said in figure.ranks if (m := measured.get(id)) is not None]
+    known.sort(key=lambda row: row[1].mean, reverse=True)
+    labels = []
+    for y, (who, m, said) in enumerate(known):
+        shape = look({"kind": "video", "controller": who.lower()})
+        axes.plot([min(m.values), max(m.values)], [y, y], color=shape.colour, alpha=0.35, linewidth=6)
+        axes.plot(m.mean, y, marker="o", color=shape.colour)
+        labels.append(figures.Label(y, f"{len(known) - y}. {who}: {said}", shape.colour))
+    axes.set_ylim(-0.6, len(known) - 0.4)
+    axes.set_yticks([])
+    axes.set_xlim(left=0)
+    axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
     axes.set_title(f"{figure.number}: {figure.title}")
     figures.label_ends(axes, labels)
     return drawing

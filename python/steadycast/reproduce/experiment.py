@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class Verdict(Enum):
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
+    REFUTED = "not reproduced: shown to be wrong"
+    """A calculation without our simulator contradicts it too, under all conditions that the paper leaves open."""
     NOT_REPRODUCIBLE = "not reproducible"
     REPORTED = "reported"
 
@@ -83,6 +86,25 @@ SCORE = Unit()
 
 
 @dataclass(frozen=True)
+class Calculation:
+    """What an equation or a few lines of Monte Carlo say of a statement, without our simulator."""
+
+    name: str
+    title: str
+    """What is calculated, in the statement's unit."""
+    of: Callable[[], Mapping[str, float]]
+
+    @cached_property
+    def values(self) -> Mapping[str, float]:
+        """The number, by the conditions that the paper leaves open."""
+        return self.of()
+
+    def contradicts(self, bound: Bound) -> bool:
+        """Whether no condition keeps a bound."""
+        return not any(bound.holds(value) for value in self.values.values())
+
+
+@dataclass(frozen=True)
 class Statement:
     """Something a paper says, and how it is checked."""
 
@@ -101,6 +123,8 @@ class Statement:
     """Needs pictures; the others need only frame sizes."""
     why: str = ""
     """The mechanism, in a sentence that holds whatever the verdict."""
+    calculation: Calculation | None = None
+    """What it is held against where our runs don't reproduce it."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +163,14 @@ class Change:
         return not self.only or statement.id in self.only
 
 
+def managed(*queues: str) -> tuple[Change, ...]:
+    """Queues of today where the papers have drop-tail: CoDel (RFC 8289) and FQ-CoDel (RFC 8290), as they come."""
+    return tuple(
+        Change(name, {queue: {"kind": kind} for queue in queues})
+        for name, kind in (("CoDel", "codel"), ("FQ-CoDel", "fq-codel"))
+    )
+
+
 @dataclass(frozen=True)
 class Curve:
     """A line of a figure over a quantity that differs from variant to variant."""
@@ -157,7 +189,7 @@ class Figure:
     """As the paper numbers it: "Figure 3"."""
     title: str
     kind: str
-    """rates · delay · cj · ji · psnr · mos · sizes · sweep · series: which drawing."""
+    """rates · delay · cj · ji · psnr · mos · sizes · sweep · series · ranks: which drawing."""
     variants: tuple[str, ...]
     pixels: bool = False
     marks: tuple[tuple[float, str], ...] = ()
@@ -170,6 +202,10 @@ class Figure:
     """Whether a sweep's quantity is drawn by its logarithm."""
     top: float = 4.2
     """Upper end of the axis of rates, in Mb/s."""
+    flow: str = "video"
+    """Whose series is drawn."""
+    ranks: tuple[tuple[str, str, str], ...] = ()
+    """Who is ranked, by which statement, and what the paper calls it."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +246,12 @@ class Experiment:
     notes: tuple[str, ...] = ()
     real_time: RealTime | None = None
     """How it is emulated; `None` when it is simulated only."""
+    expected: bool = True
+    """Whether its numbers can be expected to come out: not where figures, clips or hardware are lost."""
+
+    def expects(self, statement: Statement) -> bool:
+        """Whether one of its statements can be expected to come out."""
+        return self.expected and statement.kind is Kind.MEASURED
 
 
 @dataclass(frozen=True)

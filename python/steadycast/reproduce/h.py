@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from steadycast.reproduce import measure
+from steadycast.reproduce.calculate import calculation
 from steadycast.reproduce.experiment import (
     MS,
     PERCENT,
@@ -222,7 +223,8 @@ def _buffer_share(flow: Flow) -> float:
 def _trend(scheme: str, what: Callable[[Flow], float]) -> measure.Measure:
     def of(seen: Seen) -> float | None:
         ys = [what(seen[f"{scheme}-{n}"].flow("video")) for n in _N]
-        return measure.rank_correlation([float(n) for n in _N], ys)
+        # What never changes has no trend.
+        return measure.rank_correlation([float(n) for n in _N], ys) or 0.0
 
     return of
 
@@ -258,13 +260,14 @@ def _sweep(
     axes: tuple[str, str],
     lines: list[tuple[str, list[tuple[int, str]]]],
     what: Callable[[Flow], float],
+    flow: str = "video",
 ) -> Figure:
     curves = tuple(
-        Curve(label, tuple((float(x), name) for x, name in points), lambda run: what(run.flow("video")))
+        Curve(label, tuple((float(x), name) for x, name in points), lambda run: what(run.flow(flow)))
         for label, points in lines
     )
     variants = tuple(name for _, points in lines for _, name in points)
-    return Figure(number, title, "sweep", variants, curves=curves, axes=axes)
+    return Figure(number, title, "sweep", variants, curves=curves, axes=axes, flow=flow)
 
 
 def _experiment(
@@ -275,10 +278,13 @@ def _experiment(
     statements: tuple[Statement, ...],
     changes: tuple[Change, ...] = (),
     figures: tuple[Figure, ...] = (),
+    *,
     real_time: RealTime | None = None,
+    expected: bool = True,
 ) -> Experiment:
     return Experiment(
         id=f"H-{letter}",
+        expected=expected,
         title=title,
         paper=PAPER,
         section=section,
@@ -380,6 +386,13 @@ _H_B = _experiment(
     ),
     figures=(
         _sweep(
+            "Figure 4",
+            "Time of 1 MB over the delay between packets, 1000 B",
+            ("delay (ms)", "time (s)"),
+            [("1000 B", [(ms, f"1000-{ms}") for ms in _DELAYS])],
+            lambda flow: 8e6 / flow.rate,
+        ),
+        _sweep(
             "Figure 8",
             "Time of 1 MB over the delay between packets",
             ("delay (ms)", "time (s)"),
@@ -439,6 +452,16 @@ _H_C = _experiment(
         Change("retransmission on the wireless hop", {"link.air.arq": {"tries": 2, "per_try": "3ms"}}),
         Change("CUBIC with SACK", {"flow.tcp.preset": "linux", "flow.tcp.congestion": "cubic"}),
     ),
+    figures=(
+        _sweep(
+            "Figure 6",
+            "Mean congestion window over the error rate",
+            ("error rate (%)", "window (packets)"),
+            [("TCP", [(0, "none"), *((p, str(p)) for p in _ERRORS)])],
+            _window,
+            "tcp",
+        ),
+    ),
 )
 
 _H_D = _experiment(
@@ -466,6 +489,16 @@ _H_D = _experiment(
                 kind=Kind.REPORTED,
             )
             for k in _WINDOWS
+        ),
+    ),
+    figures=(
+        _sweep(
+            "Figure 7",
+            "Time of 1 MB over the receive buffer",
+            ("buffer (KiB)", "time (s)"),
+            [("TCP", [(k, str(k)) for k in _WINDOWS])],
+            lambda flow: _done(flow) or math.nan,
+            "tcp",
         ),
     ),
 )
@@ -510,6 +543,7 @@ _H_E = _experiment(
             axes=("buffer", "buffer (B)"),
         ),
     ),
+    expected=False,
 )
 
 _H_F = _experiment(
@@ -632,11 +666,13 @@ _H_H = _experiment(
 
 _DEEP = Change("a queue of 20 kB", {"topology.bottleneck.queue.limit": "20kB"})
 _WIDE = Change("a bottleneck of 1 Mb/s", {"topology.bottleneck.rate": "1Mbps"})
+_LARGE = Change("TCP's packets of 1040 B", {"flow.tcp.packet": "1040B"})
 _ARTEFACT = (
     Change(
         "type-I bounded by TCP's share",
         {"flow.video.params.rbuf-type1": {"ipd_max": "10s", "cc_cap": "tfrc"}},
     ),
+    _LARGE,
     _DEEP,
     _WIDE,
 )
@@ -714,19 +750,22 @@ _H_J = _experiment(
             _trend(scheme, _overall),
             Bound(0.8),
             why=why,
+            calculation=wrong,
         )
-        for scheme, title, why in (
-            ("type1", "type-I", ""),
+        for scheme, title, why, wrong in (
+            ("type1", "type-I", "", None),
             (
                 "tfrc",
                 "TFRC",
                 "Alone, TFRC sends the cap of 64 kb/s into a player that takes 8: the buffer loses seven of eight, "
                 "more than any number of TCPs makes it lose.",
+                calculation("loss-trend"),
             ),
         )
     ),
     changes=(
         Change("the network's losses alone (a buffer of 4 MB)", {"flow.video.buffer.size": "4MB"}),
+        _LARGE,
         _DEEP,
         _WIDE,
     ),
@@ -760,8 +799,7 @@ _H_K = _experiment(
                 (
                     "type1",
                     "type-I",
-                    "It has hardly any: that its buffer does not overflow is type-I's point. A share of few "
-                    "losses has no trend.",
+                    "It has none: that its buffer does not overflow is type-I's point, and the paper's own figure 10.",
                 ),
                 ("tfrc", "TFRC", ""),
             )
@@ -773,10 +811,10 @@ _H_K = _experiment(
             _least_excess,
             Bound(0.0, strict=True),
             PERCENT,
-            why="Where TFRC gets less than 8 kb/s, its buffer never fills.",
+            why="Type-I's buffer never overflows; TFRC's does wherever more than 8 kb/s are left.",
         ),
     ),
-    changes=(_DEEP, _WIDE, _PAPER_MODE),
+    changes=(_LARGE, _DEEP, _WIDE, _PAPER_MODE),
     figures=(
         _sweep(
             "Figure 15",
@@ -821,6 +859,7 @@ _H_L = _experiment(
         ),
     ),
     real_time=RealTime({}, seeds=3),
+    expected=False,
 )
 
 EXPERIMENTS = (_H_A, _H_B, _H_C, _H_D, _H_E, _H_F, _H_G, _H_H, _H_I, _H_J, _H_K, _H_L)

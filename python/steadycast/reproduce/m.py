@@ -64,6 +64,13 @@ SWEEP = tuple(
     for k in _KS
 )
 
+_FAR = {"topology.bottleneck.delay": "195ms", "flow.tcp.window": "256p"}
+"""A round trip of 400 ms, and a TCP whose window does not limit it there."""
+FAR = tuple(
+    replace(v, name=f"{v.name} far", title=f"{v.title}, 400 ms", sets={**v.sets, **_FAR})
+    for v in (ORIGINAL, EAI)
+)
+
 _BURST = Change("each frame as a burst", {"flow.video.emit": "burst"})
 _WINDOW = Change("TCP with a window of 32 packets", {"flow.tcp.window": "32p"})
 _QUEUE = Change("a queue of 60 packets", {"topology.bottleneck.queue.limit": "60p"})
@@ -165,6 +172,7 @@ def _trend(what: str) -> measure.Measure:
     return measured
 
 
+_LOSSES = ("losses", "share of packets lost")
 TURNS = Unit(1.0, 0, " per 100")
 DECISIONS = Unit(1.0, 0, " decisions")
 
@@ -263,15 +271,24 @@ def _throughputs(variant: str, video: str, tcp: str) -> tuple[Statement, ...]:
     )
 
 
+_NEAR = (ORIGINAL.name, EAI.name)
+
 _M_0 = _experiment(
     "0",
     "the original rule in simulation",
     "II.A, figure 3",
-    (ORIGINAL, EAI),
+    (ORIGINAL, EAI, *FAR),
     ladder="a source that always has data",
     changes=(
         Change("TCP of ns-2.35 (time-out 0.2 s)", {"flow.tcp.preset": "ns2"}),
-        Change("a round trip of 400 ms", {"topology.bottleneck.delay": "195ms"}),
+        Change(
+            "a round trip of 400 ms",
+            {"topology.bottleneck.delay": "195ms"},
+            only=("friendliness",),
+            variants=_NEAR,
+        ),
+        Change("a round trip of 200 ms", {"topology.bottleneck.delay": "95ms"}),
+        Change("a round trip of 100 ms", {"topology.bottleneck.delay": "45ms"}, only=("smoother",)),
         Change(
             "reports every five frames, not ACKs",
             {"flow.video.params.tfrcp": {"ack": "report"}, "flow.video.params.tfrcp-eai": {"ack": "report"}},
@@ -291,10 +308,10 @@ _M_0 = _experiment(
             "smoother",
             "variation of the target: EAI's less the original's",
             "EAI smoother at a large, stable RTT",
-            measure.more("tfrcp-eai", "tfrcp", _swing),
+            measure.more("tfrcp-eai far", "tfrcp far", _swing),
             Bound(most=0.0),
-            why="An interval of k·RTT makes the step MTU·k/RTT: at 100 ms and k = 32, which whole groups make 40, it "
-            "is 3.2 Mb/s, three times the fair share, where doubling adds one.",
+            why="An interval of k·RTT makes the step MTU·k/RTT. Doubling adds the fair share of 0.9 Mb/s: the step is "
+            "smaller from 280 ms on. At 100 ms it is 3.2 Mb/s.",
         ),
     ),
     figures=(
@@ -367,7 +384,10 @@ _M_B = _experiment(
         *_throughputs("tfrcp", "(figure)", "(figure)"),
         _score("1.25"),
     ),
-    figures=(Figure("Figure 7", "Rates of the original rule and of TCP", "rates", ("tfrcp",), top=7.5),),
+    figures=(
+        Figure("Figure 7", "Rates of the original rule and of TCP", "rates", ("tfrcp",), top=7.5),
+        Figure("Figure 8", "Share of packets lost, the original rule", "series", ("tfrcp",), axes=_LOSSES),
+    ),
     real_time=_real_time(_of_pictures("tfrcp", "1.25")),
 )
 
@@ -464,7 +484,12 @@ _M_E = _experiment(
         ),
         *_throughputs("tfrcp-eai-cl", "(figure)", "(figure)"),
     ),
-    figures=(Figure("Figure 11", "Rates of EAI-CL and of TCP", "rates", ("tfrcp-eai-cl",), top=10.0),),
+    figures=(
+        Figure("Figure 11", "Rates of EAI-CL and of TCP", "rates", ("tfrcp-eai-cl",), top=10.0),
+        Figure(
+            "Figure 11, losses", "Share of packets lost, EAI-CL", "series", ("tfrcp-eai-cl",), axes=_LOSSES
+        ),
+    ),
     real_time=_real_time(_of_pictures("tfrcp-eai-cl", "")),
 )
 
@@ -504,7 +529,12 @@ _M_F = _experiment(
         *_throughputs("tfrcp-qai-cl", "2.97 Mb/s", "3.70 Mb/s"),
         _score("3.00"),
     ),
-    figures=(Figure("Figure 12", "Rates of QAI-CL and of TCP", "rates", ("tfrcp-qai-cl",), top=7.5),),
+    figures=(
+        Figure("Figure 12", "Rates of QAI-CL and of TCP", "rates", ("tfrcp-qai-cl",), top=7.5),
+        Figure(
+            "Figure 12, losses", "Share of packets lost, QAI-CL", "series", ("tfrcp-qai-cl",), axes=_LOSSES
+        ),
+    ),
     real_time=_real_time(_of_pictures("tfrcp-qai-cl", "3.00"), cubic=(QAI, QAI_CL)),
 )
 

@@ -107,7 +107,7 @@ class Flow:
         return float(self.content["step_s"])
 
     def between(self, series: str, start: float, end: float) -> list[float]:
-        """Return a stretch of a series: `rates`, `targets`, `losses`, `n` or `rtts`; gaps are left out."""
+        """Return a stretch of a series: `rates`, `targets`, `losses`, `delays`, `n` or `rtts`; gaps are left out."""
         late = float(self.content["first_s"]) if series == "rates" else 0.0
         first, last = (max(0, round((t - late) / self.step_s)) for t in (start, end))
         return [float(x) for x in self.content[series][first:last] if x is not None]
@@ -296,14 +296,16 @@ def _decided(rates: pl.DataFrame, decisions: pl.DataFrame, flow: Json, here: pl.
     for part in (
         decided,
         rates.filter(sender).select(number, pl.col("target_bps").round().alias("targets")),
-        rates.filter(here).select(number, pl.col("loss_frac").round(6).alias("losses")),
+        rates.filter(here).select(
+            number, pl.col("loss_frac").round(6).alias("losses"), pl.col("delay_ms").round(3).alias("delays")
+        ),
     ):
         whole = whole.join(part, on="step", how="left", maintain_order="left")
     # A decision holds until the next one.
     whole = whole.with_columns(pl.col("n", "rtts").fill_null(strategy="forward"))
     changes = rows.drop_nulls("by").filter(pl.col("by") != pl.col("by").shift(1))
     return {
-        **{name: whole[name].to_list() for name in ("targets", "losses", "n", "rtts")},
+        **{name: whole[name].to_list() for name in ("targets", "losses", "delays", "n", "rtts")},
         "switches": list(zip(changes["t_s"].round(3).to_list(), changes["by"].to_list(), strict=True)),
     }
 

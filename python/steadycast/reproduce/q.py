@@ -92,7 +92,7 @@ def _group(key: str, title: str, sets: dict[str, object], sizes: Iterable[int]) 
                 ],
                 **sets,
             },
-            seeds=1 if n >= 10_000 else None,
+            seeds=3 if n >= 10_000 else None,
         )
         for n in sizes
     )
@@ -103,6 +103,11 @@ _GROUPS: dict[str, tuple[str, dict[str, object], tuple[int, ...]]] = {
     "asmp": ("ASMP", {"flow.video.controller": "asmp"}, _SIZES),
     "tfmcc": ("TFMCC", {"flow.video.controller": "tfmcc"}, _SIZES),
     "pgmcc": ("PGMCC", {"flow.video.controller": "pgmcc"}, _SIZES),
+    "pgmcc-off": (
+        "PGMCC, no suppression",
+        {"flow.video.controller": "pgmcc", "flow.video.params.pgmcc.nak_backoff": "0s"},
+        _SIZES[:3],
+    ),
     "quantile": (
         "ASMP without the lowest 2 %",
         {"flow.video.controller": "asmp", "flow.video.params.asmp.agg": "quantile"},

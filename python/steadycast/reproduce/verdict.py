@@ -89,8 +89,8 @@ class Row:
         m = self.measured
         if m is None:
             return " ".join([*parts, "These runs don't have it."])
-        if self.verdict is Verdict.NOT_REPRODUCED:
-            parts.append(self._turned())
+        if self.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
+            parts += [*self._calculated(), self._turned()]
         elif self.verdict is Verdict.REPRODUCED and m.open:
             parts.append("The interval reaches across the bound: it holds for the mean only.")
         if self.verdict is Verdict.REPRODUCED and self.turns:
@@ -102,6 +102,15 @@ class Row:
         if self.simulated is not None and self.simulated.verdict is not self.verdict:
             parts.append(f"In simulation it is {self.simulated.verdict.value}.")
         return " ".join(parts)
+
+    def _calculated(self) -> list[str]:
+        calculation = self.statement.calculation
+        if calculation is None:
+            return []
+        unit, values = self.statement.unit, sorted(calculation.values.values())
+        word = "Contradicted by" if self.verdict is Verdict.REFUTED else "Not decided by"
+        span = f"{unit.text(values[0])} to {unit.text(values[-1])}{unit.suffix}"
+        return [f'{word} calculation "{calculation.name}": {span} under the conditions tried.']
 
     def _turned(self) -> str:
         if self.turns:
@@ -119,6 +128,12 @@ def _gap(m: Measured) -> float:
     below = 0.0 if m.bound.least is None else max(0.0, m.bound.least - m.mean)
     above = 0.0 if m.bound.most is None else max(0.0, m.mean - m.bound.most)
     return below + above
+
+
+def _missed(statement: Statement) -> Verdict:
+    calculation = statement.calculation
+    wrong = calculation is not None and calculation.contradicts(statement.bound)
+    return Verdict.REFUTED if wrong else Verdict.NOT_REPRODUCED
 
 
 def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
@@ -142,5 +157,5 @@ def row(
     elif statement.kind is Kind.REPORTED:
         verdict = Verdict.REPORTED
     else:
-        verdict = Verdict.REPRODUCED if found.holds else Verdict.NOT_REPRODUCED
+        verdict = Verdict.REPRODUCED if found.holds else _missed(statement)
     return Row(experiment, statement, medium, found, others, verdict)

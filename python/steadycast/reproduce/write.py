@@ -15,19 +15,24 @@ from steadycast.reproduce.verdict import Row
 _STYLE = {
     Verdict.REPRODUCED: "green",
     Verdict.NOT_REPRODUCED: "bold red",
+    Verdict.REFUTED: "red",
     Verdict.NOT_REPRODUCIBLE: "yellow",
     Verdict.REPORTED: "dim",
 }
+_BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = "Mean over the seeds ± half of its 95 % interval; a verdict is the mean's."
 
 
 def answer(result: Result) -> str:
     """Say the outcome in one sentence."""
-    good, bad, never = (
-        result.count(v) for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.NOT_REPRODUCIBLE)
+    good, bad, wrong, never = (
+        result.count(v)
+        for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.REFUTED, Verdict.NOT_REPRODUCIBLE)
     )
-    checked = good + bad + never
+    checked = good + bad + wrong + never
     text = f"{good} of {checked} checked statements are reproduced, {bad} are not"
+    if wrong:
+        text += f", {wrong} are shown to be wrong by a calculation"
     if never:
         text += f", {never} can't be"
     shown = result.count(Verdict.REPORTED)
@@ -68,6 +73,28 @@ def cells(r: Row) -> tuple[str, ...]:
     return (r.statement.text, r.statement.published, r.asked, *worlds, r.verdict.value, r.why)
 
 
+def expected(result: Result) -> str:
+    """Count what could be expected to come out: by statement, and by experiment."""
+    settled = (Verdict.REPRODUCED, Verdict.REFUTED)
+    by_experiment: dict[str, list[bool]] = {}
+    for r in result.rows:
+        if r.experiment.expects(r.statement):
+            by_experiment.setdefault(r.experiment.id, []).append(r.verdict in settled)
+    each = [held for all_held in by_experiment.values() for held in all_held]
+    if not each:
+        return ""
+    whole = sum(all(held) for held in by_experiment.values())
+    return (
+        f"Of the statements that can be expected to come out (they need no lost figure, clip, panel or hardware) "
+        f"{sum(each)} of {len(each)}, {100 * sum(each) / len(each):.0f} %, are reproduced or shown to be wrong; "
+        f"in {whole} of {len(by_experiment)} experiments that is so of every one."
+    )
+
+
+def _summary(result: Result) -> str:
+    return f"{answer(result)} {expected(result)}".strip()
+
+
 def heading(part: Part) -> str:
     """Experiment and medium."""
     e = part.experiment
@@ -92,7 +119,7 @@ def show(result: Result) -> None:
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
         table.add_column("measured", justify="right", overflow="fold", min_width=17)
-        table.add_column("verdict", overflow="fold", min_width=14)
+        table.add_column("verdict", overflow="fold", min_width=14, max_width=14)
         for r in part.rows:
             table.add_row(
                 Text(r.statement.text),
@@ -102,11 +129,11 @@ def show(result: Result) -> None:
             )
         out.print(table)
         for r in part.rows:
-            if r.verdict is Verdict.NOT_REPRODUCED:
+            if r.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
                 out.print(Text(f"  {r.statement.text}: asked {r.asked}. {r.why}"), style="dim")
         out.print()
     out.print(Text(note(result), style="dim"))
-    out.print(Text(answer(result), style="bold"))
+    out.print(Text(_summary(result), style="bold"))
 
 
 # ---------------------------------------------------------------- Markdown
@@ -117,7 +144,7 @@ def markdown(result: Result) -> str:
     lines = [
         "# Published, and measured here",
         "",
-        answer(result),
+        _summary(result),
         "",
         f"`{result.command}`",
         "",
@@ -147,6 +174,17 @@ def markdown(result: Result) -> str:
             lines += [text for name in part.changed for text in (_with(name, part), "")]
     if aside := left_aside(result):
         lines += ["Left aside, since a kernel can't do it:", "", *(f"- {text}" for text in aside), ""]
+    if _whole(result):
+        lines += [
+            "## The papers' figures and tables by their numbers",
+            "",
+            "| paper | number | where |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| {paper.partition(':')[0]} | {number} | {place} |" for paper, number, place in _places(result)
+        ]
+        lines.append("")
     return "\n".join(lines)
 
 
@@ -168,6 +206,16 @@ def _times(result: Result, part: Part) -> str:
     return "; each run once" if len(part.seeds) == 1 else f"; each run {len(part.seeds)} times"
 
 
+def _whole(result: Result) -> bool:
+    return "all" in (i.lower() for i in result.ids)
+
+
+def _places(result: Result) -> list[tuple[str, str, str]]:
+    from steadycast.reproduce.numbered import numbered
+
+    return numbered(part.experiment for part in result.parts)
+
+
 def _short(part: Part) -> str:
     return f"scenarios/{part.experiment.scenario.parent.name}/{part.experiment.scenario.name}"
 
@@ -182,7 +230,7 @@ def page(result: Result) -> str:
 
     body = [
         "<h1>Published, and measured here</h1>",
-        f'<p class="answer">{html.escape(answer(result))}</p>',
+        f'<p class="answer">{html.escape(_summary(result))}</p>',
         f'<p class="small">{html.escape(note(result))} <code>{html.escape(result.command)}</code></p>',
         _overview(result),
     ]
@@ -206,9 +254,13 @@ def page(result: Result) -> str:
             drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
             if drawing:
                 ranges = "mean and range of the seeds"
-                spread = {"rates": ranges, "sweep": ranges, "series": ranges, "mos": "mean of the seeds"}.get(
-                    figure.kind, f"seed {part.seeds[0]}"
-                )
+                spread = {
+                    "rates": ranges,
+                    "sweep": ranges,
+                    "series": ranges,
+                    "ranks": ranges,
+                    "mos": "mean of the seeds",
+                }.get(figure.kind, f"seed {part.seeds[0]}")
                 caption = html.escape(f"{figure.number} of the paper, {part.medium.label}; {spread}")
                 content.append(
                     pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
@@ -219,11 +271,17 @@ def page(result: Result) -> str:
     if aside := left_aside(result):
         texts = "".join(f"<li>{html.escape(text)}</li>" for text in aside)
         body.append(pages.section("Left aside, since a kernel can't do it", f"<ul>{texts}</ul>"))
+    if _whole(result):
+        rows = [[html.escape(cell) for cell in place] for place in _places(result)]
+        table = pages.table(("paper", "number", "where"), rows, text=(0, 1, 2))
+        body.append(pages.section(_BY_NUMBER, table))
     return pages.wrap("Published, and measured here · Steadycast", "\n".join(body))
 
 
 def _cells(r: Row) -> list[str]:
-    kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad"}.get(r.verdict, "small")
+    kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad", Verdict.REFUTED: "bad"}.get(
+        r.verdict, "small"
+    )
     *plain, verdict, why = (html.escape(text) for text in cells(r))
     return [*plain, f'<span class="{kind}">{verdict}</span>', why]
 
@@ -272,6 +330,7 @@ def numbers(result: Result) -> Json:
         "seeds": list(result.seeds),
         "world": "emulated" if result.emulated else "simulated",
         "doubtful": [f"{part.experiment.id}: {each}" for part in result.parts for each in part.doubtful],
+        "expected": expected(result),
         "statements": [_entry(r) for r in result.rows],
     }
 

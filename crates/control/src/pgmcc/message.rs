@@ -9,34 +9,53 @@ pub(super) const NOTICE_ID: u8 = 5;
 const REPORT_NOW: u8 = 1;
 const HAS_ACKER: u8 = 2;
 
-/// What goes forward with each packet: 5 bytes.
+/// What goes forward with each packet: 5 bytes, or 10 once the sender has a report to confirm.
 ///
 /// ```text
-///   0        4       5
-///   ├────────┼───────┤
-///   │ acker  │ flags │     flags: bit 0, report now; bit 1, there is an acker
-///   │ u32    │ u8    │
+///   0        4       5       6         10
+///   ├────────┼───────┼───────┼─────────┤
+///   │ acker  │ flags │ count │ loss    │     flags: bit 0, report now; bit 1, there is an acker
+///   │ u32    │ u8    │ u8    │ f32     │
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Forward {
     /// Who acknowledges this packet.
     pub(super) acker: Option<ReceiverId>,
     /// Everybody is to report, so that there is an acker again.
     pub(super) report_now: bool,
+    /// The sender has heard a report: others need not send theirs.
+    pub(super) heard: Option<Heard>,
+}
+
+/// A report that the sender confirms, as PGM's source confirms a NAK.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Heard {
+    /// Counts the confirmations, so that a new one is told from an old one.
+    pub(super) count: u8,
+    /// The loss that was reported.
+    pub(super) loss: f64,
 }
 
 impl Forward {
     pub(super) fn notice(self) -> Notice {
-        let mut bytes = [0; 5];
+        let mut bytes = [0; 10];
         bytes[..4].copy_from_slice(&self.acker.unwrap_or_default().0.to_be_bytes());
         bytes[4] = u8::from(self.report_now) | if self.acker.is_some() { HAS_ACKER } else { 0 };
+        let Some(heard) = self.heard else { return Notice::new(NOTICE_ID, &bytes[..5]) };
+        bytes[5] = heard.count;
+        bytes[6..].copy_from_slice(&(heard.loss as f32).to_be_bytes());
         Notice::new(NOTICE_ID, &bytes)
     }
 
     pub(super) fn read(notice: &[u8]) -> Option<Self> {
-        let [a, b, c, d, flags] = *notice else { return None };
+        let (&[a, b, c, d, flags], rest) = notice.split_first_chunk()?;
+        let heard = match *rest {
+            [] => None,
+            [count, e, f, g, h] => Some(Heard { count, loss: share(u32::from_be_bytes([e, f, g, h]))? }),
+            _ => return None,
+        };
         let acker = (flags & HAS_ACKER != 0).then(|| ReceiverId(u32::from_be_bytes([a, b, c, d])));
-        Some(Self { acker, report_now: flags & REPORT_NOW != 0 })
+        Some(Self { acker, report_now: flags & REPORT_NOW != 0, heard })
     }
 }
 
@@ -87,8 +106,13 @@ impl Back {
         };
         let bytes: &[u8; 16] = body.bytes.as_slice().try_into().ok()?;
         let word = |i: usize| u32::from_be_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
-        let loss = f64::from(f32::from_bits(word(8)));
-        let back = Self { purpose, lead: word(0), bitmap: word(4), loss, echo: Stamp(word(12)) };
-        (0.0..=1.0).contains(&loss).then_some(back)
+        let loss = share(word(8))?;
+        Some(Self { purpose, lead: word(0), bitmap: word(4), loss, echo: Stamp(word(12)) })
     }
+}
+
+/// A float's bits as a share, where they are one.
+fn share(bits: u32) -> Option<f64> {
+    let share = f64::from(f32::from_bits(bits));
+    (0.0..=1.0).contains(&share).then_some(share)
 }

@@ -86,6 +86,13 @@ const PARAMS: &[Param] = &[
         source: "own",
         kind: span([100, 100], [0, 10_000]),
     },
+    Param {
+        name: "nak_backoff",
+        about: "in a group, the longest time by which a report of a missing packet waits to become superfluous by another's; \
+                0: it is sent at once",
+        source: "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
+        kind: span([500, 0], [0, 10_000]),
+    },
     Param::switch("only_used", "the window does not grow while it is not filled", "own; RFC 7661", [true, false]),
     Param::number(
         "pacing",
@@ -116,6 +123,7 @@ struct Config {
     elect_after: u32,
     rto_min: Span,
     backoff: Span,
+    nak_backoff: Span,
     only_used: bool,
     pacing: f64,
 }
@@ -131,6 +139,7 @@ impl Config {
             elect_after: values.number("elect_after") as u32,
             rto_min: values.span("rto_min"),
             backoff: values.span("backoff"),
+            nak_backoff: values.span("nak_backoff"),
             only_used: values.switch("only_used"),
             pacing: values.number("pacing"),
         }

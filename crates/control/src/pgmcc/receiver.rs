@@ -1,5 +1,6 @@
 use super::Config;
 use super::message::{Back, Forward, Purpose};
+use crate::asmp::suppress;
 use crate::registry::{Setup, Values};
 use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
@@ -10,6 +11,9 @@ const LONGEST_GAP: u64 = 8_192;
 
 /// The sender still asks after this: the answer got lost.
 const ASK_AGAIN: Span = Span::millis(500);
+
+/// Receivers for whose number reports of missing packets are spread, as RFC 4654's N.
+const CROWD: u32 = 10_000;
 
 /// The newest packet.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,10 @@ pub(super) struct Receiver {
     due: Option<(Wake, Purpose)>,
     /// The sender asks for reports: the answer was drawn, or given at this time.
     asked: Option<Time>,
+    /// A packet is missing; it is told then, unless somebody else is heard who loses as much.
+    nak: Option<Time>,
+    /// The last confirmation of another's report.
+    confirmed: Option<u8>,
 }
 
 impl Receiver {
@@ -49,6 +57,29 @@ impl Receiver {
             acker: false,
             due: None,
             asked: None,
+            nak: None,
+            confirmed: None,
+        }
+    }
+
+    /// Others are heard in this group, so that one report serves for many.
+    fn suppresses(&self) -> bool {
+        self.group && !self.config.nak_backoff.is_zero()
+    }
+
+    /// A packet is missing.
+    fn miss(&mut self, now: Time) {
+        if !self.suppresses() {
+            self.due = Some((Wake { at: now, why: "a packet is missing" }, Purpose::Report));
+        } else if self.nak.is_none() {
+            self.nak = Some(now + suppress::timer(self.config.nak_backoff, None, CROWD, &mut self.chance));
+        }
+    }
+
+    /// Another's report was heard, or confirmed: it serves for this one, unless more is lost here.
+    fn heard(&mut self, loss: f64) {
+        if self.loss <= loss {
+            self.nak = None;
         }
     }
 
@@ -100,6 +131,10 @@ impl ReceiverHalf for Receiver {
         }
         let Some(forward) = Forward::read(arrival.notice) else { return };
         self.acker = forward.acker == Some(self.id);
+        if let Some(heard) = forward.heard.filter(|heard| self.confirmed != Some(heard.count)) {
+            self.confirmed = Some(heard.count);
+            self.heard(heard.loss);
+        }
         if !forward.report_now {
             self.asked = None;
             if matches!(self.due, Some((_, Purpose::Report))) {
@@ -108,9 +143,10 @@ impl ReceiverHalf for Receiver {
             }
         }
         if self.acker {
+            self.nak = None;
             self.due = Some((Wake { at: now, why: "acknowledgment" }, Purpose::Ack));
         } else if gap {
-            self.due = Some((Wake { at: now, why: "a packet is missing" }, Purpose::Report));
+            self.miss(now);
         } else if forward.report_now && self.due.is_none() && self.asked.is_none_or(|at| now.since(at) >= ASK_AGAIN) {
             let wait = if self.group { self.config.backoff } else { Span::ZERO };
             let at = now + self.chance.span_between(Span::ZERO, wait);
@@ -120,18 +156,28 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
+        let Some(back) = Back::read(heard.body).filter(|back| back.purpose == Purpose::Report) else { return };
+        self.heard(back.loss);
         // An answer to the sender's question, or a report that serves as one.
-        if self.asked.is_some() && Back::read(heard.body).is_some_and(|b| b.purpose == Purpose::Report) {
+        if self.asked.is_some() {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);
         }
     }
 
     fn due(&self) -> Due {
-        self.due.map_or(Due::Hold, |(wake, _)| Due::At(wake))
+        let nak = self.nak.map(|at| Wake { at, why: "a packet is missing" });
+        let soonest = self.due.map(|(wake, _)| wake).into_iter().chain(nak).min_by_key(|wake| wake.at);
+        soonest.map_or(Due::Hold, Due::At)
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
-        let Some((_, purpose)) = self.due.take() else { return Reply::Suppress };
+        let purpose = match self.due.take_if(|(wake, _)| wake.at <= slot.now) {
+            Some((_, purpose)) => purpose,
+            None if self.nak.is_some_and(|at| at <= slot.now) => Purpose::Report,
+            None => return Reply::Suppress,
+        };
+        // Either way the sender has this receiver's loss now.
+        self.nak = None;
         self.back(purpose, slot.now).map_or(Reply::Suppress, |back| Reply::Body(back.body()))
     }
 

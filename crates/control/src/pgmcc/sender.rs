@@ -1,5 +1,5 @@
 use super::Config;
-use super::message::{Back, Forward, Purpose};
+use super::message::{Back, Forward, Heard, Purpose};
 use crate::equation::{LossRate, rank};
 use crate::registry::{Setup, Values};
 use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window};
@@ -68,6 +68,10 @@ pub(super) struct Sender {
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
+    /// Reports are confirmed, for others to be silent; the last confirmation, and whether a packet has taken it along.
+    confirms: bool,
+    heard: Option<Heard>,
+    told: bool,
     /// No packet leaves that the window has no room for, but for those that may be lost without anybody knowing yet.
     within: Check,
     rule: &'static str,
@@ -76,6 +80,9 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         Self {
+            confirms: setup.group && !values.span("nak_backoff").is_zero(),
+            heard: None,
+            told: true,
             config: Config::new(values),
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
@@ -214,6 +221,15 @@ impl Sender {
         }
     }
 
+    /// The next packet tells the group of a report; of several, of the one with the largest loss.
+    fn confirm(&mut self, loss: f64) {
+        self.heard = Some(match self.heard {
+            Some(heard) if !self.told => Heard { loss: heard.loss.max(loss), ..heard },
+            old => Heard { count: old.map_or(0, |heard| heard.count.wrapping_add(1)), loss },
+        });
+        self.told = false;
+    }
+
     /// W s / R, smoothed over a second.
     fn smooth(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
@@ -257,6 +273,9 @@ impl SenderHalf for Sender {
         }
         let rtt = self.rtt_of(id, sample.max(Span::micros(1)));
         self.elect(id, rtt, back.loss);
+        if back.purpose == Purpose::Report && self.confirms {
+            self.confirm(back.loss);
+        }
         if back.purpose == Purpose::Ack {
             if self.acker.is_some_and(|acker| acker.id == id) {
                 self.measure(sample);
@@ -332,6 +351,8 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        Forward { acker: self.acker.map(|acker| acker.id), report_now: self.acker.is_none() }.notice()
+        self.told = true;
+        let (acker, report_now) = (self.acker.map(|acker| acker.id), self.acker.is_none());
+        Forward { acker, report_now, heard: self.heard }.notice()
     }
 }
