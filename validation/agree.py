@@ -79,10 +79,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, help="keep all runs, tables and figures in this folder")
+    parser.add_argument("--queue", choices=QUEUES, help="with this queue alone")
+    parser.add_argument("--congestion", choices=("reno", "cubic"), help="with this TCP alone")
     args = parser.parse_args()
     all_of_them = {}
-    for queue, spec in QUEUES.items():
-        for congestion in ("reno", "cubic"):
+    for queue in [args.queue] if args.queue else QUEUES:
+        spec = QUEUES[queue]
+        for congestion in [args.congestion] if args.congestion else ("reno", "cubic"):
             found = agree(
                 SCENARIO,
                 seeds=range(1, args.seeds + 1),

@@ -308,6 +308,9 @@ impl Sender {
                 _ => (window / 2.0).trunc(),
             }
             .max(2.0);
+            if self.config.whole_window {
+                self.ssthresh = self.ssthresh.trunc();
+            }
         }
         self.hystart.on_congestion();
         self.whole = Whole::default();
@@ -689,6 +692,7 @@ impl Sender {
         let window = self.cwnd.min(f64::from(self.window));
         if self.config.congestion == Congestion::Cubic {
             let threshold = self.cubic.on_congestion(window);
+            let threshold = if self.config.whole_window { threshold.trunc() } else { threshold };
             self.ssthresh = threshold.max(2.0);
             self.cwnd = threshold.max(least);
         } else {

@@ -41,7 +41,7 @@ fn the_end_of_a_unit_is_marked_and_acknowledged_at_once() {
         share(&steps, 1)
     };
     let without = self::run(|config| config.offload = false);
-    assert_between(single(&run), 0.02, 0.20);
+    assert_between(single(&run), 0.012, 0.10);
     assert_between(single(&without), 0.0, 0.01);
     assert!(without.sent.iter().all(|d| !d.segment.push));
 }
