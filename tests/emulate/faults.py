@@ -400,7 +400,8 @@ FAULTS: list[Fault] = [
         at=("link", "air"),
         lasts_s=(4, 10),
         during=(0.0, 0.1),
-        falls_s=(0.5, 1.0),
+        # The mark and the kill are not one moment, nor does a step of the series begin there.
+        falls_s=(0.2, 2.0),
         returns_s=(0.5, 12.0),
         rest_s=14,
         records=3,
