@@ -2,7 +2,7 @@
 
 Told the steps as JSON, and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
 ``["ready", name, port]`` waits until that process has its port, ``["mark", word]`` writes down the time,
-``["kill", name]`` is SIGKILL, and ``["end", name]`` Ctrl-C, and waits. In the end all that still run are ended.
+``["kill", name]`` is SIGKILL, ``["end", name]`` Ctrl-C, ``["ended", name]`` waits for its end.
 The marks go to the file, in seconds from the start. Exit code 1: one that was not killed has failed or would not end.
 """
 
@@ -17,6 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+PATIENCE_S = 120
+"""A record is written at a process's end, which takes a while on a busy machine."""
 
 
 class Crew:
@@ -53,10 +56,14 @@ class Crew:
 
     def end(self, name: str) -> None:
         """Ask a process to end, as Ctrl-C does, and wait until it has."""
+        self.running[name].send_signal(signal.SIGINT)
+        self.ended(name)
+
+    def ended(self, name: str) -> None:
+        """Wait until a process has ended, well."""
         process = self.running.pop(name)
-        process.send_signal(signal.SIGINT)
         try:
-            if process.wait(60) not in (0, 130):
+            if process.wait(PATIENCE_S) not in (0, 130):
                 self.failed.append(f"{name}: exit code {process.returncode}")
         except subprocess.TimeoutExpired:
             process.kill()

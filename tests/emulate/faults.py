@@ -36,6 +36,7 @@ name = "video"
 kind = "video"
 controller = "{controller}"
 media = "greedy"
+floor = "50kbps"
 start = "0s"
 from = "s"
 to = ["r"]
@@ -247,15 +248,15 @@ def _sender_dies(times: Times, folder: Path) -> tuple[str, list[str]]:
         words = ["send", "greedy", "--to", "239.1.1.1:5004", "--port", "6004", "--max-rate", "4Mbps"]
         return _steadycast(*words, "--sdp", str(folder / f"{name}.sdp"), "-o", str(folder / name))
 
+    sdp = folder / "group.sdp"
+    sdp.write_text(SDP.replace("239.0.0.1", "239.1.1.1"))
     names = ["r1", "r2"]
-    receive = [_steadycast("receive", str(folder / "killed.sdp"), "-o", str(folder / name)) for name in names]
+    receive = [_steadycast("receive", str(sdp), "-o", str(folder / name)) for name in names]
     steps: Steps = [
-        ["start", "killed", "s", sender("killed")],
-        ["ready", "killed", 6004],
-        # The description is written after the port is bound.
-        ["wait", 2],
         *(["start", name, name, words] for name, words in zip(names, receive, strict=True)),
         *(["ready", name, 5004] for name in names),
+        ["start", "killed", "s", sender("killed")],
+        ["ready", "killed", 6004],
         ["wait", times.begins],
         ["mark", "begins"],
         ["kill", "killed"],
@@ -266,13 +267,18 @@ def _sender_dies(times: Times, folder: Path) -> tuple[str, list[str]]:
         ["wait", times.over - times.ends],
         ["mark", "over"],
         ["end", "again"],
+        # The sender's BYE is their end.
+        *(["ended", name] for name in names),
     ]
     return _crew("s", folder, steps)
 
 
-def _group(times: Times, more: str = "", receivers: int = 8, rate: str = "2Mbps", nodes: str = "") -> str:
+def _group(
+    times: Times, more: str, receivers: int = 8, rate: str = "2Mbps", nodes: str = "", slack_s: int = 240
+) -> str:
     # With a crew the run ends with it, which takes longer where processes are slow to start.
-    return GROUP.format(duration=times.over + 90, receivers=receivers, rate=rate, more=nodes) + more
+    over = times.over + slack_s
+    return GROUP.format(duration=over, receivers=receivers, rate=rate, more=nodes) + more
 
 
 def _liar(times: Times, _: Path) -> tuple[str, list[str]]:
@@ -281,7 +287,7 @@ def _liar(times: Times, _: Path) -> tuple[str, list[str]]:
 
 def _lied(defences: str) -> Callable[[Times], str]:
     more = LIAR.format(defences=defences)
-    return lambda times: _group(replace(times, over=times.over - 90), more, 15, "1Mbps", ', "liar"')
+    return lambda times: _group(times, more, 15, "1Mbps", ', "liar"', 0)
 
 
 _PAIR = Fault(
@@ -394,7 +400,8 @@ FAULTS: list[Fault] = [
         at=("link", "air"),
         lasts_s=(4, 10),
         during=(0.0, 0.1),
-        falls_s=(0.5, 1.0),
+        # The mark and the kill are not one moment, nor does a step of the series begin there.
+        falls_s=(0.2, 2.0),
         returns_s=(0.5, 12.0),
         rest_s=14,
         records=3,
