@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn single_late_packets_and_drifting_clocks_are_no_queue() {
-        assert_eq!(first(20, 60, |t| if (t * 100.0) as u64 % 4 == 0 { 90.0 } else { 30.0 }), None);
+        assert_eq!(first(20, 60, |t| if ((t * 100.0) as u64).is_multiple_of(4) { 90.0 } else { 30.0 }), None);
         for ppm in [-200.0, 200.0] {
             assert_eq!(first(20, 600, |t| 30.0 + t * ppm / 1e3), None);
         }

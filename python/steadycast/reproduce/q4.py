@@ -80,6 +80,10 @@ def _receivers(run: Observed) -> Mapping[str, float]:
     return {name: float(r["throughput_bps"]) for name, r in run.flow("video").receivers.items()}
 
 
+def _got(name: str) -> Callable[[Observed], float | None]:
+    return lambda run: _receivers(run)[name] / 1e6
+
+
 def _rate(name: str) -> Callable[[Observed], float]:
     return lambda run: _receivers(run)[name]
 
@@ -314,7 +318,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
                     Curve(
                         f"{title}, {link / 1e6:g} Mb/s",
                         tuple((k, f"plain {c} {k}") for k in (1, *_GROUPS)),
-                        lambda run, name=name: _receivers(run)[name] / 1e6,
+                        _got(name),
                     )
                     for c, title in _CONTROLLERS.items()
                     for name, link in _RECEIVERS["plain"].items()
