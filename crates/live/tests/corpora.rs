@@ -1,5 +1,6 @@
 //! What the fuzzers have found worth keeping goes through the parsers in every test run.
 
+#[allow(unreachable_pub, clippy::type_complexity)] // Public to the fuzzers, and their type is the fuzzers'.
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;
 
