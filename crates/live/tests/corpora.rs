@@ -1,6 +1,7 @@
 //! What the fuzzers have found worth keeping goes through the parsers in every test run.
 
 #[path = "../../../fuzz/src/targets.rs"]
+#[allow(unreachable_pub, reason = "public for the fuzzers")]
 mod targets;
 
 use std::path::Path;
