@@ -408,9 +408,12 @@ FAULTS: list[Fault] = [
         only=True,
         at=("link", "air"),
         lasts_s=(4, 10),
+        # What a link has begun to send counts as sent: a step may hold a packet or two too many.
+        before=(1.5, 2.05),
         during=(0.0, 0.1),
+        after=(1.5, 2.05),
         # The mark and the kill are not one moment, nor does a step of the series begin there.
-        falls_s=(0.2, 2.0),
+        falls_s=(0.1, 2.0),
         returns_s=(0.5, 12.0),
         rest_s=14,
         records=3,
@@ -437,7 +440,7 @@ FAULTS: list[Fault] = [
         at=("node", "r1"),
         before=(0.7, 1.01),
         during=(0.03, 0.25),
-        falls_s=(0.5, 4.0),
+        falls_s=(0.1, 4.0),
         returns_s=None,
         after=(0.03, 1.01),
     ),
