@@ -221,7 +221,7 @@ fn media(bytes: &[u8]) -> Vec<u8> {
         timestamp: (u32::MAX - 90_000).wrapping_add(at(2) * 900),
         ssrc: SENDER,
         send_time: (at(0) & 2 == 0).then_some(Stamp(at(3) << 10)),
-        payload_len: 0,
+        payload_len: 16,
     };
     let id = (at(0) as u8 >> 2) % 14 + 1;
     let notice = &notice[..notice.len().min(24)];

@@ -73,8 +73,8 @@ def steadycast(arguments: Sequence[str], cwd: Path) -> subprocess.CompletedProce
     )
 
 
-def marked_processes() -> list[int]:
-    """Processes that belong to an emulation."""
+def marked_processes(owner: str = "") -> list[int]:
+    """Processes that belong to an emulation: any, or those of one process by its number."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -82,6 +82,6 @@ def marked_processes() -> list[int]:
                 environment = (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if b"STEADYCAST_EMULATION=" in environment:
+            if f"STEADYCAST_EMULATION={owner}".encode() in environment:
                 found.append(int(entry.name))
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import sys
 import time
 
 GROUP, RTP_PORT, SSRC = "239.0.0.1", 5004, 0x11A2_11A2
@@ -32,23 +31,20 @@ def report(sender: int, highest: int) -> bytes:
 
 
 def main() -> None:
-    """Listens until the time that it is told, then lies twice a second until it is ended."""
-    quiet_s, lasts_s = float(sys.argv[1]), float(sys.argv[2])
+    """Listen until the sender is heard, then lie twice a second until the end."""
     own = socket.inet_aton(os.environ["STEADYCAST_LIAR"])
     media = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    media.settimeout(0.5)
     media.bind((GROUP, RTP_PORT))
     media.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + own)
+    media.recv(2048)
+    # Whoever waits for the first lie waits for this port.
     reports = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     reports.bind(("", RTP_PORT + 1))
     reports.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
-    began, last = time.monotonic(), 0.0
-    while (now := time.monotonic()) < began + lasts_s:
-        try:
-            seq, sender = struct.unpack("!2xH4xI", media.recv(2048)[:12])
-        except TimeoutError:
-            continue
-        if now > began + quiet_s and now > last + 0.5:
+    last = 0.0
+    while True:
+        seq, sender = struct.unpack("!2xH4xI", media.recv(2048)[:12])
+        if (now := time.monotonic()) > last + 0.5:
             last = now
             reports.sendto(report(sender, seq), (GROUP, RTP_PORT + 1))
 

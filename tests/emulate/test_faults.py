@@ -15,14 +15,17 @@ import pytest
 from .conftest import marked_processes
 from .faults import FAULTS, HEAD, Bounds, Fault, Outcome, row, suffer
 
+AT_ONCE = 10
+"""They wait most of the time."""
+
 _TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
 """What each fault did, in short and at full length."""
 
 
 def results(full: bool, name: str) -> Outcome:
-    """What a fault did. All are suffered at once: they wait most of the time."""
+    """What a fault did. Many are suffered at once, those with processes of their own after the others."""
     if full not in _TOLD:
-        with ThreadPoolExecutor(len(FAULTS)) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             _TOLD[full] = {fault.name: pool.submit(suffer, fault, full) for fault in FAULTS}
     return _TOLD[full][name].result()
 
@@ -50,8 +53,7 @@ def held(fault: Fault, full: bool) -> None:
     """The rate did what it has to, and the record is whole."""
     told = results(full, fault.name)
     assert told.summary["complete"] is True
-    if fault.name.endswith("killed") or fault.only:
-        assert told.code == 0, "a process has failed"
+    assert told.code in (None, 0), "a process has failed"
     # Whoever was killed has left no record; all others have.
     assert told.folders == fault.records
     within(told.before, fault.before, "before")
@@ -109,7 +111,7 @@ def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_le
 
 def test_nothing_is_left_of_all_this() -> None:
     results(False, FAULTS[0].name)
-    assert marked_processes() == []
+    assert marked_processes(f"{os.getpid()}-") == []
     open_files = []
     for entry in Path("/proc/self/fd").iterdir():
         try:

@@ -291,7 +291,8 @@ impl<'a> Cast<'a> {
         let first_seq = video.first.seq.unwrap_or(drawn);
         let skew = Skew::new(video.clock.ahead, video.clock.drift);
         let most_rows = self.inputs.most_rows.unwrap_or(usize::MAX);
-        let views = if flow.to.len() > 1_000 { 0 } else { most_rows };
+        // All receivers of a flow together keep so many.
+        let views = if flow.to.len() > 1_000 { 0 } else { most_rows / flow.to.len().max(1) };
         let chosen = siblings.is_some();
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {

@@ -1,7 +1,7 @@
 //! What the fuzzers have found worth keeping goes through the parsers in every test run.
 
-#[allow(unreachable_pub, clippy::type_complexity)] // Public to the fuzzers, and their type is the fuzzers'.
 #[path = "../../../fuzz/src/targets.rs"]
+#[allow(unreachable_pub, clippy::type_complexity, reason = "public for the fuzzers")]
 mod targets;
 
 use std::path::Path;
