@@ -1,4 +1,5 @@
 //! Groups that carry the same video at different rates, and their receivers' choice.
+#![allow(clippy::unwrap_used)]
 
 mod lab;
 
@@ -81,12 +82,7 @@ fn each_receiver_ends_in_the_group_that_its_link_carries_and_the_slow_one_holds_
     for controller in ["asmp", "tfmcc"] {
         let run = controlled(&network(&[0.5, 1.2, 4.0], 120, ""), controller);
         let last = |name: &str| moves(&run).iter().rfind(|m| m.1 == name).map_or("low".to_owned(), |m| m.3.clone());
-        assert_eq!(
-            ["r1", "r2", "r3"].map(|name| last(name)),
-            ["low", "mid", "high"],
-            "{controller}: {:?}",
-            moves(&run)
-        );
+        assert_eq!(["r1", "r2", "r3"].map(last), ["low", "mid", "high"], "{controller}: {:?}", moves(&run));
         // The fast one climbs for some 25 s; single rate would be the slow one's half a megabit.
         between(num(&receiver(&run, "r3")["throughput_bps"]), 2.0e6, 4.0e6);
         between(num(&receiver(&run, "r2")["throughput_bps"]), 0.6e6, 1.2e6);
