@@ -415,7 +415,7 @@ fn a_link_that_follows_a_trace_has_no_fair_share() {
     };
     let text = format!(
         "duration = \"2s\"\nnodes = [\"a\", \"b\", \"c\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"4Mbps\"\n\
-         [[link]]\nbetween = [\"b\", \"c\"]\ntrace = \"link.mahi\"\nloop = true\n{}{}",
+         [[link]]\nbetween = [\"b\", \"c\"]\ntrace = \"../../scenarios/traces/lte-synthetic.mahi\"\nloop = true\n{}{}",
         flow("over", "a", "c"),
         flow("before", "a", "b"),
     );
