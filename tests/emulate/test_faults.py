@@ -96,7 +96,8 @@ def test_a_clock_changes_the_rate_by_less_than_a_twentieth_at_full_length() -> N
 def defended(full: bool) -> None:
     """With its defences a group of 16 keeps four fifths of its rate; without it falls to its floor."""
     safe, trusting = results(full, "1 liar of 16, defended"), results(full, "1 liar of 16, trusted")
-    assert 0.8 <= safe.during / safe.before <= 1.2
+    # It may still be on its way to the link's 1 Mb/s when the fault begins, from 0.7 on.
+    assert 0.8 <= safe.during / safe.before <= 1.45
     assert 0.03 <= trusting.during / trusting.before <= 0.25
 
 

@@ -27,6 +27,7 @@ nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json > receive
 $STEADYCAST send testsrc --codec mpeg2 --size 176x144 --max-rate 800kbps --controller {controller} \\
   --to $STEADYCAST_R:5004 --port 6004 --for {seconds}s --json > sent.json
 wait $ours
+sleep 1  # until the last packets are in the files
 kill -TERM $near $far; wait; true
 """
 
