@@ -227,7 +227,7 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
         }
         Value::List(list) => {
             for (i, below) in list.iter_mut().enumerate() {
-                let named = matches!(path, "flow" | "link");
+                let named = matches!(path, "flow" | "link" | "simulcast");
                 let name = if named { name_of(below) } else { None };
                 let path = match (name, &below.value) {
                     (Some(name), _) => format!("{path}.{name}"),

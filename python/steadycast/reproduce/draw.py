@@ -147,6 +147,8 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
         labels.append(figures.Label(mid[-1], curve.label, shape.colour))
     if figure.log:
         axes.set_xscale("log")
+    elif all(float(x).is_integer() for curve in figure.curves for x, _ in curve.points):
+        axes.locator_params(axis="x", integer=True)
     labels += [figures.level(axes, y, text) for y, text in figure.marks]
     axes.set_ylim(bottom=0)
     axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
