@@ -51,7 +51,7 @@ def measure(
         raise UserError(str(reference), "no picture could be read", "give the clip that was sent")
     slots = [round(Fraction(t, 90_000) * pictures.fps) for t in ticks]
     given = [Unit(slot, data) for slot, data in zip(slots, units, strict=True)]
-    decoded = decode_units(kind, given, config if codec == "h264" else b"", width, height)
+    decoded = decode_units(kind, given, config, width, height)
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {"psnr_db": None, "ssim": None, "mos": None}
