@@ -33,11 +33,16 @@ ip link set near up; far ip link set lo up; far ip link set far up
 ip route add 224.0.0.0/4 dev near; far ip route add 224.0.0.0/4 dev far
 """
 
+# The kernel's table of sources shows those of an interface only while its last group has some: the group without
+# sources is joined before the one with them.
+AFTER = {"IPv6 source-specific": "until far grep -q ff1e /proc/net/igmp6; do sleep 0.1; done"}
+
 # All at once; a receiver may come later than its sender.
 SESSION = """
 ( $STEADYCAST send greedy --controller asmp --to '{to}' --max-rate 400kbps --ttl 4 --for 90s \\
     --sdp {n}.sdp --json > sent{n}.json & sender=$!
   until grep -q sendonly {n}.sdp 2>/dev/null; do sleep 0.1; done
+  {after}
   far $STEADYCAST receive {n}.sdp --for 5s --json > received{n}.json
   sleep 0.5; kill -INT $sender; wait $sender ) & all="${{all:-}} $!"
 """
@@ -52,7 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{heed}{shell[2]}' \"$@\"\n")
     own.chmod(0o755)
-    script = WIRE + "".join(SESSION.format(to=to, n=n) for n, to in enumerate(TO.values()))
+    script = WIRE + "".join(
+        SESSION.format(to=to, n=n, after=AFTER.get(kind, ":")) for n, (kind, to) in enumerate(TO.items())
+    )
     watch = "( for n in $(seq 600); do far cat /proc/net/mcfilter /proc/net/mcfilter6 >> joined; sleep 0.2; done ) &"
     done = subprocess.run(
         ["unshare", "-n", "bash", "-c", f"{script}\n{watch} watch=$!\nwait $all\nkill $watch"],
