@@ -24,6 +24,7 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--no-fail-fast")
+REAL_TIME = ["tests/emulate", "tests/live"]
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
 IGNORED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ignored, needs (\S+)", re.MULTILINE)
 
@@ -116,11 +117,17 @@ def cargo(count: Count, more: list[str]) -> str:
 
 
 def python(count: Count) -> None:
-    """Run the tests of the package."""
-    print("\npytest …", flush=True)
+    """Run the tests of the package: what runs in real time after all that keeps the machine busy."""
+    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME])
+    pytest(count, REAL_TIME)
+
+
+def pytest(count: Count, which: list[str]) -> None:
+    """Run some of them, on two cores."""
+    print(f"\n{' '.join(['pytest', *which])} …", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")
-        words = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junit-xml={file}"]
+        words = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junit-xml={file}", *which]
         code = subprocess.run(words, cwd=ROOT, check=False).returncode
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")

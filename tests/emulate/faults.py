@@ -19,6 +19,12 @@ STEP_S = 0.5
 BEGIN_S = 10
 """When a fault begins."""
 
+TRIES = 3
+"""How often a fault is suffered until the machine has kept up."""
+
+STALL_MS = 50.0
+"""A machine that holds up a packet, or a flow's end, for so long takes part in what a step of the series shows."""
+
 PAIR = """
 duration = "{duration}s"
 seed = 1
@@ -159,6 +165,13 @@ class Outcome:
     code: int | None
     folders: int
     """Records of processes that are whole."""
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether the machine had the time for it: a run says so itself."""
+        told = self.summary["emulation"]
+        held_up = [told[which]["max"] or 0 for which in ("lateness_ms", "ends_lateness_ms")]
+        return bool(told["trustworthy"]) and max(held_up) < STALL_MS
 
 
 def _pair(times: Times, events: str = "", controller: str = "tfrc", keys: str = "") -> str:
@@ -408,7 +421,8 @@ FAULTS: list[Fault] = [
         only=True,
         at=("link", "air"),
         lasts_s=(4, 10),
-        # What a link has begun to send counts as sent: a step may hold a packet or two too many.
+        # What a link has begun to send counts as sent, and what was held up counts when it leaves: of three seconds
+        # up to a sixtieth.
         before=(1.5, 2.05),
         during=(0.0, 0.1),
         after=(1.5, 2.05),
@@ -469,7 +483,15 @@ def _mean(series: list[tuple[float, float]], first: float, last: float) -> float
 
 
 def suffer(fault: Fault, full: bool) -> Outcome:
-    """Run it in namespaces."""
+    """Run it in namespaces, again where the machine itself was at fault; the last run counts in any case."""
+    for _ in range(TRIES - 1):
+        told = _suffer_once(fault, full)
+        if told.kept_up:
+            return told
+    return _suffer_once(fault, full)
+
+
+def _suffer_once(fault: Fault, full: bool) -> Outcome:
     from steadycast.emulate import Program, emulate
     from steadycast.progress import Silent
 
