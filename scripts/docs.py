@@ -73,7 +73,7 @@ def controllers() -> None:
     """Draw how each controller behaves in scenarios/controllers.toml."""
     from steadycast.controllers import registry
     from steadycast.folder import Folder
-    from steadycast.report import figures
+    from steadycast.report.canvas import save_drawing
     from steadycast.run import run
 
     CONTROLLERS.mkdir(parents=True, exist_ok=True)
@@ -84,15 +84,16 @@ def controllers() -> None:
             run(ROOT / "scenarios" / "controllers.toml", set=sets, out=place)
             shown = Folder.open(place)
             path = CONTROLLERS / f"{entry.name}.svg"
-            figures.save_drawing(lambda shown=shown: glance(shown), path)  # type: ignore[misc]
+            save_drawing(lambda shown=shown: glance(shown), path)  # type: ignore[misc]
         print(path)
 
 
 def glance(folder: Folder) -> Figure:
     """Rates of the video and of TCP, and the delay that both see."""
-    from steadycast.report import figures
+    from steadycast.report.canvas import canvas, label_ends
+    from steadycast.report.series import draw_series, series
 
-    figure, panels = figures.canvas(2, height=3.6)
+    figure, panels = canvas(2, height=3.6)
     for axes, column, scale, title, top in (
         (
             panels[0],
@@ -103,14 +104,14 @@ def glance(folder: Folder) -> Figure:
         ),
         (panels[1], "delay_ms", 1.0, "one-way delay (ms), 2 % of radio loss from 75 s on", 220.0),
     ):
-        lines = figures.series(folder, column)
+        lines = series(folder, column)
         axes.set_xlim(0, 100)
         axes.set_ylim(0, top)
-        labels = figures.draw_series(axes, lines, scale)
+        labels = draw_series(axes, lines, scale)
         axes.axvspan(30, 60, color=GRID, zorder=0, linewidth=0)
         axes.axvline(75, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         axes.set_title(title)
-        figures.label_ends(axes, labels)
+        label_ends(axes, labels)
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 

@@ -244,7 +244,7 @@ def agree(
             done[world].append(each)
     found = Agreement(str(done["simulated"][0].summary["scenario"]["name"]), done, tuple(_rows(done)))
     if out is not None:
-        from steadycast.report.figures import save_drawing
+        from steadycast.report.canvas import save_drawing
 
         write_json(out / "agree.json", found.json())
         save_drawing(found.figure, out / "agree.png")
@@ -343,7 +343,8 @@ def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
 
 
 def _draw(found: Agreement) -> Figure | None:
-    from steadycast.report.figures import Label, canvas, flow_label, label_ends, scale_of
+    from steadycast.report.canvas import Label, canvas, label_ends, scale_of
+    from steadycast.report.series import flow_label
 
     first = {world: runs[0] for world, runs in found.runs.items()}
     rates = {world: _rates(each) for world, each in first.items()}
@@ -390,7 +391,8 @@ def _line(panel: Axes, flow: Json, world: str, xs: Sequence[float], ys: Sequence
 
 
 def _draw_seconds(found: Agreement) -> Figure | None:
-    from steadycast.report.figures import Label, canvas, flow_label, label_ends
+    from steadycast.report.canvas import Label, canvas, label_ends
+    from steadycast.report.series import flow_label
 
     flows = found.runs["simulated"][0].summary["flows"]
     panels = (

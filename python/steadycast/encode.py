@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadycast import style
-from steadycast.report import figures, say
+from steadycast.report import canvas, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,17 +88,17 @@ def draw(ladder: Steps, path: Path) -> None:
         UserError: the file's ending is not known.
 
     """
-    figures.save_drawing(lambda: _draw(ladder), path)
+    canvas.save_drawing(lambda: _draw(ladder), path)
 
 
 def _draw(ladder: Steps) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(figures.WIDTH, 3.2), layout="constrained")
+    figure = Figure(figsize=(canvas.WIDTH, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for axes in (left, right):
         axes.grid(visible=True, which="major")
-    scale, unit = figures.scale_of(max(ladder.rate_bps))
+    scale, unit = canvas.scale_of(max(ladder.rate_bps))
     rates = [rate / scale for rate in ladder.rate_bps]
     left.plot(ladder.q, rates, color=style.INK, marker="o", markersize=3)
     left.set_yscale("log")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from steadycast.errors import UserError
 from steadycast.folder import Folder
-from steadycast.report import figures, say, write_report, write_seeds_report
+from steadycast.report import canvas, figures, say, series, write_report, write_seeds_report
 from steadycast.report.answer import answer
 
 from tests.face.made_up import make
@@ -183,10 +183,10 @@ def test_a_figure_alone_can_be_saved(run_folder: Path, tmp_path: Path, ending: s
 
 
 def test_labels_at_line_ends_never_overlap() -> None:
-    _, (axes,) = figures.canvas()
+    _, (axes,) = canvas.canvas()
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 10)
-    figures.label_ends(axes, [figures.Label(5.0 + i / 100, f"line {i}", "#000000") for i in range(5)])
+    canvas.label_ends(axes, [canvas.Label(5.0 + i / 100, f"line {i}", "#000000") for i in range(5)])
     heights = sorted(text.xy[1] for text in axes.texts)  # type: ignore[attr-defined]
     inches = axes.get_position().height * 3.0
     gaps = [(b - a) / 10 * inches * 72 for a, b in pairwise(heights)]
@@ -230,8 +230,8 @@ def test_many_flows_are_drawn_as_one_band_per_kind() -> None:
         for kind, how in (("cubic", "congestion"), ("tfrc", "controller"))
         for n in range(6)
     ]
-    lines = [figures.Series(f, [0.5, 1.5], [i, i], [i, i], [i, i]) for i, f in enumerate(flows)]
-    joined = figures.grouped(lines)
-    assert [figures.flow_label(one.flow) for one in joined] == ["6 × cubic\nmedian", "6 × tfrc\nmedian"]
+    lines = [series.Series(f, [0.5, 1.5], [i, i], [i, i], [i, i]) for i, f in enumerate(flows)]
+    joined = series.grouped(lines)
+    assert [series.flow_label(one.flow) for one in joined] == ["6 × cubic\nmedian", "6 × tfrc\nmedian"]
     assert (joined[1].low, joined[1].high) == ([6, 6], [11, 11])
-    assert figures.grouped(lines[:3]) == lines[:3]
+    assert series.grouped(lines[:3]) == lines[:3]

@@ -5,13 +5,8 @@ Each takes a run folder and gives a drawing, or nothing where the run has no suc
 
 from __future__ import annotations
 
-import io
-import math
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,47 +14,35 @@ from steadycast import style
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.report import say
+from steadycast.report.canvas import (
+    WIDTH,
+    Label,
+    beside,
+    canvas,
+    in_style,
+    label_ends,
+    level,
+    save_drawing,
+    scale_of,
+)
 from steadycast.report.rank import alike, ranked_receivers
+from steadycast.report.series import (
+    capacity,
+    draw_series,
+    fair_shares,
+    flow_label,
+    grouped,
+    highest,
+    interval,
+    mark_events,
+    series,
+    span,
+    time_axis,
+)
 
 if TYPE_CHECKING:
     import polars as pl
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-WIDTH = 8.4
-_MOST_LINES = 8
-_RC: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": style.MUTED,
-    "axes.labelcolor": style.MUTED,
-    "axes.titlecolor": style.INK,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": style.GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": style.MUTED,
-    "ytick.color": style.MUTED,
-    "xtick.major.size": 3,
-    "ytick.major.size": 0,
-    "text.color": style.INK,
-    "figure.facecolor": style.PAPER,
-    "axes.facecolor": style.PAPER,
-    "savefig.facecolor": style.PAPER,
-    "lines.linewidth": 1.6,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "steadycast",
-    "path.simplify": True,
-}
 
 
 @dataclass(frozen=True)
@@ -70,39 +53,6 @@ class Plot:
     title: str
     note: str
     draw: Callable[[Folder], Figure | None]
-
-
-# ---------------------------------------------------------------- saving
-
-
-def svg(figure: Figure, name: str) -> str:
-    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
-    buffer = io.StringIO()
-    with _context():
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # Several drawings share one page: what one refers to must not be found in another.
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
-    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
-    text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
-    # A reader may lack matplotlib's own font; Verdana's widths are all but the same.
-    text = text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    for colour, variable in (
-        (style.INK, "ink"),
-        (style.MUTED, "muted"),
-        (style.GRID, "grid"),
-        (style.PAPER, "paper"),
-    ):
-        text = text.replace(colour, f"var(--{variable})")
-    text = re.sub(r"(fill|stroke): #([0-9a-f]{6})", r"\1: var(--c-\2, #\2)", text)
-    return text.replace("<svg ", '<svg role="img" ', 1)
-
-
-def colours(svgs: str) -> list[str]:
-    """Line colours that drawings of `svg` use, as six hexadecimal digits."""
-    return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
@@ -123,370 +73,9 @@ def save(folder: Folder, name: str, path: Path) -> None:
         )
 
 
-def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
-    """Save what `draw` draws; the ending says how. Returns whether there was anything.
-
-    Raises:
-        UserError: an ending that is not known, or a place that can't be written to.
-
-    """
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
-    with _context():
-        figure = draw()
-        if figure is None:
-            return False
-        try:
-            figure.savefig(path, dpi=200)
-        except OSError as error:
-            raise UserError(
-                str(path), f"can't be written ({error.strerror})", "give another -o FILE"
-            ) from error
-    return True
-
-
-@contextmanager
-def _context() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(_RC):
-        yield
-
-
-def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
-    """Return what `draw` draws, as inline SVG."""
-    with _context():
-        figure = draw()
-        return None if figure is None else svg(figure, name)
-
-
 def drawn(plot: Plot, folder: Folder) -> str | None:
     """Figure as inline SVG, or nothing."""
     return in_style(lambda: plot.draw(folder), plot.name)
-
-
-def canvas(
-    rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
-) -> tuple[Figure, list[Axes]]:
-    """Make a drawing of panels on one time axis, with room for the lines' labels on the right."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, height))
-    axes = figure.subplots(
-        rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios or [1] * rows}
-    )
-    left, bottom, top = 0.62 / WIDTH, 0.45 / height, 1 - 0.34 / height
-    figure.subplots_adjust(left=left, right=1 - 1.75 / WIDTH, bottom=bottom, top=top, hspace=0.28)
-    return figure, [row[0] for row in axes]
-
-
-# ---------------------------------------------------------------- what is drawn around the lines
-
-
-@dataclass(frozen=True)
-class Label:
-    """A label at a line's end."""
-
-    y: float
-    text: str
-    colour: str
-
-
-def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
-    if not labels:
-        return
-    low, high = axes.get_ylim()
-    figure = axes.figure
-    height = axes.get_position().height * figure.get_figheight() * 72  # type: ignore[union-attr]
-    step = (high - low) * size * 1.25 / height
-    ordered = sorted(labels, key=lambda label: label.y)
-    lines = [label.text.count("\n") + 1 for label in ordered]
-    places = [min(max(label.y, low), high) for label in ordered]
-    for _ in range(50):
-        moved = False
-        for i in range(1, len(places)):
-            need = step * (lines[i] + lines[i - 1]) / 2
-            gap = places[i] - places[i - 1]
-            if gap < need * 0.999:
-                push = (need - gap) / 2
-                places[i - 1] -= push
-                places[i] += push
-                moved = True
-        floor = low + step * lines[0] / 2 * 0.2
-        if places[0] < floor:
-            places = [places[0] + (floor - places[0]), *places[1:]]
-        if not moved:
-            break
-    right = axes.get_xlim()[1]
-    for label, place in zip(ordered, places, strict=True):
-        axes.annotate(
-            label.text,
-            xy=(right, place),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            color=label.colour,
-            fontsize=size,
-            annotation_clip=False,
-            linespacing=1.05,
-        )
-
-
-def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
-    """Write right of the axes, at a share of their height and so many points from it."""
-    axes.annotate(
-        text,
-        xy=(1, y),
-        xycoords="axes fraction",
-        xytext=(5, shift),
-        textcoords="offset points",
-        va="center",
-        fontsize=7.5,
-        color=colour,
-        annotation_clip=False,
-    )
-
-
-def level(axes: Axes, y: float, text: str) -> Label:
-    """Thin marked line across (a fair share, a limit), and its label."""
-    axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
-    return Label(y, text, style.MUTED)
-
-
-def fair_shares(summary: Json) -> list[tuple[float, str]]:
-    """Fair shares, and whose they are in a few words."""
-    shares: dict[float, list[str]] = {}
-    for flow in summary["flows"]:
-        share = number(flow.get("fair_share_bps"))
-        if share and flow.get("kind") in ("video", "tcp"):
-            shares.setdefault(round(share, -2), []).append(str(flow["name"]))
-    if len(shares) == 1:
-        return [(share, "fair share") for share in shares]
-    return [
-        (share, f"fair share, {say.listed(names) if len(names) <= 2 else f'{len(names)} flows'}")
-        for share, names in shares.items()
-    ]
-
-
-def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """Events as thin lines, with their names where asked; the warm-up, which no mean counts, in grey."""
-    start, end = axes.get_xlim()
-    warm = float(folder.summary.get("from_s") or 0.0)
-    if warm > start:
-        axes.axvspan(start, min(warm, end), color=style.MUTED, alpha=0.1, linewidth=0, zorder=0)
-        if labels:
-            axes.annotate(
-                "warm-up",
-                xy=(start, 0),
-                xycoords=("data", "axes fraction"),
-                xytext=(3, 3),
-                textcoords="offset points",
-                fontsize=7.5,
-                color=style.MUTED,
-            )
-    latest = -1e9
-    for t, text in events(folder):
-        if not start < t < end:
-            continue
-        axes.axvline(t, color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
-        if labels and t - latest > (end - start) / 60:
-            axes.annotate(
-                text,
-                xy=(t, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(2, -2),
-                textcoords="offset points",
-                rotation=90,
-                va="top",
-                ha="left",
-                fontsize=7.5,
-                color=style.MUTED,
-                bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-            )
-            latest = t
-
-
-@cache
-def events(folder: Folder) -> tuple[tuple[float, str], ...]:
-    """Say what happened when: events, starts and stops. What happens at one moment is one entry."""
-    found: dict[float, list[str]] = {}
-    for flow in folder.scenario.get("flow", []):
-        for key in ("start", "stop"):
-            at = span(flow.get(key))
-            if at:
-                found.setdefault(at, []).append(f"{flow.get('name')} {key}s")
-    for event in folder.scenario.get("event", []):
-        at = span(event.get("at"))
-        if at is None:
-            continue
-        for verb in ("join", "leave", "start", "stop"):
-            if verb in event:
-                found.setdefault(at, []).append(f"{event[verb]} {verb}s")
-        if isinstance(event.get("set"), dict):
-            change = dict(event["set"])
-            what = ", ".join(str(v) if isinstance(v, str) else k for k, v in change.items() if k != "link")
-            found.setdefault(at, []).append(f"{change.get('link')}: {what}")
-    return tuple(
-        (t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})")
-        for t, texts in sorted(found.items())
-    )
-
-
-def span(value: object) -> float | None:
-    """Length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
-    match = re.fullmatch(r"([0-9.]+)(us|ms|s|min)", value) if isinstance(value, str) else None
-    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[match[2]] if match else None
-
-
-def time_axis(axes: Axes, folder: Folder) -> None:
-    """Show the run's whole length, in seconds."""
-    axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
-    axes.set_xlabel("time (s)", loc="right", labelpad=1)
-
-
-def scale_of(top: float) -> tuple[float, str]:
-    """Say what to divide a rate by, and the unit that it is then in."""
-    for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
-        if top >= step:
-            return step, unit
-    return 1.0, "b/s"
-
-
-# ---------------------------------------------------------------- what is drawn
-
-
-@dataclass(frozen=True)
-class Series:
-    """A flow over time: the median of its receivers, and between which two they all lie."""
-
-    flow: Json
-    t: list[float]
-    mid: list[float]
-    low: list[float]
-    high: list[float]
-
-    @property
-    def label(self) -> str:
-        """What stands at the line's end."""
-        return flow_label(self.flow)
-
-
-def flow_label(flow: Json) -> str:
-    """Flow's name, and what steers it."""
-    how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
-    name = str(flow["name"])
-    text = name if not how or str(how) == name else f"{name} ({how})"
-    if flow.get("flows"):
-        return f"{flow['flows']} × {name}\nmedian"
-    if flow.get("seeds"):
-        return f"{text}\n{flow['seeds']} seeds"
-    n = len(flow.get("receivers") or [])
-    return f"{text}\nmedian of {n}" if n > 1 else text
-
-
-def grouped(lines: Sequence[Series]) -> list[Series]:
-    """Join flows of one kind where there are too many to tell apart: their median, and their extremes."""
-    if len(lines) <= _MOST_LINES:
-        return list(lines)
-    groups: dict[tuple[object, ...], list[Series]] = {}
-    for one in lines:
-        how = one.flow.get("controller") or one.flow.get("congestion") or one.flow.get("kind")
-        groups.setdefault((one.flow.get("kind"), how), []).append(one)
-    result = []
-    for (_, how), members in groups.items():
-        at: dict[float, list[tuple[float, float, float]]] = {}
-        for one in members:
-            for t, *values in zip(one.t, one.mid, one.low, one.high, strict=True):
-                if values[0] == values[0]:
-                    at.setdefault(t, []).append((values[0], values[1], values[2]))
-        times = sorted(at)
-        flow = {**members[0].flow, "name": how, "receivers": [{}, {}], "flows": len(members)}
-        mid = [sorted(v[0] for v in at[x])[len(at[x]) // 2] for x in times]
-        low = [min(v[1] for v in at[x]) for x in times]
-        high = [max(v[2] for v in at[x]) for x in times]
-        result.append(Series(flow, times, mid, low, high))
-    return result
-
-
-def series(folder: Folder, column: str) -> list[Series]:
-    """Column of the rates table for what arrived, flow by flow."""
-    import polars as pl
-
-    rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
-    step = interval(rates)
-    result = []
-    for flow in folder.summary["flows"]:
-        if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
-            continue  # nobody waits for background traffic
-        nodes = [r["name"] for r in flow.get("receivers") or []]
-        mine = (
-            rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
-            .group_by("t_s")
-            .agg(mid=pl.col(column).median(), low=pl.col(column).min(), high=pl.col(column).max())
-            .sort("t_s")
-        )
-        if mine.height:
-            # Where nothing arrived there is no line: a gap, not a bridge.
-            gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
-            nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
-            mine = pl.concat([mine, nothing]).sort("t_s")
-            t = (mine["t_s"] + step / 2).to_list()
-            result.append(
-                Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())
-            )
-    return result
-
-
-def interval(rates: pl.DataFrame) -> float:
-    """Return the recording interval in seconds."""
-    steps = rates["t_s"].unique().sort().diff().drop_nulls()
-    return float(steps.min() or 1.0) if steps.len() else 1.0  # type: ignore[arg-type]
-
-
-def highest(lines: Sequence[Series]) -> float:
-    """Highest value of all."""
-    return max((v for one in lines for v in one.high if v == v), default=1.0)
-
-
-def last(values: Sequence[float]) -> float:
-    """Last value that there is."""
-    return next((v for v in reversed(values) if v == v), 0.0)
-
-
-def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
-    """Lines with their bands; gives their labels."""
-    labels = []
-    for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
-        if len(one.flow.get("receivers") or []) > 1:
-            low, high = [v / scale for v in one.low], [v / scale for v in one.high]
-            axes.fill_between(one.t, low, high, color=look.colour, alpha=0.18, linewidth=0)
-        axes.plot(one.t, [v / scale for v in one.mid], zorder=3, **look.line)
-        labels.append(Label(last(one.mid) / scale, one.label, look.colour))
-    return labels
-
-
-def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """Derive the busiest link's capacity over time from throughput and utilisation: events are in it."""
-    import polars as pl
-
-    if not folder.has("links") or not folder.summary.get("links"):
-        return None
-    busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)
-    rows = (
-        folder.table("links")
-        .filter(
-            (pl.col("link") == busiest["name"])
-            & (pl.col("direction") == busiest["direction"])
-            & (pl.col("utilisation_frac") > 0.02)
-        )
-        .sort("t_s")
-    )
-    if not rows.height:
-        return None
-    values = (rows["throughput_bps"] / rows["utilisation_frac"]).to_list()
-    return str(busiest["name"]), rows["t_s"].to_list(), [float(v) for v in values]
 
 
 def draw_rates(folder: Folder) -> Figure | None:

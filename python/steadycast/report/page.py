@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steadycast.folder import Folder, Json, number, write_text
-from steadycast.report import figures, say
+from steadycast.report import canvas, figures, say
 from steadycast.report.answer import answer, middle, nothing_compared, reach, title
 from steadycast.report.figures import PLOTS
 from steadycast.report.rank import alike, ranked_receivers
@@ -61,7 +61,7 @@ def page(folder: Folder, *, pictures: str = "") -> str:
 
 def wrap(heading: str, content: str) -> str:
     """Whole page around its content."""
-    used = figures.colours(content)
+    used = canvas.colours(content)
     light = "".join(f"--c-{c}:#{c};" for c in used)
     dark = "".join(f"--c-{c}:color-mix(in srgb,#{c} 72%,white);" for c in used)
     return (

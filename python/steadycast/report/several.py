@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, number, read_json, write_text
-from steadycast.report import figures, page, say
+from steadycast.report import canvas, figures, page, say, series
 from steadycast.report.answer import nothing_compared, reach, title
 from steadycast.report.words import glossary, term
 
@@ -51,12 +51,12 @@ def read(path: Path) -> Run:
     return Run(path.resolve().name, path, summary, tuple(Folder.open(p) for p in seeds))
 
 
-def series(run: Run, column: str) -> list[figures.Series]:
+def over_seeds(run: Run, column: str) -> list[series.Series]:
     """Column of the rates over time, flow by flow.
 
     Over several seeds their median, and between which two they lie.
     """
-    each = [figures.series(folder, column) for folder in run.folders if folder.has("rates")]
+    each = [series.series(folder, column) for folder in run.folders if folder.has("rates")]
     if len(each) <= 1:
         return each[0] if each else []
     result = []
@@ -73,7 +73,7 @@ def series(run: Run, column: str) -> list[figures.Series]:
             # The flow's own receivers are in each seed's median already: the band is the seeds'.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             result.append(
-                figures.Series(
+                series.Series(
                     plain,
                     times,
                     [v[len(v) // 2] for v in ordered],
@@ -86,23 +86,25 @@ def series(run: Run, column: str) -> list[figures.Series]:
 
 def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
     """Panel per run, to one scale."""
-    shown = [(run, lines) for run in runs[:_MOST_PANELS] if (lines := figures.grouped(series(run, column)))]
+    shown = [
+        (run, lines) for run in runs[:_MOST_PANELS] if (lines := series.grouped(over_seeds(run, column)))
+    ]
     if not shown:
         return None
-    top = max(figures.highest(lines) for _, lines in shown)
-    scale, unit = figures.scale_of(top) if column.endswith("_bps") else (1.0, "ms")
+    top = max(series.highest(lines) for _, lines in shown)
+    scale, unit = canvas.scale_of(top) if column.endswith("_bps") else (1.0, "ms")
     end = max(float(number(run.summary.get("to_s")) or 1.0) for run, _ in shown)
-    figure, panels = figures.canvas(len(shown), height=0.5 + 1.75 * len(shown))
+    figure, panels = canvas.canvas(len(shown), height=0.5 + 1.75 * len(shown))
     for (run, lines), axes in zip(shown, panels, strict=True):
-        labels = figures.draw_series(axes, lines, scale)
+        labels = series.draw_series(axes, lines, scale)
         axes.set_xlim(0, end)
         axes.set_ylim(0, top / scale * 1.05)
         if column == "throughput_bps":
-            for share, whose in figures.fair_shares(run.summary):
-                labels.append(figures.level(axes, share / scale, whose.replace(", ", "\n", 1)))
-        figures.mark_events(axes, run.folders[0], labels=False)
+            for share, whose in series.fair_shares(run.summary):
+                labels.append(canvas.level(axes, share / scale, whose.replace(", ", "\n", 1)))
+        series.mark_events(axes, run.folders[0], labels=False)
         axes.set_title(f"{run.name}: {heading} ({unit})" if len(runs) > 1 else f"{heading} ({unit})")
-        figures.label_ends(axes, labels)
+        canvas.label_ends(axes, labels)
     panels[-1].set_xlabel("time (s)", loc="right", labelpad=1)
     return figure
 
@@ -207,7 +209,7 @@ def sections(runs: Sequence[Run], command: str) -> str:
         ("rates", "Who got what", "throughput_bps", "throughput"),
         ("delay", "How long it took", "delay_ms", "one-way delay"),
     ):
-        drawing = figures.in_style(lambda c=column, t=title_: draw(runs, c, t), name)  # type: ignore[misc]
+        drawing = canvas.in_style(lambda c=column, t=title_: draw(runs, c, t), name)  # type: ignore[misc]
         if drawing:
             more = f" The first {_MOST_PANELS} runs." if len(runs) > _MOST_PANELS else ""
             several = any(len(run.folders) > 1 for run in runs)
@@ -217,7 +219,7 @@ def sections(runs: Sequence[Run], command: str) -> str:
                 else "Band: from the lowest to the highest receiver."
             )
             parts.append(page.section(heading, page.figure(drawing, note + more, command, name)))
-    drawing = figures.in_style(lambda: draw_mos(runs), "mos")
+    drawing = canvas.in_style(lambda: draw_mos(runs), "mos")
     if drawing:
         parts.append(
             page.section(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast.report import figures
+from steadycast.report import canvas, figures
+from steadycast.report.series import last
 from steadycast.reproduce.experiment import Figure
 from steadycast.reproduce.observe import Observed
 from steadycast.reproduce.suite import Part
@@ -44,14 +45,14 @@ def draw(figure: Figure, part: Part, name: str) -> str | None:
     """Figure as inline SVG; nothing where its runs were not made."""
     if not all(part.runs(variant) for variant in figure.variants):
         return None
-    return figures.in_style(lambda: _KINDS[figure.kind](figure, part), name)
+    return canvas.in_style(lambda: _KINDS[figure.kind](figure, part), name)
 
 
 def save(figure: Figure, part: Part, path: Path) -> bool:
     """Save a figure as a file; whether there was anything to draw."""
     if not all(part.runs(variant) for variant in figure.variants):
         return False
-    return figures.save_drawing(lambda: _KINDS[figure.kind](figure, part), path)
+    return canvas.save_drawing(lambda: _KINDS[figure.kind](figure, part), path)
 
 
 def _label(content: dict[str, Any]) -> str:
@@ -62,7 +63,7 @@ def _label(content: dict[str, Any]) -> str:
 
 def _rates(figure: Figure, part: Part) -> Drawing | None:
     """Throughput over time: mean over the seeds, band from least to most."""
-    drawing, (axes,) = figures.canvas(height=3.0)
+    drawing, (axes,) = canvas.canvas(height=3.0)
     labels, end = [], 0.0
     for n, variant in enumerate(figure.variants):
         runs = part.runs(variant)
@@ -83,21 +84,21 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
                 linewidth=0,
             )
             axes.plot(t, mid, **shape.line)
-            labels.append(figures.Label(figures.last(mid), _label(content), shape.colour))
+            labels.append(canvas.Label(last(mid), _label(content), shape.colour))
             end = max(end, len(rows) * step)
-    labels += [figures.level(axes, y / 1e6, text) for y, text in figure.marks]
+    labels += [canvas.level(axes, y / 1e6, text) for y, text in figure.marks]
     axes.set_xlim(0, end)
     axes.set_ylim(0, figure.top)
     axes.set_ylabel("throughput (Mb/s)")
     axes.set_xlabel("time (s)", loc="right", labelpad=1)
     axes.set_title(f"{figure.number}: {figure.title}")
-    figures.label_ends(axes, labels)
+    canvas.label_ends(axes, labels)
     return drawing
 
 
 def _series(figure: Figure, part: Part) -> Drawing | None:
     """Series of one flow over time, a line per variant: mean over the seeds, band from least to most."""
-    drawing, (axes,) = figures.canvas(height=3.0)
+    drawing, (axes,) = canvas.canvas(height=3.0)
     labels = []
     series, what = figure.axes
     for variant in figure.variants:
@@ -113,20 +114,20 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
         axes.fill_between(t, low, high, color=shape.colour, alpha=0.15, linewidth=0)
         axes.plot(t, mid, **shape.line)
         title = next(v.title for v in part.experiment.variants if v.name == variant)
-        labels.append(figures.Label(figures.last([x for x in mid if x == x]), title, shape.colour))
+        labels.append(canvas.Label(last([x for x in mid if x == x]), title, shape.colour))
         axes.set_xlim(0, t[-1] if t else 1)
-    labels += [figures.level(axes, y, text) for y, text in figure.marks]
+    labels += [canvas.level(axes, y, text) for y, text in figure.marks]
     axes.set_ylim(bottom=0)
     axes.set_ylabel(what)
     axes.set_xlabel("time (s)", loc="right", labelpad=1)
     axes.set_title(f"{figure.number}: {figure.title}")
-    figures.label_ends(axes, labels)
+    canvas.label_ends(axes, labels)
     return drawing
 
 
 def _sweep(figure: Figure, part: Part) -> Drawing | None:
     """Value over what differs between variants: mean over the seeds, band from least to most."""
-    drawing, (axes,) = figures.canvas(height=3.0)
+    drawing, (axes,) = canvas.canvas(height=3.0)
     labels = []
     for curve in figure.curves:
         rows = [(x, [curve.measure(run) for run in part.runs(name)]) for x, name in curve.points]
@@ -144,23 +145,23 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
             linewidth=0,
         )
         axes.plot(xs, mid, marker="o", markersize=3, **shape.line)
-        labels.append(figures.Label(mid[-1], curve.label, shape.colour))
+        labels.append(canvas.Label(mid[-1], curve.label, shape.colour))
     if figure.log:
         axes.set_xscale("log")
     elif all(float(x).is_integer() for curve in figure.curves for x, _ in curve.points):
         axes.locator_params(axis="x", integer=True)
-    labels += [figures.level(axes, y, text) for y, text in figure.marks]
+    labels += [canvas.level(axes, y, text) for y, text in figure.marks]
     axes.set_ylim(bottom=0)
     axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
     axes.set_ylabel(figure.axes[1])
     axes.set_title(f"{figure.number}: {figure.title}")
-    figures.label_ends(axes, labels)
+    canvas.label_ends(axes, labels)
     return drawing
 
 
 def _ranks(figure: Figure, part: Part) -> Drawing | None:
     """Draw how far each comes, in the order measured, beside what the paper calls it."""
-    drawing, (axes,) = figures.canvas(height=0.9 + 0.36 * len(figure.ranks))
+    drawing, (axes,) = canvas.canvas(height=0.9 + 0.36 * len(figure.ranks))
     measured = {r.statement.id: r.measured for r in part.rows}
     known = [(who, m, said) for who, id, said in figure.ranks if (m := measured.get(id)) is not None]
     known.sort(key=lambda row: row[1].mean, reverse=True)
@@ -169,13 +170,13 @@ def _ranks(figure: Figure, part: Part) -> Drawing | None:
         shape = look({"kind": "video", "controller": who.lower()})
         axes.plot([min(m.values), max(m.values)], [y, y], color=shape.colour, alpha=0.35, linewidth=6)
         axes.plot(m.mean, y, marker="o", color=shape.colour)
-        labels.append(figures.Label(y, f"{len(known) - y}. {who}: {said}", shape.colour))
+        labels.append(canvas.Label(y, f"{len(known) - y}. {who}: {said}", shape.colour))
     axes.set_ylim(-0.6, len(known) - 0.4)
     axes.set_yticks([])
     axes.set_xlim(left=0)
     axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
     axes.set_title(f"{figure.number}: {figure.title}")
-    figures.label_ends(axes, labels)
+    canvas.label_ends(axes, labels)
     return drawing
 
 
@@ -201,7 +202,7 @@ def _frames(
     floor: float = 0.0,
 ) -> Drawing | None:
     """Value per frame, of the first seed: a panel per variant, one scale."""
-    drawing, panels = figures.canvas(len(figure.variants), height=0.8 + 1.7 * len(figure.variants))
+    drawing, panels = canvas.canvas(len(figure.variants), height=0.8 + 1.7 * len(figure.variants))
     values = [of(part.runs(variant)[0]) for variant in figure.variants]
     known = [x for v in values for x in v if x == x]
     if not known:
@@ -214,14 +215,14 @@ def _frames(
         _line(axes, each, shape)
         axes.set_xlim(0, len(each))
         axes.set_ylim(low - room if signed else floor, high + room)
-        labels = [figures.level(axes, y, text) for y, text in figure.marks]
+        labels = [canvas.level(axes, y, text) for y, text in figure.marks]
         title = next(v.title for v in part.experiment.variants if v.name == variant)
         labels.append(
-            figures.Label(
+            canvas.Label(
                 (low + high) / 2 if signed else high * 0.55, title.replace(", ", ",\n"), shape.colour
             )
         )
-        figures.label_ends(axes, labels)
+        canvas.label_ends(axes, labels)
         axes.set_ylabel(what)
     panels[-1].set_xlabel("frame", loc="right", labelpad=1)
     panels[0].set_title(f"{figure.number}: {figure.title}")

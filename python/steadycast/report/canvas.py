@@ -1,0 +1,214 @@
+"""What figures are drawn on: size, style, labels at the lines' ends, and how a drawing is saved."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast import style
+from steadycast.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 8.4
+_RC: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": style.MUTED,
+    "axes.labelcolor": style.MUTED,
+    "axes.titlecolor": style.INK,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": style.GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": style.MUTED,
+    "ytick.color": style.MUTED,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "text.color": style.INK,
+    "figure.facecolor": style.PAPER,
+    "axes.facecolor": style.PAPER,
+    "savefig.facecolor": style.PAPER,
+    "lines.linewidth": 1.6,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "steadycast",
+    "path.simplify": True,
+}
+
+
+def svg(figure: Figure, name: str) -> str:
+    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
+    buffer = io.StringIO()
+    with _context():
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    # Several drawings share one page: what one refers to must not be found in another.
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
+    # A reader may lack matplotlib's own font; Verdana's widths are all but the same.
+    text = text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    for colour, variable in (
+        (style.INK, "ink"),
+        (style.MUTED, "muted"),
+        (style.GRID, "grid"),
+        (style.PAPER, "paper"),
+    ):
+        text = text.replace(colour, f"var(--{variable})")
+    text = re.sub(r"(fill|stroke): #([0-9a-f]{6})", r"\1: var(--c-\2, #\2)", text)
+    return text.replace("<svg ", '<svg role="img" ', 1)
+
+
+def colours(svgs: str) -> list[str]:
+    """Line colours that drawings of `svg` use, as six hexadecimal digits."""
+    return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
+
+
+def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
+    """Save what `draw` draws; the ending says how. Returns whether there was anything.
+
+    Raises:
+        UserError: an ending that is not known, or a place that can't be written to.
+
+    """
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
+    with _context():
+        figure = draw()
+        if figure is None:
+            return False
+        try:
+            figure.savefig(path, dpi=200)
+        except OSError as error:
+            raise UserError(
+                str(path), f"can't be written ({error.strerror})", "give another -o FILE"
+            ) from error
+    return True
+
+
+@contextmanager
+def _context() -> Iterator[None]:
+    import matplotlib
+
+    with matplotlib.rc_context(_RC):
+        yield
+
+
+def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
+    """Return what `draw` draws, as inline SVG."""
+    with _context():
+        figure = draw()
+        return None if figure is None else svg(figure, name)
+
+
+def canvas(
+    rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Make a drawing of panels on one time axis, with room for the lines' labels on the right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height))
+    axes = figure.subplots(
+        rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": ratios or [1] * rows}
+    )
+    left, bottom, top = 0.62 / WIDTH, 0.45 / height, 1 - 0.34 / height
+    figure.subplots_adjust(left=left, right=1 - 1.75 / WIDTH, bottom=bottom, top=top, hspace=0.28)
+    return figure, [row[0] for row in axes]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label at a line's end."""
+
+    y: float
+    text: str
+    colour: str
+
+
+def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
+    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap."""
+    if not labels:
+        return
+    low, high = axes.get_ylim()
+    figure = axes.figure
+    height = axes.get_position().height * figure.get_figheight() * 72  # type: ignore[union-attr]
+    step = (high - low) * size * 1.25 / height
+    ordered = sorted(labels, key=lambda label: label.y)
+    lines = [label.text.count("\n") + 1 for label in ordered]
+    places = [min(max(label.y, low), high) for label in ordered]
+    for _ in range(50):
+        moved = False
+        for i in range(1, len(places)):
+            need = step * (lines[i] + lines[i - 1]) / 2
+            gap = places[i] - places[i - 1]
+            if gap < need * 0.999:
+                push = (need - gap) / 2
+                places[i - 1] -= push
+                places[i] += push
+                moved = True
+        floor = low + step * lines[0] / 2 * 0.2
+        if places[0] < floor:
+            places = [places[0] + (floor - places[0]), *places[1:]]
+        if not moved:
+            break
+    right = axes.get_xlim()[1]
+    for label, place in zip(ordered, places, strict=True):
+        axes.annotate(
+            label.text,
+            xy=(right, place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            color=label.colour,
+            fontsize=size,
+            annotation_clip=False,
+            linespacing=1.05,
+        )
+
+
+def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
+    """Write right of the axes, at a share of their height and so many points from it."""
+    axes.annotate(
+        text,
+        xy=(1, y),
+        xycoords="axes fraction",
+        xytext=(5, shift),
+        textcoords="offset points",
+        va="center",
+        fontsize=7.5,
+        color=colour,
+        annotation_clip=False,
+    )
+
+
+def level(axes: Axes, y: float, text: str) -> Label:
+    """Thin marked line across (a fair share, a limit), and its label."""
+    axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+    return Label(y, text, style.MUTED)
+
+
+def scale_of(top: float) -> tuple[float, str]:
+    """Say what to divide a rate by, and the unit that it is then in."""
+    for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
+        if top >= step:
+            return step, unit
+    return 1.0, "b/s"

@@ -1,0 +1,244 @@
+"""What figures of a run have in common: flows over time, and the levels, events and capacity around them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from steadycast import style
+from steadycast.folder import Folder, Json, number
+from steadycast.report import say
+from steadycast.report.canvas import Label
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.axes import Axes
+
+_MOST_LINES = 8
+
+
+@dataclass(frozen=True)
+class Series:
+    """A flow over time: the median of its receivers, and between which two they all lie."""
+
+    flow: Json
+    t: list[float]
+    mid: list[float]
+    low: list[float]
+    high: list[float]
+
+    @property
+    def label(self) -> str:
+        """What stands at the line's end."""
+        return flow_label(self.flow)
+
+
+def flow_label(flow: Json) -> str:
+    """Flow's name, and what steers it."""
+    how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
+    name = str(flow["name"])
+    text = name if not how or str(how) == name else f"{name} ({how})"
+    if flow.get("flows"):
+        return f"{flow['flows']} × {name}\nmedian"
+    if flow.get("seeds"):
+        return f"{text}\n{flow['seeds']} seeds"
+    n = len(flow.get("receivers") or [])
+    return f"{text}\nmedian of {n}" if n > 1 else text
+
+
+def grouped(lines: Sequence[Series]) -> list[Series]:
+    """Join flows of one kind where there are too many to tell apart: their median, and their extremes."""
+    if len(lines) <= _MOST_LINES:
+        return list(lines)
+    groups: dict[tuple[object, ...], list[Series]] = {}
+    for one in lines:
+        how = one.flow.get("controller") or one.flow.get("congestion") or one.flow.get("kind")
+        groups.setdefault((one.flow.get("kind"), how), []).append(one)
+    result = []
+    for (_, how), members in groups.items():
+        at: dict[float, list[tuple[float, float, float]]] = {}
+        for one in members:
+            for t, *values in zip(one.t, one.mid, one.low, one.high, strict=True):
+                if values[0] == values[0]:
+                    at.setdefault(t, []).append((values[0], values[1], values[2]))
+        times = sorted(at)
+        flow = {**members[0].flow, "name": how, "receivers": [{}, {}], "flows": len(members)}
+        mid = [sorted(v[0] for v in at[x])[len(at[x]) // 2] for x in times]
+        low = [min(v[1] for v in at[x]) for x in times]
+        high = [max(v[2] for v in at[x]) for x in times]
+        result.append(Series(flow, times, mid, low, high))
+    return result
+
+
+def series(folder: Folder, column: str) -> list[Series]:
+    """Column of the rates table for what arrived, flow by flow."""
+    import polars as pl
+
+    rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
+    step = interval(rates)
+    result = []
+    for flow in folder.summary["flows"]:
+        if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
+            continue  # nobody waits for background traffic
+        nodes = [r["name"] for r in flow.get("receivers") or []]
+        mine = (
+            rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
+            .group_by("t_s")
+            .agg(mid=pl.col(column).median(), low=pl.col(column).min(), high=pl.col(column).max())
+            .sort("t_s")
+        )
+        if mine.height:
+            # Where nothing arrived there is no line: a gap, not a bridge.
+            gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
+            nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
+            mine = pl.concat([mine, nothing]).sort("t_s")
+            t = (mine["t_s"] + step / 2).to_list()
+            result.append(
+                Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())
+            )
+    return result
+
+
+def interval(rates: pl.DataFrame) -> float:
+    """Return the recording interval in seconds."""
+    steps = rates["t_s"].unique().sort().diff().drop_nulls()
+    return float(steps.min() or 1.0) if steps.len() else 1.0  # type: ignore[arg-type]
+
+
+def highest(lines: Sequence[Series]) -> float:
+    """Highest value of all."""
+    return max((v for one in lines for v in one.high if v == v), default=1.0)
+
+
+def last(values: Sequence[float]) -> float:
+    """Last value that there is."""
+    return next((v for v in reversed(values) if v == v), 0.0)
+
+
+def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
+    """Lines with their bands; gives their labels."""
+    labels = []
+    for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
+        if len(one.flow.get("receivers") or []) > 1:
+            low, high = [v / scale for v in one.low], [v / scale for v in one.high]
+            axes.fill_between(one.t, low, high, color=look.colour, alpha=0.18, linewidth=0)
+        axes.plot(one.t, [v / scale for v in one.mid], zorder=3, **look.line)
+        labels.append(Label(last(one.mid) / scale, one.label, look.colour))
+    return labels
+
+
+def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
+    """Derive the busiest link's capacity over time from throughput and utilisation: events are in it."""
+    import polars as pl
+
+    if not folder.has("links") or not folder.summary.get("links"):
+        return None
+    busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)
+    rows = (
+        folder.table("links")
+        .filter(
+            (pl.col("link") == busiest["name"])
+            & (pl.col("direction") == busiest["direction"])
+            & (pl.col("utilisation_frac") > 0.02)
+        )
+        .sort("t_s")
+    )
+    if not rows.height:
+        return None
+    values = (rows["throughput_bps"] / rows["utilisation_frac"]).to_list()
+    return str(busiest["name"]), rows["t_s"].to_list(), [float(v) for v in values]
+
+
+def fair_shares(summary: Json) -> list[tuple[float, str]]:
+    """Fair shares, and whose they are in a few words."""
+    shares: dict[float, list[str]] = {}
+    for flow in summary["flows"]:
+        share = number(flow.get("fair_share_bps"))
+        if share and flow.get("kind") in ("video", "tcp"):
+            shares.setdefault(round(share, -2), []).append(str(flow["name"]))
+    if len(shares) == 1:
+        return [(share, "fair share") for share in shares]
+    return [
+        (share, f"fair share, {say.listed(names) if len(names) <= 2 else f'{len(names)} flows'}")
+        for share, names in shares.items()
+    ]
+
+
+def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
+    """Events as thin lines, with their names where asked; the warm-up, which no mean counts, in grey."""
+    start, end = axes.get_xlim()
+    warm = float(folder.summary.get("from_s") or 0.0)
+    if warm > start:
+        axes.axvspan(start, min(warm, end), color=style.MUTED, alpha=0.1, linewidth=0, zorder=0)
+        if labels:
+            axes.annotate(
+                "warm-up",
+                xy=(start, 0),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 3),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=style.MUTED,
+            )
+    latest = -1e9
+    for t, text in events(folder):
+        if not start < t < end:
+            continue
+        axes.axvline(t, color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+        if labels and t - latest > (end - start) / 60:
+            axes.annotate(
+                text,
+                xy=(t, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(2, -2),
+                textcoords="offset points",
+                rotation=90,
+                va="top",
+                ha="left",
+                fontsize=7.5,
+                color=style.MUTED,
+                bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
+            )
+            latest = t
+
+
+@cache
+def events(folder: Folder) -> tuple[tuple[float, str], ...]:
+    """Say what happened when: events, starts and stops. What happens at one moment is one entry."""
+    found: dict[float, list[str]] = {}
+    for flow in folder.scenario.get("flow", []):
+        for key in ("start", "stop"):
+            at = span(flow.get(key))
+            if at:
+                found.setdefault(at, []).append(f"{flow.get('name')} {key}s")
+    for event in folder.scenario.get("event", []):
+        at = span(event.get("at"))
+        if at is None:
+            continue
+        for verb in ("join", "leave", "start", "stop"):
+            if verb in event:
+                found.setdefault(at, []).append(f"{event[verb]} {verb}s")
+        if isinstance(event.get("set"), dict):
+            change = dict(event["set"])
+            what = ", ".join(str(v) if isinstance(v, str) else k for k, v in change.items() if k != "link")
+            found.setdefault(at, []).append(f"{change.get('link')}: {what}")
+    return tuple(
+        (t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})")
+        for t, texts in sorted(found.items())
+    )
+
+
+def span(value: object) -> float | None:
+    """Length of time as the scenario writes it, in seconds; None for what is not a fixed one."""
+    match = re.fullmatch(r"([0-9.]+)(us|ms|s|min)", value) if isinstance(value, str) else None
+    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[match[2]] if match else None
+
+
+def time_axis(axes: Axes, folder: Folder) -> None:
+    """Show the run's whole length, in seconds."""
+    axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
+    axes.set_xlabel("time (s)", loc="right", labelpad=1)
