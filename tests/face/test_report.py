@@ -127,7 +127,7 @@ def test_what_answers_to_nothing_is_called_fixed_only_when_it_was(
     [
         ({"network": 0.2, "encoder": 0.0, "start": 0.8, "cap": 0.0}, "still in its start phase for 80 %"),
         ({"network": 0.4, "encoder": 0.3, "start": 0.3, "cap": 0.0}, "the network decided only 40 %"),
-        ({"network": 0.0, "encoder": 0.0, "start": 0.0, "cap": 1.0}, "ran at a set rate for 100 %"),
+        ({"network": 0.0, "encoder": 0.0, "start": 0.0, "cap": 1.0}, "was at its cap for 100 %"),
     ],
 )
 def test_what_else_held_the_rate_is_said_first(shares: dict[str, float], says: str) -> None:

@@ -64,7 +64,7 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
             f"was starting; the network decided only {say.frac(shares.get('network', 0.0))}."
         )
     if cap > 0.5:
-        return f"{name} ran at a set rate for {say.frac(cap)} of the time: it did not answer to the network."
+        return f"{name} was at its cap for {say.frac(cap)} of the time: it was not the network that held it."
     return None
 
 
