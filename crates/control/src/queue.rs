@@ -6,6 +6,8 @@ use steadycast_units::{OneWay, Span, Time};
 const PERIOD: Span = Span::secs(10);
 /// So many packets in a row have waited: one that was held up on a radio link shows no queue.
 const IN_A_ROW: u32 = 4;
+/// And as long as so many of one's own packets take to leave: on a slow link a few of anybody's are more than the limit.
+const OWN: u64 = 4;
 /// And so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot of one's own grows.
 const PART: f64 = 0.5;
 
@@ -27,8 +29,9 @@ impl Queue {
         Self { limit, least: None, before: None, until: Time::ZERO, waited: 0, since: Time::ZERO }
     }
 
-    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue.
-    pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span) -> bool {
+    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt` and one's packets arrive `gap` apart. True while there is a
+    /// queue.
+    pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, gap: Span) -> bool {
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);
             self.until = at + PERIOD;
@@ -37,7 +40,8 @@ impl Queue {
         let least = self.least.map_or(way, |known| shorter(known, way));
         self.least = Some(least);
         let least = self.before.map_or(least, |known| shorter(known, least));
-        let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= self.limit.as_secs_f64();
+        let limit = self.limit.max(gap * OWN);
+        let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= limit.as_secs_f64();
         if self.waited == 0 {
             self.since = at;
         }
@@ -61,7 +65,7 @@ mod tests {
         (0..seconds * 100).find(|n| {
             let sent = *n as f64 / 100.0;
             let at = Time::ZERO + Span::from_secs_f64(100.0 + sent + delay(sent) / 1e3);
-            queue.on_packet(OneWay::between(PeerTime::from_nanos((sent * 1e9) as i64), at), at, Span::millis(rtt))
+            queue.on_packet(OneWay::between(PeerTime::from_nanos((sent * 1e9) as i64), at), at, Span::millis(rtt), Span::ZERO)
         })
     }
 

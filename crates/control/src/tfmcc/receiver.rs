@@ -168,7 +168,8 @@ impl Receiver {
         let rtt = self.rtt();
         // A queue that grows before the first loss says what a mark would.
         let way = OneWay::between(arrival.sent, arrival.at);
-        let queued = self.queue.on_packet(way, arrival.at, rtt) && self.losses.events() == 0;
+        let gap = self.packet.at(self.meter.rate(arrival.at, rtt).unwrap_or_else(|| self.received(arrival.at)));
+        let queued = self.queue.on_packet(way, arrival.at, rtt, gap) && self.losses.events() == 0;
         let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();

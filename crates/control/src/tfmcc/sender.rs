@@ -42,6 +42,14 @@ struct Ramp {
     next: Time,
 }
 
+/// What came through at the end of slow start: the path has shown that it carries so much.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    rate: Rate,
+    by: ReceiverId,
+    loss: f64,
+}
+
 /// The sending half (RFC 4654, section 3).
 pub(super) struct Sender {
     config: Config,
@@ -67,6 +75,8 @@ pub(super) struct Sender {
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
+    /// Up to there the rate follows X_r at once: until it is reached, or the next loss event.
+    shown: Option<Shown>,
     raised_at: Option<Time>,
     /// Bytes sent, and since when, for a source that doesn't use its rate.
     sent: (Bytes, Time),
@@ -105,6 +115,7 @@ impl Sender {
             hold: None,
             slow_start: true,
             ramp: None,
+            shown: None,
             raised_at: None,
             sent: (Bytes::ZERO, Time::ZERO),
             uses: true,
@@ -199,6 +210,9 @@ impl Sender {
     ///  X := min( X_r,  X  +  ───── · min   ⎜1,  ────────── ⎟ )
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
+    ///
+    /// With the quick start that holds above what came through at the end of slow start only: the queue that ended it lowers the
+    /// rate until it has drained, and what is below is no news.
     fn rise(&mut self, target: Rate, now: Time) {
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
@@ -211,7 +225,9 @@ impl Sender {
             return;
         }
         let allowance = self.packet.per(self.r_max).scale(since.ratio(self.r_max).min(1.0));
-        self.set(target.min(self.x + allowance), "limiting receiver's rate");
+        let shown = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
+        self.set(target.min((self.x + allowance).max(shown)), "limiting receiver's rate");
+        self.shown = self.shown.filter(|shown| self.x < shown.rate);
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
@@ -236,7 +252,12 @@ impl Sender {
         }
         // What the limiting receiver waits for: its own round trip, and a packet to answer.
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
+        self.shown = self.shown.filter(|shown| shown.by == id || self.clr.is_some_and(|clr| clr.id == shown.by));
+        self.shown = self.shown.filter(|shown| shown.by != id || back.loss <= shown.loss);
         if back.have_loss && self.slow_start {
+            let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
+            // In slow start it asked for twice what arrived.
+            self.shown = clr.map(|clr| Shown { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
             self.slow_start = false;
             self.ramp = None;
             self.raised_at = Some(now);
@@ -357,7 +378,9 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        let (x, r_max, slow) = (self.x, self.r_max, self.slow_start);
+        // Up to what slow start has shown the bound does not hold.
+        let known = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
+        let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
         self.look(x, r_max, slow, now);
         self.last_heard = Some(now);
