@@ -13,7 +13,7 @@
 //!
 //! A start phase that doubles the rate at each report overshoots for seconds, too. So it is to be over soon: the first report brings
 //! the round trip, and what TFRC would start with then (four packets per round trip, RFC 5348) is reached at once, as far as that is no
-//! more than twice what the half asks for. The first losses are played back as one sign of congestion, which to a half of our own they
+//! more than twice what the half asks for, or would ask for had the session begun at its own first rate. The first losses are played back as one sign of congestion, which to a half of our own they
 //! would have been. And what a report has shown to be too much (1 % lost) is a ceiling from then on, a tenth below what arrived, that
 //! rises by 1 % with each report without such a loss. What the half does once a second is done for each second that a report stands for.
 //!
@@ -133,6 +133,8 @@ struct Standard {
     factory: Arc<dyn Factory>,
     able: bool,
     fallen: bool,
+    /// The rate at which [`FALLBACK`] would have begun, once it has taken over.
+    begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
     /// Those who have sent the controller's own reports.
@@ -154,6 +156,7 @@ impl Standard {
             factory,
             able,
             fallen: false,
+            begin: Rate::ZERO,
             setup,
             ours: BTreeSet::new(),
             bare: BTreeMap::new(),
@@ -170,6 +173,7 @@ impl Standard {
         let Ok(fallback) = Chosen::shared(FALLBACK.name, Mode::Repaired, &[]) else { return };
         self.factory = fallback;
         self.half = self.factory.sender(&self.setup);
+        self.begin = self.half.decision().pacing;
         self.fallen = true;
         self.shadows.clear();
         for packet in &mut self.left {
@@ -278,7 +282,10 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START);
-            shadow.lead = start.ratio(self.half.decision().pacing).clamp(1.0, MOST_LEAD);
+            // Another controller's first rate may be far below the fallback's, which the first report would have doubled.
+            let asked = self.half.decision().pacing;
+            let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
+            shadow.lead = start.min(most).ratio(asked).max(1.0);
         }
     }
 }

@@ -135,11 +135,10 @@ fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
 
 #[test]
 fn a_controller_that_needs_its_own_reports_falls_back_to_asmp_and_says_so() {
-    for (controller, seed) in [("tfrc", 1), ("tfrc", 2), ("tfmcc", 1), ("tfmcc", 2)] {
-        // It begins at their first rate, which is less than half of asmp's.
-        let seen = drive(controller, Span::secs(30), Seed(seed));
-        assert!(seen.rule.starts_with("standard reports alone, so asmp: "), "{seen:?}");
-        assert!((0.6..=1.0).contains(&seen.utilisation), "{seen:?}");
-        assert!((0.0..0.02).contains(&seen.loss), "{seen:?}");
+    for (controller, seed) in ["tfrc", "tfmcc"].into_iter().flat_map(|name| (0..6).map(move |seed| (name, seed))) {
+        let seen = drive(controller, Span::secs(20), Seed(seed));
+        assert!(seen.rule.starts_with("standard reports alone, so asmp: "), "{controller}, seed {seed}: {seen:?}");
+        assert!((0.6..=1.0).contains(&seen.utilisation), "{controller}, seed {seed}: {seen:?}");
+        assert!((0.0..0.02).contains(&seen.loss), "{controller}, seed {seed}: {seen:?}");
     }
 }
