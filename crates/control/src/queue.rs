@@ -6,8 +6,6 @@ use steadycast_units::{OneWay, Span, Time};
 const PERIOD: Span = Span::secs(10);
 /// So many packets in a row have waited: one that was held up on a radio link shows no queue.
 const IN_A_ROW: u32 = 4;
-/// And as long as so many of one's own packets take to leave: on a slow link a few of anybody's are more than the limit.
-const OWN: u64 = 4;
 /// And so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot of one's own grows.
 const PART: f64 = 0.5;
 
@@ -29,9 +27,9 @@ impl Queue {
         Self { limit, least: None, before: None, until: Time::ZERO, waited: 0, since: Time::ZERO }
     }
 
-    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt` and one's packets arrive `gap` apart. True while there is a
-    /// queue.
-    pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, gap: Span) -> bool {
+    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue; one up to `short` is
+    /// none.
+    pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);
             self.until = at + PERIOD;
@@ -40,7 +38,7 @@ impl Queue {
         let least = self.least.map_or(way, |known| shorter(known, way));
         self.least = Some(least);
         let least = self.before.map_or(least, |known| shorter(known, least));
-        let limit = self.limit.max(gap * OWN);
+        let limit = self.limit.max(short);
         let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= limit.as_secs_f64();
         if self.waited == 0 {
             self.since = at;
@@ -74,6 +72,20 @@ mod tests {
         assert_eq!(first(20, 5, |t| if t < 0.995 { 30.0 } else { 50.0 }), Some(103));
         assert_eq!(first(20, 5, |t| if t < 0.995 { 30.0 } else { 49.9 }), None);
         assert_eq!(first(0, 5, |t| 300.0 * t), None);
+    }
+
+    #[test]
+    fn one_that_is_shorter_than_told_is_none() {
+        let at = |n: u64| Time::ZERO + Span::secs(100) + Span::millis(10 * n);
+        let first = |short: u64| {
+            let mut queue = Queue::new(Span::millis(20));
+            (0..500).find(|n| {
+                let late = if *n < 100 { 30 } else { 70 };
+                let sent = PeerTime::from_nanos((at(*n).as_nanos() - late * 1_000_000) as i64);
+                queue.on_packet(OneWay::between(sent, at(*n)), at(*n), Span::ZERO, Span::millis(short))
+            })
+        };
+        assert_eq!([first(0), first(40), first(41)], [Some(103), Some(103), None]);
     }
 
     #[test]

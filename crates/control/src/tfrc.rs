@@ -836,8 +836,8 @@ impl ReceiverHalf for Receiver {
         let worth = mark.map_or(1.0, |m| m.worth);
         // A queue that grows before the first loss says what a mark would. What came through has filled it: with the round trip
         // through it, more would be credited once it is gone.
-        let gap = self.packet.at(self.measure(now).unwrap_or(half));
-        let queued = self.queue.on_packet(OneWay::between(arrival.sent, now), now, rtt, gap) && self.history.events() == 0;
+        let way = OneWay::between(arrival.sent, now);
+        let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
         // What one of the connections that this one stands for would have got.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();

@@ -19,7 +19,7 @@ struct Anchor {
 /// The round-trip time as a receiver knows it: announced by the sender now and then, moved by the one-way delay in between.
 ///
 /// ```text
-///  additive:        t_inst = RTT + (T_oneway − T_ref)          only a variation: the clocks' offset cancels
+///  additive:        t_inst = RTT + (T_oneway − T_ref)          only a variation: the clocks' offset cancels; at least the least RTT
 ///  multiplicative:  t_inst = (1 + a) T_oneway,  a = RTT / T_oneway − 1 at the last announcement, 1 before it
 ///
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
@@ -39,6 +39,8 @@ pub(super) struct RoundTrip {
     announced: Option<(OneWay, Time)>,
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
+    /// The least that was announced: no queue that drains makes a path shorter than that.
+    least: Span,
     smoothed: Option<Span>,
 }
 
@@ -53,6 +55,7 @@ impl RoundTrip {
             announced: None,
             answered: None,
             anchor: None,
+            least: MOST,
             smoothed: None,
         }
     }
@@ -82,7 +85,9 @@ impl RoundTrip {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
         let answered = if self.additive { self.answered.or(now) } else { now };
         if let (Some(rtt), Some((reference, at))) = (rtt, answered) {
-            self.anchor = Some(Anchor { rtt: rtt.clamp(LEAST, MOST), reference, at });
+            let rtt = rtt.clamp(LEAST, MOST);
+            self.least = self.least.min(rtt);
+            self.anchor = Some(Anchor { rtt, reference, at });
         }
         self.announced = now;
     }
@@ -124,7 +129,7 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            return Some(moved(anchor.rtt, one_way.variation_since(anchor.reference) - drifted));
+            return Some(moved(anchor.rtt, one_way.variation_since(anchor.reference) - drifted).max(self.least));
         }
         // The printed form takes the difference of two clocks for a delay; with an offset between them this breaks.
         let delay = one_way.assuming_one_clock().as_secs_f64();

@@ -16,6 +16,11 @@ const FORGET_LOSS: u64 = 10;
 /// Of the quick start: a queue of this length ends slow start.
 const START_DELAY: Span = Span::millis(20);
 
+/// And no queue that is shorter than so many of one's own packets: on a slow link a few of somebody else's are longer.
+const OWN_PACKETS: u64 = 4;
+/// Until it ends what arrives is measured over this many round trips: it doubles in each two then, and in each four over three.
+const SLOW_START_OVER: f64 = 1.0;
+
 /// The last packet, and what it said.
 #[derive(Clone, Copy, Debug)]
 struct Last {
@@ -82,7 +87,8 @@ impl Receiver {
     }
 
     fn window(&self) -> Span {
-        self.rtt().scale(self.config.k)
+        let slow_start = self.config.quick && !self.have_loss;
+        self.rtt().scale(if slow_start { SLOW_START_OVER } else { self.config.k })
     }
 
     /// What arrives: one packet per largest round trip until there is more to measure.
@@ -168,16 +174,14 @@ impl Receiver {
         let rtt = self.rtt();
         // A queue that grows before the first loss says what a mark would.
         let way = OneWay::between(arrival.sent, arrival.at);
-        let gap = self.packet.at(self.meter.rate(arrival.at, rtt).unwrap_or_else(|| self.received(arrival.at)));
-        let queued = self.queue.on_packet(way, arrival.at, rtt, gap) && self.losses.events() == 0;
+        let own = self.packet.at(self.received(arrival.at)) * OWN_PACKETS;
+        let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
         let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
         // What came through at the end of slow start filled a queue; with the round trip through it, it would be credited with more
         // than came through once the queue drains.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
-        // The rate doubles meanwhile: what came in the last round trip says more of the path than the last three do.
-        let window = if queued { rtt } else { window };
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
