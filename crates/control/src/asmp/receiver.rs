@@ -282,10 +282,12 @@ impl Receiver {
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { self.config.least_interval };
-        let own = match (self.ramp, self.claim) {
-            (Some(_), Some(_)) if fast < slot.interval.max(least) => fast,
+        // A start phase that is over is held until a round trip is announced: what comes meanwhile is to be seen soon, too.
+        let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
+        let own = match self.claim {
+            Some(_) if starting && fast < slot.interval.max(least) => fast,
             // Nothing said yet: the sooner the sender hears of us, the sooner we hear our round-trip time.
-            (_, Some(_)) if slot.interval < least => least,
+            Some(_) if slot.interval < least => least,
             _ => return Turn::Rtcp,
         };
         Turn::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
