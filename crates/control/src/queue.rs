@@ -63,7 +63,12 @@ mod tests {
         (0..seconds * 100).find(|n| {
             let sent = *n as f64 / 100.0;
             let at = Time::ZERO + Span::from_secs_f64(100.0 + sent + delay(sent) / 1e3);
-            queue.on_packet(OneWay::between(PeerTime::from_nanos((sent * 1e9) as i64), at), at, Span::millis(rtt), Span::ZERO)
+            queue.on_packet(
+                OneWay::between(PeerTime::from_nanos((sent * 1e9) as i64), at),
+                at,
+                Span::millis(rtt),
+                Span::ZERO,
+            )
         })
     }
 
