@@ -4,8 +4,8 @@
     python -m validation.kernel --write     # and crates/tcp/src/sender/kernel-*.txt anew
 
 The files hold the acknowledgments as they reached the sender, and the windows that the kernel said of itself;
-crates/tcp/src/sender/kernel.rs feeds the model's sender with them. Needs the rights that `steadycast emulate` needs, and
-tshark.
+crates/tcp/src/sender/kernel.rs feeds the model's sender with them. Needs the rights that `steadycast emulate` needs,
+and tshark.
 """
 
 from __future__ import annotations
