@@ -697,7 +697,8 @@ impl Planner<'_> {
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), recorded);
-            let stream = stream.jittered(flow.send_jitter, chance);
+            // The kernel has some by itself.
+            let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
         }

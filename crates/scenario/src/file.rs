@@ -203,7 +203,7 @@ tables! {
         start: StartSaid,
         /// When it stops; default: at the end.
         stop: Span,
-        /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms".
+        /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms" (tcp of preset linux: "100us").
         send_jitter: Span,
         /// Packet size as IP size; default "1200B" (tcp: from its preset).
         packet: Bytes,

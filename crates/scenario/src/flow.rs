@@ -209,7 +209,7 @@ pub(crate) fn flows(
             cast,
             start,
             stop,
-            send_jitter: table.send_jitter.as_ref().map_or(Span::ZERO, |j| j.value),
+            send_jitter: table.send_jitter.as_ref().map_or(kind.host_jitter(), |j| j.value),
         });
     }
     all

@@ -280,6 +280,9 @@ pub struct Flow {
     pub send_jitter: Span,
 }
 
+/// A kernel answers an acknowledgment within this time, mostly (measured: docs/emulation.md).
+pub const KERNEL_JITTER: Span = Span::micros(100);
+
 /// How a flow reaches its receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
@@ -313,6 +316,17 @@ pub enum FlowKind {
     Cbr(Cbr),
     /// Packets at a constant rate in some periods, none in others.
     OnOff(OnOff),
+}
+
+impl FlowKind {
+    /// A flow's `send_jitter`, unless the scenario says one: the time that a kernel's hosts take to answer, where a kernel's TCP is
+    /// meant.
+    pub(crate) fn host_jitter(&self) -> Span {
+        match self {
+            Self::Tcp(tcp) if tcp.preset == TcpPreset::Linux => KERNEL_JITTER,
+            _ => Span::ZERO,
+        }
+    }
 }
 
 /// A video flow.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, Limit, Loaded, Loss, Media, Problems, Queue, RateSpec,
-    Scenario, Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems, Queue,
+    RateSpec, Scenario, Size, Start, TcpSource, What, schema,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -91,6 +91,21 @@ fn an_example_needs_no_format_number_and_no_preset() {
     assert_eq!(s.links[0].forward.mtu, Bytes::new(1500));
     let names: Vec<_> = s.links.iter().map(|l| l.name.as_str()).collect();
     assert_eq!(&names[..3], ["bottleneck", "video.src-left", "right-video.dst1"]);
+}
+
+#[test]
+fn a_kernels_tcp_takes_its_time_to_answer_unless_the_scenario_says_how_long() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n[[flow]]\nname = \"cbr\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"
+    );
+    let jitter = |sets: &[&str]| -> Vec<Span> {
+        let scenario = set(&text, sets).unwrap_or_else(|p| panic!("{p}")).scenario;
+        scenario.flows.iter().map(|flow| flow.send_jitter).collect()
+    };
+    assert_eq!(jitter(&[]), [KERNEL_JITTER, Span::ZERO]);
+    assert_eq!(jitter(&["flow.tcp.preset=ns2"])[0], Span::ZERO);
+    assert_eq!(jitter(&["flow.tcp.send_jitter=0ms"])[0], Span::ZERO);
+    assert_eq!(jitter(&["flow.tcp.send_jitter=1ms"])[0], Span::millis(1));
 }
 
 #[test]

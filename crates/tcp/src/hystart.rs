@@ -5,7 +5,7 @@ use steadycast_units::{Span, Time};
 const SAMPLES: u32 = 8;
 /// Smallest and largest growth of the round trip that counts (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: no judgement below that window, in segments.
+/// Linux: rounds are counted from the start, but not judged below that window, in segments.
 const LOW_WINDOW: f64 = 16.0;
 /// Linux: acknowledgments this close are one train.
 const TRAIN_GAP: Span = Span::millis(2);
@@ -73,9 +73,6 @@ impl Hystarter {
             return Advice::Grow(1.0);
         }
         self.least_ever = self.least_ever.min(rtt);
-        if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
-            return Advice::Grow(1.0);
-        }
         if una > self.round_end {
             self.round_end = max;
             self.round_start = now;
@@ -89,6 +86,9 @@ impl Hystarter {
                     return Advice::Leave;
                 }
             }
+        }
+        if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
+            return Advice::Grow(1.0);
         }
         self.least = self.least.min(rtt);
         self.samples += 1;

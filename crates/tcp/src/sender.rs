@@ -795,3 +795,6 @@ impl Sender {
         self.cwnd = self.cwnd.min(most);
     }
 }
+
+#[cfg(test)]
+mod kernel;
