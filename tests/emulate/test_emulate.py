@@ -13,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from steadycast.folder import Folder
 
 from .conftest import COMMAND, DUMBBELL, marked_processes, steadycast
+
+ROOT = Path(__file__).parents[2]
 
 
 def until(what: Callable[[], bool], within_s: float = 20.0) -> bool:
@@ -44,6 +47,23 @@ def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, t
     assert capture.stat().st_size > offered * 60
     again = steadycast(["compare", "out", "--json"], tmp_path)
     assert again.returncode == 0, again.stderr
+
+
+def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "aimd.py", tmp_path)
+    for name, controller in (("own", "aimd.py:Aimd"), ("built-in", "tfrc")):
+        change = f"flow.video.controller={controller}"
+        done = steadycast(["emulate", str(dumbbell), "--set", change, "-o", name], tmp_path)
+        assert done.returncode == 0, done.stderr
+    compared = steadycast(["compare", "own", "built-in", "--json"], tmp_path)
+    assert compared.returncode == 0, compared.stderr
+    own, built_in = json.loads(compared.stdout)["runs"]
+    # Both begin slowly beside a TCP on 4 Mb/s.
+    for run in (own, built_in):
+        assert 0.1e6 < run["video: throughput"] < 3.8e6
+        assert 0.1e6 < run["tcp: throughput"] < 3.8e6
+    rules = set(Folder.open(tmp_path / "own").table("decisions")["rule"])
+    assert "no loss: a packet more" in rules
 
 
 def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(
