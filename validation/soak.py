@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,12 +102,15 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 
-    memory: list[tuple[float, float]] = []
+    # Room for all of it from the start: what watches must not be what grows.
+    seen, count = array("d", bytes(16 * (seconds + 60))), 0
     over, began = threading.Event(), time.monotonic()
 
     def watch() -> None:
-        while not over.wait(1.0):
-            memory.append((time.monotonic() - began, resident_mb()))
+        nonlocal count
+        while not over.wait(1.0) and 2 * count < len(seen):
+            seen[2 * count], seen[2 * count + 1] = time.monotonic() - began, resident_mb()
+            count += 1
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -119,7 +123,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
         over.set()
         watcher.join()
     # What the record is turned into afterwards is not the session's.
-    memory = [(t, m) for t, m in memory if t <= seconds]
+    memory = [(t, m) for t, m in zip(seen[0 : 2 * count : 2], seen[1 : 2 * count : 2], strict=True) if t <= seconds]
     told = run.summary["emulation"]
     used = resource.getrusage(resource.RUSAGE_SELF)
     return Soaked(

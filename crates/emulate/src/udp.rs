@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use steadycast_ends::{Agent, AgentIx, Arriving, Body, Out, PacketRow};
+use steadycast_ends::{Agent, AgentIx, Arriving, Body, Out, PacketRow, Rows};
 use steadycast_link::Ecn;
 use steadycast_live::{Datagram, End, Outbox, Which};
 use steadycast_scenario::NodeIx;
@@ -78,14 +78,14 @@ pub(crate) struct Place {
     /// Packets are held back for a time uniform in 0 … this.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
-    pub(crate) recorded: bool,
 }
 
 /// An agent on its host.
 pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) place: Place,
-    pub(crate) log: Vec<PacketRow>,
+    /// Its packets, where they are recorded.
+    pub(crate) log: Option<Rows<PacketRow>>,
     held: VecDeque<(Time, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
@@ -94,8 +94,8 @@ pub(crate) struct UdpEnd {
 }
 
 impl UdpEnd {
-    pub(crate) fn new(agent: Agent, place: Place) -> Self {
-        let (held, outgoing, log) = (VecDeque::new(), Vec::new(), Vec::new());
+    pub(crate) fn new(agent: Agent, place: Place, log: Option<Rows<PacketRow>>) -> Self {
+        let (held, outgoing) = (VecDeque::new(), Vec::new());
         Self { agent, place, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0 }
     }
 
@@ -119,8 +119,8 @@ impl UdpEnd {
     /// After the agent was called: its packets leave, or are held back.
     fn settle(&mut self, now: Time, out: &mut Outbox) {
         for (size, ecn, body) in std::mem::take(&mut self.outgoing) {
-            if self.place.recorded {
-                self.log.extend(PacketRow::of(now, size, &body, ecn, None));
+            if let Some(log) = &mut self.log {
+                log.extend(PacketRow::of(now, size, &body, ecn, None));
             }
             if let Body::Rtp(media) = &body {
                 self.place.sent.borrow_mut().add(now, media);
@@ -234,8 +234,8 @@ impl End for UdpEnd {
         let ecn = if datagram.meta.ce { Ecn::Ce } else { Ecn::NotCapable };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let sent = sent.unwrap_or(now);
-        if self.place.recorded {
-            self.log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));
+        if let Some(log) = &mut self.log {
+            log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));
         }
         let arriving = Arriving { from: sender(datagram.meta.from), size, sent, ecn, body: &body };
         self.agent.on_packet(now, &arriving, &mut Out { packets: &mut self.outgoing });

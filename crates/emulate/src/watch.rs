@@ -3,7 +3,7 @@
 use crate::datagram::{Datagram, Segment};
 use crate::relay::Watch;
 use std::collections::BTreeMap;
-use steadycast_ends::{AgentIx, Intake, PacketRow};
+use steadycast_ends::{AgentIx, Intake, PacketRow, Rows};
 use steadycast_link::Ecn;
 use steadycast_scenario::NodeIx;
 use steadycast_sim::Arrival;
@@ -17,7 +17,7 @@ pub(crate) struct Stream {
     /// Payload of a full segment, by which a packet's number is told.
     pub(crate) payload: u32,
     /// Rows of packets sent and arrived, where they are recorded.
-    pub(crate) logs: Option<(Vec<PacketRow>, Vec<PacketRow>)>,
+    pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
     /// Its packets are held back at their host for a time uniform in 0 … this.
     jitter: Span,
     chance: Chance,
@@ -26,8 +26,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(source: AgentIx, sink: AgentIx, intake: Intake, payload: u32, recorded: bool) -> Self {
-        let logs = recorded.then(Default::default);
+    pub(crate) fn new(
+        source: AgentIx,
+        sink: AgentIx,
+        intake: Intake,
+        payload: u32,
+        logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
+    ) -> Self {
         let (jitter, until, chance) = (Span::ZERO, Time::ZERO, Seed(0).part("jitter"));
         Self { source, sink, intake, payload: payload.max(1), logs, jitter, chance, until, bytes: Received::default() }
     }

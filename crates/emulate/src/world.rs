@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use steadycast_ends::{
-    Agent, AgentIx, Cast, FlowEnds, Inputs, Intake, KernelSink, KernelSource, MakeError, PacketRow, Record, Table,
+    Agent, AgentIx, Cast, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, MakeError, PacketRow, Record, Rows,
+    Store, Table,
 };
-use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions};
+use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_sim::{BuildError, Network};
 use steadycast_units::{Chance, Span, Spread, Time};
@@ -35,9 +36,6 @@ const SESSIONS: usize = 10_000;
 
 /// How late the pacers may be called and still keep their rate.
 const CREDIT: Span = Span::millis(5);
-
-/// Of a run without end the older rows of some tables are thinned out.
-const ROWS: usize = 1 << 15;
 
 /// How often it is asked whether the run is to go on.
 const ASKED: Span = Span::millis(50);
@@ -127,7 +125,7 @@ struct Ready {
     member_of: Option<u32>,
     jitter: Span,
     chance: Chance,
-    recorded: bool,
+    log: Option<Rows<PacketRow>>,
 }
 
 /// A scenario that is ready to be run in real time, running, or over.
@@ -171,7 +169,7 @@ impl Emulation {
     /// # Errors
     /// A right is missing, or something in the scenario can't be had here.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
-        (inputs.credit, inputs.most_rows) = (CREDIT, Some(ROWS));
+        inputs.credit = CREDIT;
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
@@ -181,7 +179,12 @@ impl Emulation {
         }
         let more = options.hosts.into_iter().chain(options.program.iter().map(|p| p.host.clone()));
         let nodes = hosts_of(&scenario, more)?;
-        let network = Network::new(&scenario, &nodes)?;
+        let mut network = Network::new(&scenario, &nodes)?;
+        // Without room on the disk the record stays in memory.
+        let store = Spool::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
+        if let Some(store) = &store {
+            network.keep_in(store);
+        }
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
@@ -191,6 +194,7 @@ impl Emulation {
             scenario: &scenario,
             inputs,
             spaces,
+            store,
             agents: Vec::new(),
             ends: Vec::new(),
             tcp: Vec::new(),
@@ -291,22 +295,24 @@ impl Emulation {
             let (complete, world) = ran?;
             for (ix, agent, log) in world.into_agents() {
                 self.agents[ix.0 as usize] = agent;
-                self.logs[ix.0 as usize] = log;
+                self.logs[ix.0 as usize] = log.map(Rows::whole).transpose().map_err(during("the record"))?;
             }
             Ok(complete)
         });
         bell.stop();
         let relayed = relay.join().map_err(|_| io::Error::other("the relay has ended")).and_then(|r| r);
-        let (network, streams, told) = relayed.map_err(during("the relay"))?;
+        let (mut network, streams, told) = relayed.map_err(during("the relay"))?;
         self.now = clock.now().min(end);
         for stream in streams.all.into_values() {
             if let Some((sent, arrived)) = stream.logs {
-                self.logs[stream.source.0 as usize] = Some(sent);
-                self.logs[stream.sink.0 as usize] = Some(arrived);
+                self.logs[stream.source.0 as usize] = Some(sent.whole().map_err(during("the record"))?);
+                self.logs[stream.sink.0 as usize] = Some(arrived.whole().map_err(during("the record"))?);
             }
             let sink = KernelSink { intake: stream.intake };
             self.agents[stream.sink.0 as usize] = Agent::KernelSink(Box::new(sink));
         }
+        let recalled = self.agents.iter_mut().try_for_each(Agent::recall).and_then(|()| network.recall());
+        recalled.map_err(during("the record"))?;
         (self.network, self.told) = (Some(network), told);
         complete
     }
@@ -485,9 +491,8 @@ impl Udp {
                 grafts: Rc::clone(&queue),
                 jitter: end.jitter,
                 chance: end.chance,
-                recorded: end.recorded,
             };
-            driver.add(UdpEnd::new(end.agent, place), end.pair)?;
+            driver.add(UdpEnd::new(end.agent, place, end.log), end.pair)?;
         }
         Ok(Self { driver, count, queue, grafts, bell, late_before: Spread::default() })
     }
@@ -565,11 +570,8 @@ impl Udp {
         }
     }
 
-    fn into_agents(self) -> impl Iterator<Item = (AgentIx, Agent, Option<Vec<PacketRow>>)> {
-        self.driver.into_ends().into_iter().map(|(end, _)| {
-            let log = end.place.recorded.then_some(end.log);
-            (end.place.ix, end.agent, log)
-        })
+    fn into_agents(self) -> impl Iterator<Item = (AgentIx, Agent, Option<Rows<PacketRow>>)> {
+        self.driver.into_ends().into_iter().map(|(end, _)| (end.place.ix, end.agent, end.log))
     }
 }
 
@@ -615,6 +617,8 @@ struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
     spaces: BTreeMap<NodeIx, Arc<Namespace>>,
+    /// Where the older part of the record goes.
+    store: Option<Arc<dyn Store>>,
     agents: Vec<Agent>,
     ends: Vec<Ready>,
     tcp: Vec<(AgentIx, Session)>,
@@ -637,6 +641,20 @@ impl Planner<'_> {
 
     fn enter(&self, node: NodeIx) -> Result<(), EmulateError> {
         self.space(node)?.enter().map_err(during("the hosts"))
+    }
+
+    /// An agent whose record goes where all goes.
+    fn keeping(&self, mut agent: Agent) -> Agent {
+        if let Some(store) = &self.store {
+            agent.keep_in(store);
+        }
+        agent
+    }
+
+    /// Rows of the packets of a flow, if they are recorded.
+    fn log(&self, n: u32) -> Option<Rows<PacketRow>> {
+        let recorded = self.scenario.record.packets.contains(&sc::FlowIx(n));
+        recorded.then(|| Rows::stored(self.store.clone()))
     }
 
     fn reserve(&mut self) -> AgentIx {
@@ -672,8 +690,12 @@ impl Planner<'_> {
     ) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let end = Time::ZERO + scenario.duration;
-        let intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
-        let recorded = scenario.record.packets.contains(&sc::FlowIx(n));
+        let mut intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
+        let mut figures = KernelSource::default();
+        if let Some(store) = &self.store {
+            intake.samples.keep_in(store);
+            figures.samples.keep_in(store);
+        }
         let each = flow.cast == sc::Cast::UnicastEach;
         for (place, to) in flow.to.iter().enumerate() {
             let name = if each { format!("{}.{place}", flow.name) } else { flow.name.clone() };
@@ -693,10 +715,10 @@ impl Planner<'_> {
                 to: (self.space(*to)?, SocketAddrV4::new(host_address(*to), port)),
                 plan: plan.clone(),
                 chance: scenario.seed.part(&format!("flow.{name}.transfers")),
-                figures: KernelSource::default(),
+                figures: figures.clone(),
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
-            let stream = Stream::new(source, sink, intake.clone(), session.payload(), recorded);
+            let stream = Stream::new(source, sink, intake.clone(), session.payload(), self.log(n).zip(self.log(n)));
             // The kernel has some by itself.
             let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
@@ -720,7 +742,6 @@ impl Planner<'_> {
         self.members.extend(group.map(|group| (group, flow.from, true)));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
-        let recorded = scenario.record.packets.contains(&sc::FlowIx(n));
         let net = |error| EmulateError::Net { flow: flow.name.clone(), error };
         let mut sources = Vec::new();
         for (place, to) in flow.to.iter().enumerate() {
@@ -743,7 +764,7 @@ impl Planner<'_> {
                 let ix = self.reserve();
                 ends.sources.push(ix);
                 sources.push(Ready {
-                    agent: (makers.source)(&name),
+                    agent: self.keeping((makers.source)(&name)),
                     ix,
                     session,
                     host: flow.from,
@@ -753,7 +774,7 @@ impl Planner<'_> {
                     member_of: None,
                     jitter: flow.send_jitter,
                     chance: scenario.seed.part(&format!("flow.{name}.src.jitter")),
-                    recorded,
+                    log: self.log(n),
                 });
             }
             self.enter(*to)?;
@@ -764,7 +785,7 @@ impl Planner<'_> {
             self.members.extend(group.map(|group| (group, *to, inside)));
             let plan = self.membership(n, cast, ends, place, inside);
             self.ends.push(Ready {
-                agent: (makers.sink)(place, &name),
+                agent: self.keeping((makers.sink)(place, &name)),
                 ix,
                 session,
                 host: *to,
@@ -774,7 +795,7 @@ impl Planner<'_> {
                 member_of: group,
                 jitter: Span::ZERO,
                 chance: scenario.seed.part(&format!("flow.{name}.dst{place}.jitter")),
-                recorded,
+                log: self.log(n),
             });
         }
         // Sinks come first: whoever is there from the start is there before the first packet.

@@ -10,7 +10,9 @@ pub use plain::{Beat, PlainSink, PlainSource, draw};
 pub use tcp::{TcpSink, TcpSource};
 pub use video::{DecisionRow, LimitShares, MakeReceiver, SourcePoint, VideoSink, VideoSource};
 
-use crate::{Arriving, Body};
+use crate::{Arriving, Body, Kept, Store};
+use std::io;
+use std::sync::Arc;
 use steadycast_link::Ecn;
 use steadycast_units::{Bytes, Time};
 
@@ -126,6 +128,33 @@ impl Agent {
             Self::VideoSink(_) => {}
             other => other.stop(now, out),
         }
+    }
+
+    /// What it keeps for the record.
+    fn kept(&mut self) -> Vec<&mut dyn Kept> {
+        match self {
+            Self::PlainSource(source) => vec![&mut source.samples],
+            Self::PlainSink(sink) => vec![&mut sink.intake.samples],
+            Self::TcpSource(source) => vec![&mut source.samples],
+            Self::TcpSink(sink) => vec![&mut sink.intake.samples],
+            Self::KernelSource(source) => vec![&mut source.samples],
+            Self::KernelSink(sink) => vec![&mut sink.intake.samples],
+            Self::VideoSource(source) => source.kept().into(),
+            Self::VideoSink(sink) => sink.kept().into(),
+        }
+    }
+
+    /// The older part of what it keeps for the record is to go there.
+    pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
+        self.kept().into_iter().for_each(|rows| rows.keep_in(store));
+    }
+
+    /// The run is over: fetches what it keeps for the record.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn recall(&mut self) -> io::Result<()> {
+        self.kept().into_iter().try_for_each(Kept::recall)
     }
 
     /// Ends one step of the series.

@@ -1,5 +1,6 @@
 //! What arrives at a receiver, counted.
 
+use crate::{Fields, Row, Rows};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
 /// Counts of what arrived; a series of them is made by taking samples.
@@ -18,7 +19,7 @@ pub struct Intake {
     now: Sample,
     last: Sample,
     /// The series.
-    pub samples: Vec<Point>,
+    pub samples: Rows<Point>,
     /// A digest of what came, and when.
     pub digest: Digest,
 }
@@ -32,7 +33,7 @@ struct Sample {
 }
 
 /// One step of a series.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     /// IP bytes in the step.
     pub bytes: u64,
@@ -46,6 +47,19 @@ pub struct Point {
     pub buffer: Option<Bytes>,
 }
 
+impl Row for Point {
+    fn blank() -> Self {
+        Self::default()
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        by.u64(&mut self.bytes);
+        by.u32(&mut self.packets);
+        by.u32(&mut self.expected);
+        by.maybe(&mut self.delay, Span::ZERO, Fields::span);
+        by.maybe(&mut self.buffer, Bytes::ZERO, Fields::amount);
+    }
+}
+
 impl Intake {
     /// Means are taken between these times.
     pub fn new(from: Time, until: Time) -> Self {
@@ -57,7 +71,7 @@ impl Intake {
             delay: Spread::default(),
             now: Sample::default(),
             last: Sample::default(),
-            samples: Vec::new(),
+            samples: Rows::default(),
             digest: Digest::default(),
         }
     }

@@ -24,8 +24,6 @@ pub struct Inputs {
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
     /// By how much a source that is woken late may catch up: nothing in virtual time, where nobody is late.
     pub credit: Span,
-    /// The most decisions of a sender and views of a receiver that are kept; `None`: all.
-    pub most_rows: Option<usize>,
 }
 
 /// Why a flow can't be.
@@ -290,9 +288,7 @@ impl<'a> Cast<'a> {
         let drawn = seed.part(&format!("flow.{}.seq", flow.name)).bits32() as u16;
         let first_seq = video.first.seq.unwrap_or(drawn);
         let skew = Skew::new(video.clock.ahead, video.clock.drift);
-        let most_rows = self.inputs.most_rows.unwrap_or(usize::MAX);
-        // All receivers of a flow together keep so many.
-        let views = if flow.to.len() > 1_000 { 0 } else { most_rows / flow.to.len().max(1) };
+        let crowd = flow.to.len() > 1_000;
         let chosen = siblings.is_some();
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
@@ -332,7 +328,7 @@ impl<'a> Cast<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                let source = source.with_ecn(video.ecn).keeping(most_rows).in_simulcast(siblings.clone());
+                let source = source.with_ecn(video.ecn).in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))
             }),
             sink: Box::new(move |n, session| {
@@ -350,7 +346,8 @@ impl<'a> Cast<'a> {
                     let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now);
                     if chosen { receiver.in_simulcast(now) } else { receiver }
                 });
-                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq, views);
+                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq);
+                let sink = if crowd { sink.without_views() } else { sink };
                 let sink = sink.buffered(buffer.clone()).by_clock(skew);
                 Agent::VideoSink(Box::new(sink))
             }),

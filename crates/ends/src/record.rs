@@ -1,6 +1,6 @@
 //! What a run has left behind.
 
-use crate::{Agent, AgentIx, Body, Viewer};
+use crate::{Agent, AgentIx, Body, Fields, Row, Viewer};
 use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
@@ -85,6 +85,18 @@ pub struct LinkPoint {
     pub wait: Span,
 }
 
+impl Row for LinkPoint {
+    fn blank() -> Self {
+        Self::default()
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        by.u64(&mut self.bytes);
+        by.u64(&mut self.dropped);
+        by.u32(&mut self.queued);
+        by.span(&mut self.wait);
+    }
+}
+
 /// One recorded packet. Four words: a run may have millions.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketRow {
@@ -143,5 +155,18 @@ impl PacketRow {
             Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
         Some(Self::new(at, seq, size, frame, ecn, delay))
+    }
+}
+
+impl Row for PacketRow {
+    fn blank() -> Self {
+        Self { at: Time::ZERO, seq: 0, delay: Span::ZERO, frame: 0, size: 0 }
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        by.time(&mut self.at);
+        by.u64(&mut self.seq);
+        by.span(&mut self.delay);
+        by.u32(&mut self.frame);
+        by.u32(&mut self.size);
     }
 }

@@ -10,9 +10,6 @@ use steadycast_units::{Rate, Span, Time};
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
 
-/// The most rows of decisions and views; of a session without end the older ones are thinned out.
-pub(crate) const ROWS: usize = 1 << 15;
-
 /// What a session was, in the words of a scenario file.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {

@@ -13,6 +13,7 @@ mod peers;
 mod receive;
 pub mod sdp;
 mod send;
+mod spool;
 mod srtp;
 mod unpack;
 mod wired;
@@ -25,6 +26,7 @@ pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin,
 pub use peers::{Peer, Peers};
 pub use receive::{ReceiveOptions, Receiving};
 pub use send::{LiveError, Medium, SendOptions, Sending};
+pub use spool::Spool;
 pub use srtp::{MasterKey, RTP_TAG, Srtp};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
 pub use wired::{Consumer, Departure, Nobody, Payloads, Reports, Trail, Wired, WiredSink, WiredSource, Zeros};

@@ -1,11 +1,11 @@
 //! A live receiver in a thread of its own.
 
-use crate::folder::{ROWS, STEP, Words};
+use crate::folder::{STEP, Words};
 use crate::sdp::Description;
 use crate::send::{Shared, entropy, rtcp};
 use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
-    Srtp, Unpacker, WiredSink,
+    Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_ends::{Agent, Intake, VideoSink};
+use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_session::{Identity, Receiver};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
@@ -105,7 +105,8 @@ impl Receiving {
             let half = factory.receiver(&setup);
             Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
         });
-        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, ROWS);
+        let mut sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
+        Spool::keep(sink.kept());
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
             Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone())),
@@ -246,7 +247,7 @@ impl Session {
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
         let clock = self.driver.clock();
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
-        let Some((wired, _)) = driver.into_ends().pop() else {
+        let Some((mut wired, _)) = driver.into_ends().pop() else {
             return Err(LiveError::Record("the receiver is gone".into()));
         };
         let counts = self.shelf.counts();
@@ -284,6 +285,7 @@ impl Session {
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
         };
+        wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
         LiveRecord::new(&words, agent, from, now, flow, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))

@@ -1,10 +1,10 @@
 //! A live sender in a thread of its own.
 
-use crate::folder::{ROWS, STEP, Words, reported, series};
+use crate::folder::{STEP, Words, reported, series};
 use crate::sdp::Description;
 use crate::{
     Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
-    Payloads, Peers, RTP_TAG, RungData, Srtp, Steering, Store, WiredSource, Zeros,
+    Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
-use steadycast_ends::{Agent, VideoSource};
+use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -284,8 +284,8 @@ impl Sending {
             let guarded = Guarded::new(Arc::new(served));
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
-        let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let mut source = source.keeping(ROWS);
+        let mut source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
         let wired = WiredSource::new(source, payloads, None)
@@ -510,9 +510,10 @@ impl Session {
         let now = clock.now();
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.lateness().spread.clone();
-        let Some((wired, pair)) = driver.into_ends().pop() else {
+        let Some((mut wired, pair)) = driver.into_ends().pop() else {
             return Err(LiveError::Record("the sender is gone".into()));
         };
+        wired.source_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let bytes: Vec<u64> = wired.source().samples.iter().map(|s| s.bytes).collect();
         let sent = wired.source().sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");

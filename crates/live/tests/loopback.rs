@@ -85,7 +85,7 @@ impl Session {
             let chance = Seed(u64::from(ssrc)).part("rtcp");
             Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), chance, now)
         });
-        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, usize::MAX);
+        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
         WiredSink::new(sink, Box::new(taken.clone()), None, Departure::Stamped, reports)
     }
 }

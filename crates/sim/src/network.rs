@@ -13,7 +13,8 @@ use crate::tree::{Graph, Step, Tree};
 use crate::world::delay_of;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use steadycast_ends::{AgentIx, Body, LinkPoint, LinkRecord};
+use std::sync::Arc;
+use steadycast_ends::{AgentIx, Body, Kept, LinkPoint, LinkRecord, Rows, Store};
 use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
@@ -29,7 +30,7 @@ pub struct Network {
     /// Ways between hosts that have been gone.
     ways: BTreeMap<(u32, u32), Option<Place>>,
     grafts: Vec<Graft>,
-    series: Vec<Vec<LinkPoint>>,
+    series: Vec<Rows<LinkPoint>>,
     last: Vec<(u64, u64)>,
     /// What the links had counted when the warm-up was over; empty until then.
     warm: Vec<Counts>,
@@ -108,7 +109,7 @@ impl Network {
             places: hosts.iter().enumerate().map(|(n, h)| (h.0, n as u32)).collect(),
             ways: BTreeMap::new(),
             grafts: Vec::new(),
-            series: vec![Vec::new(); count],
+            series: vec![Rows::default(); count],
             last: vec![(0, 0); count],
             warm: Vec::new(),
             deliveries: Vec::new(),
@@ -272,6 +273,19 @@ impl Network {
             }
             self.net.pool.release(delivery.packet);
         }
+    }
+
+    /// The older part of the links' series is to go there.
+    pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
+        self.series.iter_mut().for_each(|series| series.keep_in(store));
+    }
+
+    /// The run is over: fetches the links' series.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn recall(&mut self) -> io::Result<()> {
+        self.series.iter_mut().try_for_each(Kept::recall)
     }
 
     /// Ends one step of the links' series; the first that ends after the warm-up ends it as well.

@@ -1,6 +1,7 @@
 //! TCP's two ends where a kernel has them: what a world sees of them from outside.
 
 use super::tcp::TcpPoint;
+use crate::Rows;
 use crate::intake::{Digest, Intake};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
@@ -35,7 +36,7 @@ pub struct KernelSource {
     last: Option<Time>,
     last_bytes: Bytes,
     /// Its series.
-    pub samples: Vec<TcpPoint>,
+    pub samples: Rows<TcpPoint>,
     /// When each transfer was complete.
     pub completed: Vec<Time>,
     /// A digest of what was seen, and when.

@@ -1,8 +1,8 @@
 //! Packets at a constant rate, always or in some periods, and where they go.
 
 use super::Out;
-use crate::Body;
 use crate::intake::Intake;
+use crate::{Body, Rows};
 use steadycast_link::Ecn;
 use steadycast_scenario::{PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
@@ -51,7 +51,7 @@ pub struct PlainSource {
     pub bytes: Bytes,
     last_bytes: Bytes,
     /// IP bytes sent in each step of the series.
-    pub samples: Vec<u64>,
+    pub samples: Rows<u64>,
 }
 
 impl PlainSource {
@@ -65,7 +65,7 @@ impl PlainSource {
             sent: 0,
             bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
-            samples: Vec::new(),
+            samples: Rows::default(),
         }
     }
 

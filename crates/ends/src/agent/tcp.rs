@@ -3,7 +3,7 @@
 use super::Out;
 use super::plain::draw;
 use crate::intake::{Digest, Intake};
-use crate::{Arriving, Body};
+use crate::{Arriving, Body, Fields, Row, Rows};
 use std::cmp::Ordering;
 use steadycast_link::Ecn;
 use steadycast_scenario::{Periods, TcpSource as Source};
@@ -30,7 +30,7 @@ pub struct TcpSource {
     pub cwnd_area: (f64, Span),
     last: Time,
     /// Its series.
-    pub samples: Vec<TcpPoint>,
+    pub samples: Rows<TcpPoint>,
     /// IP bytes sent.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
@@ -93,6 +93,18 @@ pub struct TcpPoint {
     pub bytes: u64,
 }
 
+impl Row for TcpPoint {
+    fn blank() -> Self {
+        Self { cwnd: 0.0, ssthresh: 0.0, srtt: None, bytes: 0 }
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        by.f64(&mut self.cwnd);
+        by.f64(&mut self.ssthresh);
+        by.maybe(&mut self.srtt, Span::ZERO, Fields::span);
+        by.u64(&mut self.bytes);
+    }
+}
+
 impl TcpSource {
     /// It sends nothing before it is started.
     pub fn new(config: Config, source: &Source, chance: Chance) -> Self {
@@ -108,7 +120,7 @@ impl TcpSource {
             srtt: Spread::default(),
             cwnd_area: (0.0, Span::ZERO),
             last: Time::ZERO,
-            samples: Vec::new(),
+            samples: Rows::default(),
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
             completed: Vec::new(),

@@ -2,10 +2,10 @@
 
 use super::Out;
 use crate::intake::{Digest, Intake};
-use crate::{AgentIx, Arriving, Body, Skew};
+use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
-use steadycast_control::{BufferLevel, Check, Decision, Limit, Setup, View, Why};
+use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, View, Why, Window};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings};
@@ -22,6 +22,41 @@ pub struct DecisionRow {
     pub decision: Decision,
     /// Whether the clip, at its best quantizer, needed less than the decision allows.
     pub by_encoder: bool,
+}
+
+impl Row for DecisionRow {
+    fn blank() -> Self {
+        let why = Why::rule("");
+        let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
+        Self { at: Time::ZERO, decision, by_encoder: false }
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        let Decision { target, pacing, window, limit, why } = &mut self.decision;
+        by.time(&mut self.at);
+        by.rate(target);
+        by.rate(pacing);
+        by.maybe(window, Window { free: 0 }, |by, window| by.u32(&mut window.free));
+        by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
+        by.text(&mut why.rule);
+        by.maybe(&mut why.loss, 0.0, Fields::f64);
+        by.maybe(&mut why.rtt, Span::ZERO, Fields::span);
+        by.maybe(&mut why.by, ReceiverId(0), |by, id| by.u32(&mut id.0));
+        by.flag(&mut self.by_encoder);
+    }
+}
+
+impl Row for (Time, View) {
+    fn blank() -> Self {
+        (Time::ZERO, View::default())
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        let (at, view) = self;
+        by.time(at);
+        by.maybe(&mut view.rate, Rate::ZERO, Fields::rate);
+        by.maybe(&mut view.loss, 0.0, Fields::f64);
+        by.maybe(&mut view.rtt, Span::ZERO, Fields::span);
+        by.maybe(&mut view.state, "", Fields::word);
+    }
 }
 
 /// How long the rate was limited by what.
@@ -69,9 +104,7 @@ pub struct VideoSource {
     pub frames: SentFrames,
     keep_frames: bool,
     /// What it decided, and when.
-    pub decisions: Vec<DecisionRow>,
-    /// The most decisions that are kept.
-    most: usize,
+    pub decisions: Rows<DecisionRow>,
     /// What limited the rate, for how long.
     pub limits: LimitShares,
     limits_since: Time,
@@ -85,9 +118,9 @@ pub struct VideoSource {
     /// IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
     /// Its series.
-    pub samples: Vec<SourcePoint>,
+    pub samples: Rows<SourcePoint>,
     /// RTCP's share of the session bandwidth, step by step (INV-2).
-    pub rtcp_shares: Vec<f64>,
+    pub rtcp_shares: Rows<f64>,
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: (u64, Bytes),
     ecn: Ecn,
@@ -108,6 +141,17 @@ pub struct SourcePoint {
     pub target: Rate,
     /// The pacing rate at its end.
     pub pacing: Rate,
+}
+
+impl Row for SourcePoint {
+    fn blank() -> Self {
+        Self { bytes: 0, target: Rate::ZERO, pacing: Rate::ZERO }
+    }
+    fn fields(&mut self, by: &mut Fields<'_>) {
+        by.u64(&mut self.bytes);
+        by.rate(&mut self.target);
+        by.rate(&mut self.pacing);
+    }
 }
 
 impl VideoSource {
@@ -139,8 +183,7 @@ impl VideoSource {
             siblings: None,
             open: false,
             frames: SentFrames::default(),
-            decisions: Vec::new(),
-            most: usize::MAX,
+            decisions: Rows::default(),
             limits: LimitShares::default(),
             limits_since: Time::ZERO,
             means_from,
@@ -148,8 +191,8 @@ impl VideoSource {
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
             rtcp_bytes: Bytes::ZERO,
-            samples: Vec::new(),
-            rtcp_shares: Vec::new(),
+            samples: Rows::default(),
+            rtcp_shares: Rows::default(),
             backlog: steadycast_units::Spread::default(),
             digest: Digest::default(),
         }
@@ -159,12 +202,6 @@ impl VideoSource {
     #[must_use]
     pub fn with_ecn(self, capable: bool) -> Self {
         Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotCapable }, ..self }
-    }
-
-    /// Keeps no more than so many decisions: of a session without end the older ones are thinned out.
-    #[must_use]
-    pub fn keeping(self, most: usize) -> Self {
-        Self { most, ..self }
     }
 
     /// One of several that carry the same video at different rates: it sends only while somebody is there.
@@ -295,7 +332,7 @@ impl VideoSource {
         let by_encoder = encoder.limited();
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
-            push_thinned(&mut self.decisions, self.most, DecisionRow { at: now, decision, by_encoder });
+            self.decisions.push(DecisionRow { at: now, decision, by_encoder });
         }
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
@@ -321,7 +358,7 @@ impl VideoSource {
                 if self.running && !self.finished {
                     self.account(now);
                     let by_encoder = self.encoder.as_ref().is_some_and(|e| e.limited());
-                    push_thinned(&mut self.decisions, self.most, DecisionRow { at: now, decision, by_encoder });
+                    self.decisions.push(DecisionRow { at: now, decision, by_encoder });
                 }
             }
             match output {
@@ -410,6 +447,11 @@ impl VideoSource {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.shown_at(1))
     }
 
+    /// What it keeps for the record.
+    pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
+        [&mut self.samples, &mut self.rtcp_shares, &mut self.decisions]
+    }
+
     /// Ends a step of the series.
     pub fn sample(&mut self, now: Time) {
         let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
@@ -429,18 +471,6 @@ impl VideoSource {
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
-}
-
-/// One row more; where there is no room for it, every second one goes first.
-fn push_thinned<T>(rows: &mut Vec<T>, most: usize, row: T) {
-    if rows.len() >= most {
-        let mut keep = false;
-        rows.retain(|_| {
-            keep = !keep;
-            keep
-        });
-    }
-    rows.push(row);
 }
 
 /// Whether who sent this is there, and not about to go.
@@ -500,14 +530,13 @@ pub struct VideoSink {
     /// Cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
-    pub views: Vec<(Time, View)>,
-    /// The most views that are kept.
-    most: usize,
+    pub views: Rows<(Time, View)>,
+    keep_views: bool,
 }
 
 impl VideoSink {
-    /// It is not in the session before it joins. At most `most` of the controller's views are kept, the older ones thinned out.
-    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16, most: usize) -> Self {
+    /// It is not in the session before it joins.
+    pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16) -> Self {
         Self {
             ssrcs: Vec::new(),
             make,
@@ -524,9 +553,15 @@ impl VideoSink {
             rtcp_bytes: Bytes::ZERO,
             rtcp_packets: 0,
             jitter: CumulativeJitter::default(),
-            views: Vec::new(),
-            most,
+            views: Rows::default(),
+            keep_views: true,
         }
+    }
+
+    /// The controller's views are not kept: there are too many like it.
+    #[must_use]
+    pub fn without_views(self) -> Self {
+        Self { keep_views: false, ..self }
     }
 
     /// With a play-out buffer behind it.
@@ -632,8 +667,8 @@ impl VideoSink {
                 Output::Rtcp(bytes) => {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-                    if self.most > 0 {
-                        push_thinned(&mut self.views, self.most, (now, receiver.view()));
+                    if self.keep_views {
+                        self.views.push((now, receiver.view()));
                     }
                     send_rtcp(bytes, out);
                 }
@@ -649,6 +684,11 @@ impl VideoSink {
     /// The session that it is in now, or was in last.
     pub fn session(&self) -> Option<&Receiver> {
         self.receiver.as_ref()
+    }
+
+    /// What it keeps for the record.
+    pub fn kept(&mut self) -> [&mut dyn Kept; 2] {
+        [&mut self.intake.samples, &mut self.views]
     }
 
     /// Ends a step of the series.

@@ -1,0 +1,48 @@
+//! A file for what a long session leaves behind.
+
+use std::fs::{File, OpenOptions, remove_file};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use steadycast_ends::{Kept, Store};
+
+/// A file without a name, in the system's folder for such (`TMPDIR`); it goes with whoever holds it.
+#[derive(Debug)]
+pub struct Spool {
+    file: File,
+    end: AtomicU64,
+}
+
+impl Spool {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// The system's: the folder can't be written.
+    pub fn new() -> io::Result<Self> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.rows", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        remove_file(&path)?;
+        Ok(Self { file, end: AtomicU64::new(0) })
+    }
+
+    /// Has rows kept in one, if one can be had: if not, they stay in memory.
+    pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn Kept>) {
+        let Ok(spool) = Self::new() else { return };
+        let store: Arc<dyn Store> = Arc::new(spool);
+        rows.into_iter().for_each(|rows| rows.keep_in(&store));
+    }
+}
+
+impl Store for Spool {
+    fn put(&self, bytes: &[u8]) -> io::Result<u64> {
+        let at = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(bytes, at).map(|()| at)
+    }
+
+    fn get(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, at)
+    }
+}
