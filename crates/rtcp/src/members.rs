@@ -86,6 +86,9 @@ pub struct Members {
     table: BTreeMap<u32, Member>,
     /// Whoever isn't counted, earliest first: the unproven and the gone.
     uncounted: BTreeSet<(Time, u32)>,
+    /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long as neither is
+    /// too long ago, nobody needs to be looked at.
+    earliest: (Time, Time),
     proven: u32,
     senders: u32,
     /// Where our own SSRC was heard from, and when last.
@@ -169,6 +172,7 @@ impl Members {
             capacity,
             table: BTreeMap::new(),
             uncounted: BTreeSet::new(),
+            earliest: (Time::ZERO, Time::ZERO),
             proven: 0,
             senders: 0,
             conflicts: BTreeMap::new(),
@@ -294,24 +298,31 @@ impl Members {
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
-        self.table.retain(|&ssrc, it| {
-            if it.sent.is_some_and(|at| silent(at, sender)) {
-                it.sent = None;
-                retired += 1;
-            }
-            let keep = !silent(it.heard, member);
-            match it.state {
-                _ if keep => {}
-                State::Proven => {
-                    departed += 1;
-                    retired += u32::from(it.sent.is_some());
+        if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
+            let (mut heard, mut sent) = (now, now);
+            self.table.retain(|&ssrc, it| {
+                if it.sent.is_some_and(|at| silent(at, sender)) {
+                    it.sent = None;
+                    retired += 1;
                 }
-                State::Unproven | State::Gone => {
-                    uncounted.remove(&(it.heard, ssrc));
+                let keep = !silent(it.heard, member);
+                match it.state {
+                    _ if keep => {
+                        heard = heard.min(it.heard);
+                        sent = sent.min(it.sent.unwrap_or(now));
+                    }
+                    State::Proven => {
+                        departed += 1;
+                        retired += u32::from(it.sent.is_some());
+                    }
+                    State::Unproven | State::Gone => {
+                        uncounted.remove(&(it.heard, ssrc));
+                    }
                 }
-            }
-            keep
-        });
+                keep
+            });
+            self.earliest = (heard, sent);
+        }
         self.proven -= departed;
         self.senders -= retired;
         self.adjust_sample(now, member, before);
@@ -477,6 +488,11 @@ impl Members {
             // Two intervals, of which the time-out has five: by then those of the larger sample have been heard.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
+        }
+        if sample.bits == 0 {
+            // All are of the sample.
+            self.strays = Strays::default();
+            return;
         }
         let (sample, mut left_out) = (*sample, 0);
         self.table.retain(|&ssrc, member| {
