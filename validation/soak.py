@@ -123,7 +123,9 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
         over.set()
         watcher.join()
     # What the record is turned into afterwards is not the session's.
-    memory = [(t, m) for t, m in zip(seen[0 : 2 * count : 2], seen[1 : 2 * count : 2], strict=True) if t <= seconds]
+    memory = [
+        (t, m) for t, m in zip(seen[0 : 2 * count : 2], seen[1 : 2 * count : 2], strict=True) if t <= seconds
+    ]
     told = run.summary["emulation"]
     used = resource.getrusage(resource.RUSAGE_SELF)
     return Soaked(
