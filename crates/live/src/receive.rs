@@ -103,7 +103,9 @@ impl Receiving {
             let identity = Identity { ssrc: own.part("ssrc").bits32(), cname: cname.clone() };
             let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
             let half = factory.receiver(&setup);
-            Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
+            let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now);
+            // In paper mode no sender pauses.
+            if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, ROWS);
         let shelf = FrameShelf::default();

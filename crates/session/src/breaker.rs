@@ -8,7 +8,8 @@
 //! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s |
 //!
 //! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the media pauses:
-//! one packet in two seconds goes on, so that whoever comes back can report, and reports end the pause.
+//! one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first report ends the pause.
+//! Receivers of ours answer such a packet, whatever their half waits for ([`crate::Receiver::answering`]).
 //!
 //! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been reports: some
 //! receivers never send any, and a constant rate is its operator's decision.
@@ -221,7 +222,9 @@ impl SenderHalf for Breaker {
         self.heard = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        if silence && report.reception.is_none_or(|r| r.expected > 0) {
+        // The first block of a newcomer counts from itself, but it tells that packets arrive.
+        let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
+        if silence && arrives {
             self.state = State::Closed;
         }
         self.half.on_report(report);
