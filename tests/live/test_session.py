@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import av
 import pytest
 from steadycast.folder import Folder
-from steadycast.live import receive, session, view
+from steadycast.live import receive, send, session, view
 
 from tests.live.conftest import needs, run, steadycast
 
@@ -156,6 +158,8 @@ STATUS = {
     "frames": 300,
     "quantizer": 7,
     "feedback": 12,
+    "feedback_refused": 0,
+    "floor_bps": 50_000.0,
     "left_out": 3,
     "skipped_frames": 0,
     "refused": 0,
@@ -193,6 +197,67 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert "3 pictures were left out" in text
     alone = view.hints({**STATUS, "peers": [], "left_out": 0}, "10.1.0.2:5004", 5005)
     assert alone == ["no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?"]
+
+
+class Operated:
+    """A sender that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.floor: int | None = 50_000
+        self.excluded: list[str] = []
+
+    def limit(self, floor: int | None = None, cap: int | None = None) -> None:
+        assert cap is None
+        self.floor = floor
+
+    def exclude(self, name: str) -> None:
+        self.excluded.append(name)
+
+
+def test_keys_move_the_floor_and_exclude_receivers() -> None:
+    operated = Operated()
+    send._obey(operated, "++-+2", STATUS)
+    assert operated.floor == 78_125
+    assert operated.excluded == ["yard"]
+    send._obey(operated, "-" * 20, STATUS)
+    assert operated.floor == 10_000
+    operated.floor = None  # In paper mode it can't be moved.
+    send._obey(operated, "+", STATUS)
+    assert operated.floor is None
+
+
+def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
+    settings = session_settings(port)
+    sender = session.core().Sender(settings, {"kind": "greedy"})
+    try:
+        sender.limit(floor=700_000)
+        seen = status_once(sender, lambda s: s["decision"] and s["decision"]["target_bps"] == 700_000)
+        assert (seen["floor_bps"], seen["decision"]["limit"]) == (700_000, "floor")
+        # No lower than the controller itself would be: asmp begins at 150 kb/s.
+        sender.limit(floor=20_000)
+        seen = status_once(sender, lambda s: s["decision"]["target_bps"] < 700_000)
+        assert 40_000 < seen["decision"]["target_bps"] <= 150_000
+    finally:
+        sender.finish()
+
+
+def session_settings(port: int) -> dict[str, object]:
+    """What the core wants to know of a sender to this machine that nobody hears."""
+    none = dict.fromkeys(("interface", "ttl", "source", "local", "key", "clip"))
+    rates = {"floor_bps": 50_000, "cap_bps": 2_000_000, "session_bps": 2_000_000}
+    rest = {"controller": "asmp", "mode": "repaired", "params": [], "mux": False, "packet": 1018}
+    return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}
+
+
+def status_once(sender: Any, holds: Callable[[Any], object]) -> Any:
+    """The first status of which that holds, within 10 s."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        status = json.loads(sender.status())
+        if status and holds(status):
+            return status
+        time.sleep(0.05)
+    raise AssertionError("it never came")
 
 
 def test_rates_and_times_are_read_as_they_are_written_elsewhere() -> None:

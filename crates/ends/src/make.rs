@@ -311,6 +311,7 @@ impl<'a> Cast<'a> {
                     backlog: Span::secs(1),
                     credit,
                     greedy,
+                    gated: video.defences,
                     app: factory.app(),
                     first_seq,
                     first_timestamp: video

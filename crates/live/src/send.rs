@@ -182,6 +182,9 @@ fn overhead(factory: &dyn Factory) -> u64 {
     28 + 12 + 4 + 8 + notice
 }
 
+/// A floor that its operator can lower is no lower than this, but for one that was so from the start.
+const LEAST: Rate = Rate::kbps(50);
+
 /// By how much a pacer that is woken late catches up: more would be a burst.
 const CREDIT: Span = Span::millis(4);
 
@@ -215,6 +218,7 @@ impl Sending {
             backlog: Span::secs(1),
             credit: CREDIT,
             greedy,
+            gated: options.mode != Mode::Paper,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
@@ -224,7 +228,7 @@ impl Sending {
         let cost = overhead(&*factory) + tag;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
-        let (mut desk, mut over) = (None, None);
+        let (mut desk, mut over, mut rung) = (None, None, Rate::ZERO);
         let (feed, payloads, by_ladder): (Option<Box<dyn Feed>>, Box<dyn Payloads>, bool) = match medium {
             Medium::Greedy => (None, Box::new(Zeros), false),
             Medium::Encoder { format, steering, .. } => {
@@ -240,7 +244,8 @@ impl Sending {
                 let range = ladder.range(max_payload as u64, cost);
                 let by_ladder = cap >= range.1;
                 cap = cap.min(range.1);
-                floor = floor.max(range.0).min(cap);
+                rung = range.0;
+                floor = floor.max(rung).min(cap);
                 let paper = options.mode == Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
                 let vbr = Vbr::Bucket { factor: 2.5 };
@@ -250,10 +255,13 @@ impl Sending {
                 (Some(Box::new(feed)), Box::new(store), by_ladder)
             }
         };
+        // What the operator may change during the session is held from outside; a ladder's lowest rung is not.
+        let floor = floor.min(cap);
+        let least = if options.mode == Mode::Paper { floor } else { floor.min(LEAST.max(rung)) };
         let setup = Setup {
             packet: options.packet,
             mode: options.mode,
-            floor: floor.min(cap),
+            floor: least,
             cap,
             pictures: None,
             session_bandwidth: options.session_bandwidth,
@@ -277,11 +285,14 @@ impl Sending {
         let shared = Arc::new(Shared::default());
         let app = factory.app();
         let paper = options.mode == Mode::Paper;
+        if !paper {
+            shared.orders.limit(Some(floor), None);
+        }
         let factory: Arc<dyn Factory> = if paper {
             factory
         } else {
             let served = Served::new(factory, entry.standard_reports);
-            let guarded = Guarded::new(Arc::new(served));
+            let guarded = Guarded::new(Arc::new(served), shared.orders.clone());
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
@@ -335,6 +346,11 @@ impl Sending {
     /// Lower and upper limit of the rate from now on.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         self.shared.orders.limit(floor, cap);
+    }
+
+    /// The lower limit that the operator may move; none in paper mode.
+    pub fn floor(&self) -> Option<Rate> {
+        self.shared.orders.floor()
     }
 
     /// Whether it has come to its end: the source's, or by [`Sending::stop`].
@@ -500,7 +516,8 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
-            "quantizer": last, "feedback": source.feedback().0, "refused": refused, "unsent": unsent,
+            "quantizer": last, "feedback": source.feedback().packets,
+            "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
     }

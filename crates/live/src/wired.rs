@@ -202,11 +202,11 @@ impl End for WiredSource {
         };
         if !self.echo.is_own(bytes) {
             let mine = self.source.session().map_or(0, Sender::ssrc);
-            if let Some(peers) = &mut self.peers {
+            let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
+            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
+            if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
                 peers.hear(now, mine, datagram.meta.from, bytes);
             }
-            let from = address(datagram.meta.from);
-            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
         }
     }
 

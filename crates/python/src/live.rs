@@ -197,6 +197,12 @@ impl PySender {
         locked(&self.sending).limit(floor.map(Rate::bps), cap.map(Rate::bps));
     }
 
+    /// The lower limit, in bit/s, or `None` where it can't be moved.
+    #[getter]
+    fn floor(&self) -> Option<u64> {
+        locked(&self.sending).floor().map(Rate::as_bps)
+    }
+
     /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
     /// when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {

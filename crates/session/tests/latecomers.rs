@@ -6,7 +6,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_session::{
-    Emit, Guarded, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served,
+    Emit, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
@@ -41,7 +41,7 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
     let rtcp = RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: true, summary: false };
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
-    let factory: Arc<dyn Factory> = Arc::new(Guarded::new(Arc::new(Served::new(own, false))));
+    let factory: Arc<dyn Factory> = Arc::new(Guarded::new(Arc::new(Served::new(own, false)), Orders::default()));
     let settings = SenderSettings {
         identity: who(1),
         rtcp,
@@ -52,6 +52,7 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
         backlog: Span::secs(1),
         credit: Span::ZERO,
         greedy: true,
+        gated: false,
         app: factory.app(),
         first_seq: 65_500,
         first_timestamp: 0,

@@ -84,6 +84,10 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         found.append(
             f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
         )
+    if status["feedback_refused"]:
+        found.append(
+            f"{status['feedback_refused']} reports were refused: one address sent more than a whole group would"
+        )
     if status["unreadable"]:
         found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")
     return found
@@ -107,10 +111,11 @@ def send_view(status: Json, to: str, port: int) -> Group:
 
     decision = status["decision"] or {}
     head = Table.grid(padding=(0, 3))
-    head.add_row("rate", "target", "pacer", "frames", "quantizer", "feedback")
+    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback")
     head.add_row(
         Text(rate(status["rate_bps"]), style="bold"),
         rate(decision.get("target_bps")),
+        rate(status["floor_bps"]),
         ms(status["backlog_ms"]),
         str(status["frames"] or "-"),
         str(status["quantizer"] or "-"),
@@ -140,7 +145,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
     if len(order) > 20:
         parts.append(Text(f"… and {len(order) - 20} more"))
     parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
-    parts.append(Text("1-9: exclude a receiver   a: hear all again   Ctrl-C: end", style="dim"))
+    parts.append(Text("1-9: exclude a receiver   a: hear all again   + -: floor   Ctrl-C: end", style="dim"))
     return Group(*parts)
 
 
