@@ -108,6 +108,8 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "av1"), "take one of mpeg4"),
         (("send", "/dev/video77", "--to", "127.0.0.1:5004"), "ls /dev/video*"),
         (("receive", "232.1.1.1:5004"), "--source"),
+        (("receive", "127.0.0.1:5004", "--buffer", "full"), "write for example 16KiB"),
+        (("receive", "127.0.0.1:5004", "--consume", "8kbps"), "give --buffer, too"),
         (("receive", "absent.sdp"), "the file that the sender wrote"),
         (("receive", "127.0.0.1:5004", "--out", "film.mkv"), "--codec"),
     ],
@@ -241,9 +243,35 @@ def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
         sender.finish()
 
 
+def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, tmp_path: Path) -> None:
+    """Type-I holds a player's buffer between a fifth and nine tenths; without control the same buffer overflows."""
+    seen = {}
+    for controller in ("rbuf-type1", "no-control"):
+        sdp, folder = tmp_path / f"{controller}.sdp", tmp_path / controller
+        words = ["send", "greedy", "--to", f"127.0.0.1:{port}", "--controller", controller, "--sdp", str(sdp)]
+        words += ["--buffer", "64KiB", "--consume", "400kbps", "--max-rate", "1500kbps", "--for", "60s"]
+        sender = subprocess.Popen(steadycast(*words), stderr=subprocess.PIPE)
+        until = time.monotonic() + 20
+        while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
+            time.sleep(0.05)
+        done = run("receive", sdp, "--for", "6s", "--json", "-o", folder)
+        sender.send_signal(signal.SIGINT)
+        sender.communicate(timeout=30)
+        levels = Folder.open(folder).table("rates")["buffer_bytes"].drop_nulls().tail(20)
+        seen[controller] = json.loads(done.stdout)["flows"][0]["receivers"][0], levels
+    steered, levels = seen["rbuf-type1"]
+    assert steered["buffer_overflows"] == 0
+    assert 0.1 * 65_536 < levels.min() <= levels.max() < 0.95 * 65_536
+    flooded, levels = seen["no-control"]
+    assert 50 < flooded["buffer_overflows"] < 1_000
+    assert 0.9 * 65_536 < levels.max() <= 65_536
+
+
 def session_settings(port: int) -> dict[str, object]:
     """What the core wants to know of a sender to this machine that nobody hears."""
-    none = dict.fromkeys(("interface", "ttl", "source", "local", "key", "clip"))
+    none = dict.fromkeys(
+        ("interface", "ttl", "source", "local", "key", "clip", "buffer_bytes", "consume_bps")
+    )
     rates = {"floor_bps": 50_000, "cap_bps": 2_000_000, "session_bps": 2_000_000}
     rest = {"controller": "asmp", "mode": "repaired", "params": [], "mux": False, "packet": 1018}
     return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, VideoSink};
+use steadycast_media::{Consume, PlayBuffer};
 use steadycast_session::{Identity, Receiver};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
@@ -28,7 +29,14 @@ pub struct ReceiveOptions {
     pub key: Option<MasterKey>,
     /// Canonical name.
     pub cname: String,
+    /// Its play-out buffer; without one, what its sender's description says.
+    pub buffer: Option<Bytes>,
+    /// How fast that is emptied; without it as the media's clock says.
+    pub consume: Option<Rate>,
 }
+
+/// A player without a rate of its own takes a frame when its time has come, to so much.
+const TICK: Span = Span::millis(10);
 
 /// The controller that a description names, its mode and its parameters.
 struct Announced {
@@ -37,6 +45,8 @@ struct Announced {
     params: Vec<(String, Given)>,
     session_bandwidth: Rate,
     packet: Bytes,
+    buffer: Option<Bytes>,
+    consume: Option<Rate>,
 }
 
 impl Announced {
@@ -56,6 +66,8 @@ impl Announced {
             params: description.ours.iter().filter_map(param).collect(),
             session_bandwidth: number("session-bw").map_or(Rate::mbps(2), Rate::bps),
             packet: number("packet").map_or(Bytes::new(1_000), Bytes::new),
+            buffer: number("buffer").filter(|size| *size > 0).map(Bytes::new),
+            consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
         }
     }
 }
@@ -107,14 +119,16 @@ impl Receiving {
             // In paper mode no sender pauses.
             if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
-        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, ROWS);
+        let consume = options.consume.or(announced.consume).map_or(Consume::Frames(TICK), Consume::Rate);
+        let buffer = options.buffer.or(announced.buffer).map(|size| PlayBuffer::new(size, consume));
+        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0, ROWS).buffered(buffer);
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
             Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone())),
             None => Box::new(Nobody),
         };
         let srtp = options.key.as_ref().map(Srtp::new);
-        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp);
+        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
@@ -223,6 +237,10 @@ impl Session {
         let (bytes, packets, expected) = points.iter().fold((0, 0, 0), |(b, p, e), point| {
             (b + point.bytes, p + u64::from(point.packets), e + u64::from(point.expected))
         });
+        let buffer = sink.buffer.as_ref().map(|b| {
+            let level = sink.intake.samples.last().and_then(|p| p.buffer).unwrap_or_default();
+            json!({ "level_bytes": level.get(), "size_bytes": b.size().get(), "underflows": b.underflows(), "overflows": b.overflows() })
+        });
         let delay = points.iter().rev().find_map(|p| p.delay);
         let view = self.session().map(Receiver::view).unwrap_or_default();
         let counts = self.shelf.counts();
@@ -237,7 +255,7 @@ impl Session {
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
             "from": end.media_from().map(|a| a.to_string()),
             "reports_to": end.reports_to().map(|a| a.to_string()),
-            "reports": sink.rtcp_packets,
+            "reports": sink.rtcp_packets, "buffer": buffer,
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing },

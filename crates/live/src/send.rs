@@ -111,6 +111,10 @@ pub struct SendOptions {
     pub session_bandwidth: Rate,
     /// Canonical name.
     pub cname: String,
+    /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
+    pub buffer: Option<Bytes>,
+    /// See above.
+    pub consume: Option<Rate>,
     /// Media and reports are protected with it.
     pub key: Option<MasterKey>,
     /// The clip's name, for the record; nothing for a greedy source.
@@ -392,6 +396,8 @@ fn ours(options: &SendOptions) -> Vec<(String, String)> {
         ("session-bw".to_owned(), options.session_bandwidth.as_bps().to_string()),
         ("packet".to_owned(), options.packet.get().to_string()),
     ];
+    all.extend(options.buffer.map(|size| ("buffer".to_owned(), size.get().to_string())));
+    all.extend(options.consume.map(|rate| ("consume".to_owned(), rate.as_bps().to_string())));
     all.extend(options.params.iter().map(|(key, value)| (format!("param.{key}"), said(value))));
     all
 }

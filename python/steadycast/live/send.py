@@ -49,6 +49,8 @@ class Options:
     duration: str | None = None
     out: Path | None = None
     force: bool = False
+    buffer: str | None = None
+    consume: str | None = None
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
@@ -93,6 +95,7 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         "session_bps": 2_000_000,
         "cname": session.own_name(),
         "key": session.read_key(options.key_file),
+        **session.play_out(options.buffer, options.consume),
         "clip": planned.clip,
     }
     try:

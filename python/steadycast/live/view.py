@@ -36,6 +36,16 @@ def ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
+def level(buffer: Json | None) -> str:
+    """How full a play-out buffer is, and how often it was empty or full."""
+    if buffer is None:
+        return "-"
+    full = (
+        f"{100 * buffer['level_bytes'] / buffer['size_bytes']:.0f} % of {buffer['size_bytes'] / 1024:.0f} KiB"
+    )
+    return f"{full}, {buffer['underflows']} times empty, {buffer['overflows']} packets too many"
+
+
 def why(decision: Json | None) -> str:
     """Say why the rate is what it is, in one sentence."""
     if not decision:
@@ -174,7 +184,8 @@ def receive_line(status: Json) -> str:
     frames = status["frames"]
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
-        f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
+        + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
+        + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
         f"{frames['damaged'] + frames['missing']} not; {status['reports']} reports sent"
     )
 
@@ -205,6 +216,8 @@ def receive_view(status: Json, address: str) -> Group:
         else ""
     )
     parts: list[Any] = [head, Text(said), Text(asks)]
+    if status["buffer"]:
+        parts.append(Text(f"play-out buffer {level(status['buffer'])}"))
     parts += [Text(hint, style="yellow") for hint in receive_hints(status, address)]
     return Group(*parts)
 
