@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,7 +20,7 @@ import pytest
 from steadycast.folder import Folder
 from steadycast.live import receive, send, session, view
 
-from tests.live.conftest import needs, run, steadycast
+from tests.live.conftest import needs, ports, run, steadycast
 
 
 def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> tuple[dict, dict]:
@@ -265,6 +268,33 @@ def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, 
     flooded, levels = seen["no-control"]
     assert 50 < flooded["buffer_overflows"] < 1_000
     assert 0.9 * 65_536 < levels.max() <= 65_536
+
+
+def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port: int) -> None:
+    none = dict.fromkeys(
+        ("sdp", "codec", "interface", "ttl", "source", "local", "key", "buffer_bytes", "consume_bps")
+    )
+    receiver = session.core().Receiver({**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"})
+    own = ports(1)[0]
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as media,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reports,
+    ):
+        media.bind(("127.0.0.1", own))
+        reports.bind(("127.0.0.1", own + 1))
+        reports.setblocking(False)
+        heard = 0
+        for number in range(400):
+            if number % 7:  # A seventh is lost.
+                head = struct.pack("!BBHII", 0x80, 96, number, number * 1800, 77)
+                media.sendto(head + bytes(500), ("127.0.0.1", port))
+            time.sleep(0.02)
+            with contextlib.suppress(BlockingIOError):
+                while reports.recv(2048)[1] == 201:
+                    heard += 1
+    receiver.finish()
+    # The first comes after 1 to 3 s, others 2 to 6 s after the one before.
+    assert 1 <= heard <= 5
 
 
 def session_settings(port: int) -> dict[str, object]:

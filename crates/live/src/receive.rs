@@ -15,7 +15,7 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
-use steadycast_session::{Identity, Receiver};
+use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -97,7 +97,13 @@ impl Receiving {
         let pair = Pair::receiver(description.address, &pair_options)?;
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
-        let settings = rtcp(announced.session_bandwidth, group, group && source.is_some());
+        let settings = if description.of_ours("controller").is_some() {
+            rtcp(announced.session_bandwidth, group, group && source.is_some())
+        } else {
+            // Whoever does not say what it makes of reports gets them at RFC 3550's own times, five seconds or so apart: without the
+            // reduced minimum that its 6.2 allows between two.
+            RtcpSettings { profile: Profile::Rfc3550, group: true, ..rtcp(announced.session_bandwidth, true, false) }
+        };
         let setup = Setup {
             packet: announced.packet,
             mode: announced.mode,
