@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +83,51 @@ def test_a_program_starts_others_on_other_hosts(dumbbell: Path, tmp_path: Path) 
         ["emulate", str(dumbbell), "--only", "--in", "video.dst1", "--", "sh", "-c", script], tmp_path
     )
     assert done.stdout.strip() == "hello", done.stderr
+
+
+NETWORK = """
+duration = "1min"
+nodes = ["s", "r"]
+[[link]]
+name = "air"
+between = ["s", "r"]
+delay = "20ms"
+"""
+
+
+def test_a_network_without_flows_is_there_for_programs(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(NETWORK)
+    program = (
+        "import os, socket, sys, time; own = socket.create_server((os.environ['STEADYCAST_S'], 5000));"
+        "began = time.monotonic(); there = socket.socket(); there.settimeout(5);"
+        "refused = there.connect_ex((os.environ['STEADYCAST_R'], 5000));"
+        "sys.exit(0 if 0.04 <= time.monotonic() - began < 2 and refused == 111 else 1)"
+    )
+    words = [
+        "emulate",
+        str(path),
+        "--in",
+        "s",
+        "--pcap",
+        "air",
+        "-o",
+        "net",
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    done = steadycast(words, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "net" / "pcap" / "air.pcapng").stat().st_size > 100
+    for words, remedy in (
+        (["emulate", str(path)], "--in HOST -- COMMAND"),
+        (["run", str(path)], "one [[flow]]"),
+    ):
+        done = steadycast(words, tmp_path)
+        assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+        assert remedy in done.stderr
 
 
 def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
