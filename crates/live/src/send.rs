@@ -232,7 +232,7 @@ impl Sending {
         let cost = overhead(&*factory) + tag;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
-        let (mut desk, mut over, mut rung) = (None, None, Rate::ZERO);
+        let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
         let (feed, payloads, by_ladder): (Option<Box<dyn Feed>>, Box<dyn Payloads>, bool) = match medium {
             Medium::Greedy => (None, Box::new(Zeros), false),
             Medium::Encoder { format, steering, .. } => {
@@ -250,6 +250,7 @@ impl Sending {
                 cap = cap.min(range.1);
                 rung = range.0;
                 floor = floor.max(rung).min(cap);
+                pictures = Some(Arc::new(steadycast_ends::pictures(&ladder, max_payload as u64, cost)));
                 let paper = options.mode == Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
                 let vbr = Vbr::Bucket { factor: 2.5 };
@@ -267,7 +268,7 @@ impl Sending {
             mode: options.mode,
             floor: least,
             cap,
-            pictures: None,
+            pictures,
             session_bandwidth: options.session_bandwidth,
             group,
             id: ReceiverId(identity.ssrc),
