@@ -173,13 +173,14 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         backlog: Span::secs(1),
         credit: Span::millis(4),
         greedy: true,
+        gated: true,
         app,
         first_seq: u16::MAX - 20,
         first_timestamp: u32::MAX - 90_000,
         epoch: NtpEpoch::from_unix_secs(0),
     };
     let served = Served::new(Arc::clone(&factory), controller.standard_reports);
-    let guarded = Defended::new(Arc::new(Guarded::new(Arc::new(served))), Orders::default());
+    let guarded = Defended::new(Arc::new(Guarded::new(Arc::new(served), Orders::default())), Orders::default());
     let half = steadycast_control::registry::Factory::sender(&guarded, &setup(SENDER));
     let sender = Sender::new(settings, half, Seed(1).part("sender"), Time::ZERO);
     let half = factory.receiver(&setup(RECEIVER));

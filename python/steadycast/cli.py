@@ -763,6 +763,14 @@ def send(
         Path | None,
         typer.Option("--key-file", metavar="FILE", help="Encrypt (SRTP) with the key in this file."),
     ] = None,
+    buffer: Annotated[
+        str | None,
+        typer.Option("--buffer", metavar="SIZE", help="Its receivers' play-out buffer, for example 16KiB."),
+    ] = None,
+    consume: Annotated[
+        str | None,
+        typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
+    ] = None,
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
@@ -805,6 +813,8 @@ def send(
         duration,
         out,
         force,
+        buffer,
+        consume,
     )
     with Terminal() as progress:
         summary = live.send(options, progress)
@@ -856,6 +866,14 @@ def receive(
         Path | None,
         typer.Option("--key-file", metavar="FILE", help="The key of an encrypted stream (SRTP)."),
     ] = None,
+    buffer: Annotated[
+        str | None,
+        typer.Option("--buffer", metavar="SIZE", help="A play-out buffer, for example 16KiB."),
+    ] = None,
+    consume: Annotated[
+        str | None,
+        typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -867,7 +885,21 @@ def receive(
         free_or_force(out, force=force)
     live = _module("steadycast.live.receive")
     options = live.Options(
-        what, source, file, play, reference, duration, mux, interface, codec, name, key_file, out, force
+        what,
+        source,
+        file,
+        play,
+        reference,
+        duration,
+        mux,
+        interface,
+        codec,
+        name,
+        key_file,
+        out,
+        force,
+        buffer,
+        consume,
     )
     summary = live.receive(options)
     _finish(summary, as_json=as_json, report=_write_report(out) if out is not None else None)

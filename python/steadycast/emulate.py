@@ -100,6 +100,10 @@ def emulate(
         told = progress or (stack.enter_context(shown()) if program is None else Silent())
         runner = _Real(scenario, changes, told, quality, vmaf, classes)
         runner.program, runner.only, runner.approximate = program, only, approximate
+        if program is None:
+            runner._need_flows("write at least one [[flow]], or add --in HOST -- COMMAND")
+        elif not runner.loaded.flows:
+            runner.only = True
         done = runner.go(out, force)
         return Emulated(done, runner.code)
 

@@ -389,7 +389,12 @@ class _Runner:
         scratch = TemporaryDirectory(prefix="steadycast-")
         return replace(self._go(simulation, media_s, Path(scratch.name), None), _scratch=scratch)
 
+    def _need_flows(self, remedy: str = "write at least one [[flow]]") -> None:
+        if not self.loaded.flows:
+            raise UserError(f"{self.where}: flow", "there is none, so nothing would happen", remedy)
+
     def _build(self, ladders: dict[str, dict[str, object]]) -> _core.Simulation | _core.Emulation:
+        self._need_flows()
         try:
             return self.core.Simulation(self.loaded, ladders, self.classes)
         except ValueError as error:

@@ -292,10 +292,10 @@ def _group(times: Times, more: str, receivers: int = 8, rate: str = "2Mbps", nod
     return GROUP.format(duration=over, receivers=receivers, rate=rate, more=nodes) + more
 
 
-def _liar(times: Times, folder: Path) -> tuple[str, list[str]]:
+def _liar(times: Times, folder: Path, *words: str) -> tuple[str, list[str]]:
     steps: Steps = [
         ["wait", times.begins],
-        ["start", "liar", "liar", [sys.executable, str(HERE / "liar.py")]],
+        ["start", "liar", "liar", [sys.executable, str(HERE / "liar.py"), *words]],
         ["ready", "liar", 5005],
         ["mark", "begins"],
         ["wait", times.ends - times.begins],
@@ -305,6 +305,10 @@ def _liar(times: Times, folder: Path) -> tuple[str, list[str]]:
         ["mark", "over"],
     ]
     return _crew("liar", folder, steps)
+
+
+def _flood(times: Times, folder: Path) -> tuple[str, list[str]]:
+    return _liar(times, folder, "10")
 
 
 def _lied(defences: str) -> Callable[[Times], str]:
@@ -437,6 +441,18 @@ FAULTS: list[Fault] = [
         name="1 liar of 16, defended",
         scenario=_lied("true"),
         program=_liar,
+        lasts_s=(10, 60),
+        rest_s=4,
+        at=("node", "r1"),
+        before=(0.7, 1.01),
+        during=(0.7, 1.01),
+        after=(0.7, 1.01),
+    ),
+    replace(
+        _PAIR,
+        name="1000 lies a second under as many names, defended",
+        scenario=_lied("true"),
+        program=_flood,
         lasts_s=(10, 60),
         rest_s=4,
         at=("node", "r1"),

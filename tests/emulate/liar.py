@@ -1,5 +1,7 @@
 """A receiver that lies: whatever arrives, it reports a rate of 1 B/s to the group of a scenario's first flow.
 
+With a number N as its argument it answers each packet with N such reports, each under another name.
+
 It learns the sender from the media that it hears, and sends what a member would: RR, SDES and the controller's APP.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 import time
 
 GROUP, RTP_PORT, SSRC = "239.0.0.1", 5004, 0x11A2_11A2
@@ -18,15 +21,15 @@ def rtcp(kind: int, count: int, body: bytes) -> bytes:
     return struct.pack("!BBH", 0x80 | count, kind, len(body) // 4) + body
 
 
-def report(sender: int, highest: int) -> bytes:
+def report(sender: int, highest: int, ssrc: int = SSRC) -> bytes:
     """No packet lost, and a rate of 1 B/s."""
     block = struct.pack("!IIIIII", sender, 0, highest, 0, 0, 0)
     name = b"\x01\x04liar\x00\x00"
     claim = struct.pack("!ffIB3x", 1.0, 0.5, 100_000, 0)
     return (
-        rtcp(201, 1, struct.pack("!I", SSRC) + block)
-        + rtcp(202, 1, struct.pack("!I", SSRC) + name)
-        + rtcp(204, 1, struct.pack("!I4s", SSRC, b"ASMP") + claim)
+        rtcp(201, 1, struct.pack("!I", ssrc) + block)
+        + rtcp(202, 1, struct.pack("!I", ssrc) + name)
+        + rtcp(204, 1, struct.pack("!I4s", ssrc, b"ASMP") + claim)
     )
 
 
@@ -41,10 +44,14 @@ def main() -> None:
     reports = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     reports.bind(("", RTP_PORT + 1))
     reports.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
-    last = 0.0
+    many = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    last, name = 0.0, SSRC
     while True:
         seq, sender = struct.unpack("!2xH4xI", media.recv(2048)[:12])
-        if (now := time.monotonic()) > last + 0.5:
+        for _ in range(many):
+            name = (name + 0x9E37_79B1) & 0xFFFF_FFFF
+            reports.sendto(report(sender, seq, name), (GROUP, RTP_PORT + 1))
+        if not many and (now := time.monotonic()) > last + 0.5:
             last = now
             reports.sendto(report(sender, seq), (GROUP, RTP_PORT + 1))
 

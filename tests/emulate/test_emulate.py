@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,101 @@ def test_a_program_starts_others_on_other_hosts(dumbbell: Path, tmp_path: Path) 
         ["emulate", str(dumbbell), "--only", "--in", "video.dst1", "--", "sh", "-c", script], tmp_path
     )
     assert done.stdout.strip() == "hello", done.stderr
+
+
+NETWORK = """
+duration = "1min"
+nodes = ["s", "r"]
+[[link]]
+name = "air"
+between = ["s", "r"]
+delay = "20ms"
+"""
+
+
+def test_a_network_without_flows_is_there_for_programs(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(NETWORK)
+    program = (
+        "import os, socket, sys, time; own = socket.create_server((os.environ['STEADYCAST_S'], 5000));"
+        "began = time.monotonic(); there = socket.socket(); there.settimeout(5);"
+        "refused = there.connect_ex((os.environ['STEADYCAST_R'], 5000));"
+        "sys.exit(0 if 0.04 <= time.monotonic() - began < 2 and refused == 111 else 1)"
+    )
+    words = [
+        "emulate",
+        str(path),
+        "--in",
+        "s",
+        "--pcap",
+        "air",
+        "-o",
+        "net",
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    done = steadycast(words, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "net" / "pcap" / "air.pcapng").stat().st_size > 100
+    for words, remedy in (
+        (["emulate", str(path)], "--in HOST -- COMMAND"),
+        (["run", str(path)], "one [[flow]]"),
+    ):
+        done = steadycast(words, tmp_path)
+        assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+        assert remedy in done.stderr
+
+
+GROUP = """
+duration = "8s"
+nodes = ["s", "hub", "r1", "r2"]
+[[link]]
+name = "up"
+between = ["s", "hub"]
+rate = "1Mbps"
+[[link]]
+name = "r1"
+between = ["hub", "r1"]
+delay = "10ms"
+[[link]]
+name = "r2"
+between = ["hub", "r2"]
+delay = "10ms"
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "greedy"
+from = "s"
+to = ["r1", "r2"]
+cast = "multicast"
+rtcp = { reports = "%s" }
+"""
+
+
+def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_each_other(
+    tmp_path: Path,
+) -> None:
+    # What comes to the first receiver besides media: the sender's reports, and the other's where all hear all.
+    seen = {}
+    for reports in ("source", "group"):
+        path = tmp_path / f"{reports}.toml"
+        path.write_text(GROUP % reports)
+        done = steadycast(["emulate", str(path), "--json", "--pcap", "r1", "-o", reports], tmp_path)
+        assert done.returncode == 0, done.stderr
+        flow = json.loads(done.stdout)["flows"][0]
+        assert 0.4e6 < flow["throughput_bps"] < 1e6
+        sent = [receiver["feedback_packets"] for receiver in flow["receivers"]]
+        assert min(sent) > 20
+        # The sender hears both; what they say before the first packet is no report on it.
+        assert 0.7 * sum(sent) <= flow["feedback_packets"] <= sum(sent)
+        packets = (tmp_path / reports / "pcap" / "r1.pcapng").read_bytes()
+        # Its name in SDES tells whose report it is.
+        seen[reports] = packets.count(b"video.dst2"), sent[1]
+    assert seen["source"][0] == 0
+    assert seen["group"][1] - 5 <= seen["group"][0] <= seen["group"][1]
 
 
 def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:

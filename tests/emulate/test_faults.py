@@ -110,6 +110,13 @@ def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_le
     defended(full=True)
 
 
+def test_what_an_address_sends_beyond_a_groups_share_is_refused_and_counted() -> None:
+    flood = results(False, "1000 lies a second under as many names, defended")
+    # Some 118 packets a second, ten lies each, for 10 s; heard are 195 a second, one for each packet, and 585 at once.
+    assert 5_000 <= flood.summary["flows"][0]["feedback_refused"] <= 12_000
+    assert results(False, "1 liar of 16, defended").summary["flows"][0]["feedback_refused"] == 0
+
+
 def test_nothing_is_left_of_all_this() -> None:
     results(False, FAULTS[0].name)
     assert marked_processes(f"{os.getpid()}-") == []

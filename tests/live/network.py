@@ -22,15 +22,7 @@ between = ["s", "r"]
 rate = "%s"
 delay = "20ms"
 queue = { kind = "droptail", limit = "50p" }
-[[flow]]
-name = "video"
-kind = "video"
-controller = "fixed"
-media = "greedy"
-from = "s"
-to = ["r"]
 """
-"""The flow is only there to make the hosts: the runs are with `--only`."""
 
 READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
 """Waits until somebody listens at port 5004 of the receiver's host."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import av
 import pytest
 from steadycast.folder import Folder
-from steadycast.live import receive, session, view
+from steadycast.live import receive, send, session, view
 
-from tests.live.conftest import needs, run, steadycast
+from tests.live.conftest import needs, ports, run, steadycast
 
 
 def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> tuple[dict, dict]:
@@ -106,6 +111,8 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "av1"), "take one of mpeg4"),
         (("send", "/dev/video77", "--to", "127.0.0.1:5004"), "ls /dev/video*"),
         (("receive", "232.1.1.1:5004"), "--source"),
+        (("receive", "127.0.0.1:5004", "--buffer", "full"), "write for example 16KiB"),
+        (("receive", "127.0.0.1:5004", "--consume", "8kbps"), "give --buffer, too"),
         (("receive", "absent.sdp"), "the file that the sender wrote"),
         (("receive", "127.0.0.1:5004", "--out", "film.mkv"), "--codec"),
     ],
@@ -156,6 +163,8 @@ STATUS = {
     "frames": 300,
     "quantizer": 7,
     "feedback": 12,
+    "feedback_refused": 0,
+    "floor_bps": 50_000.0,
     "left_out": 3,
     "skipped_frames": 0,
     "refused": 0,
@@ -193,6 +202,120 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert "3 pictures were left out" in text
     alone = view.hints({**STATUS, "peers": [], "left_out": 0}, "10.1.0.2:5004", 5005)
     assert alone == ["no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?"]
+
+
+class Operated:
+    """A sender that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.floor: int | None = 50_000
+        self.excluded: list[str] = []
+
+    def limit(self, floor: int | None = None, cap: int | None = None) -> None:
+        assert cap is None
+        self.floor = floor
+
+    def exclude(self, name: str) -> None:
+        self.excluded.append(name)
+
+
+def test_keys_move_the_floor_and_exclude_receivers() -> None:
+    operated = Operated()
+    send._obey(operated, "++-+2", STATUS)
+    assert operated.floor == 78_125
+    assert operated.excluded == ["yard"]
+    send._obey(operated, "-" * 20, STATUS)
+    assert operated.floor == 10_000
+    operated.floor = None  # In paper mode it can't be moved.
+    send._obey(operated, "+", STATUS)
+    assert operated.floor is None
+
+
+def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
+    settings = session_settings(port)
+    sender = session.core().Sender(settings, {"kind": "greedy"})
+    try:
+        sender.limit(floor=700_000)
+        seen = status_once(sender, lambda s: s["decision"] and s["decision"]["target_bps"] == 700_000)
+        assert (seen["floor_bps"], seen["decision"]["limit"]) == (700_000, "floor")
+        # No lower than the controller itself would be: asmp begins at 150 kb/s.
+        sender.limit(floor=20_000)
+        seen = status_once(sender, lambda s: s["decision"]["target_bps"] < 700_000)
+        assert 40_000 < seen["decision"]["target_bps"] <= 150_000
+    finally:
+        sender.finish()
+
+
+def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, tmp_path: Path) -> None:
+    """Type-I holds a player's buffer between a fifth and nine tenths; without control the same buffer overflows."""
+    seen = {}
+    for controller in ("rbuf-type1", "no-control"):
+        sdp, folder = tmp_path / f"{controller}.sdp", tmp_path / controller
+        words = ["send", "greedy", "--to", f"127.0.0.1:{port}", "--controller", controller, "--sdp", str(sdp)]
+        words += ["--buffer", "64KiB", "--consume", "400kbps", "--max-rate", "1500kbps", "--for", "60s"]
+        sender = subprocess.Popen(steadycast(*words), stderr=subprocess.PIPE)
+        until = time.monotonic() + 20
+        while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
+            time.sleep(0.05)
+        done = run("receive", sdp, "--for", "6s", "--json", "-o", folder)
+        sender.send_signal(signal.SIGINT)
+        sender.communicate(timeout=30)
+        levels = Folder.open(folder).table("rates")["buffer_bytes"].drop_nulls().tail(20)
+        seen[controller] = json.loads(done.stdout)["flows"][0]["receivers"][0], levels
+    steered, levels = seen["rbuf-type1"]
+    assert steered["buffer_overflows"] == 0
+    assert 0.1 * 65_536 < levels.min() <= levels.max() < 0.95 * 65_536
+    flooded, levels = seen["no-control"]
+    assert 50 < flooded["buffer_overflows"] < 1_000
+    assert 0.9 * 65_536 < levels.max() <= 65_536
+
+
+def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port: int) -> None:
+    none = dict.fromkeys(
+        ("sdp", "codec", "interface", "ttl", "source", "local", "key", "buffer_bytes", "consume_bps")
+    )
+    receiver = session.core().Receiver({**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"})
+    own = ports(1)[0]
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as media,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reports,
+    ):
+        media.bind(("127.0.0.1", own))
+        reports.bind(("127.0.0.1", own + 1))
+        reports.setblocking(False)
+        heard = 0
+        for number in range(400):
+            if number % 7:  # A seventh is lost.
+                head = struct.pack("!BBHII", 0x80, 96, number, number * 1800, 77)
+                media.sendto(head + bytes(500), ("127.0.0.1", port))
+            time.sleep(0.02)
+            with contextlib.suppress(BlockingIOError):
+                while reports.recv(2048)[1] == 201:
+                    heard += 1
+    receiver.finish()
+    # The first comes after 1 to 3 s, others 2 to 6 s after the one before.
+    assert 1 <= heard <= 5
+
+
+def session_settings(port: int) -> dict[str, object]:
+    """What the core wants to know of a sender to this machine that nobody hears."""
+    none = dict.fromkeys(
+        ("interface", "ttl", "source", "local", "key", "clip", "buffer_bytes", "consume_bps")
+    )
+    rates = {"floor_bps": 50_000, "cap_bps": 2_000_000, "session_bps": 2_000_000}
+    rest = {"controller": "asmp", "mode": "repaired", "params": [], "mux": False, "packet": 1018}
+    return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}
+
+
+def status_once(sender: Any, holds: Callable[[Any], object]) -> Any:
+    """The first status of which that holds, within 10 s."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        status = json.loads(sender.status())
+        if status and holds(status):
+            return status
+        time.sleep(0.05)
+    raise AssertionError("it never came")
 
 
 def test_rates_and_times_are_read_as_they_are_written_elsewhere() -> None:

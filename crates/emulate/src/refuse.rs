@@ -49,10 +49,6 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                 );
             }
             FlowKind::Video(video) => {
-                if flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source {
-                    let what = "a group's reports go to the group here".into();
-                    refuse(flow, "rtcp.reports", what, "leave it away, or give --approximate");
-                }
                 if let sc::Media::Greedy { bytes: Some(_) } = video.media {
                     refuse(flow, "media", "an amount of data is not sent once here".into(), "leave bytes away");
                 }

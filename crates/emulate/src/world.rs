@@ -759,6 +759,10 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
+            // A group whose members report to the sender alone: it listens at its own address, as with source-specific multicast.
+            let alone = group.is_none()
+                || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
+            let source = alone.then_some(IpAddr::V4(host_address(flow.from)));
             if first {
                 self.enter(flow.from)?;
                 let ix = self.reserve();
@@ -768,7 +772,7 @@ impl Planner<'_> {
                     ix,
                     session,
                     host: flow.from,
-                    pair: Pair::sender(target, &options(flow.from)).map_err(net)?,
+                    pair: Pair::sender(target, &PairOptions { source, ..options(flow.from) }).map_err(net)?,
                     plan: plan.clone(),
                     reports_to: None,
                     member_of: None,
@@ -791,7 +795,7 @@ impl Planner<'_> {
                 host: *to,
                 pair: Pair::receiver(target, &options(*to)).map_err(net)?,
                 plan,
-                reports_to: group.is_none().then_some(reports),
+                reports_to: alone.then_some(reports),
                 member_of: group,
                 jitter: Span::ZERO,
                 chance: scenario.seed.part(&format!("flow.{name}.dst{place}.jitter")),

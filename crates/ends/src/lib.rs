@@ -24,7 +24,7 @@ pub use agent::{
 };
 pub use body::{AgentIx, Arriving, Body};
 pub use intake::{Digest, Intake, Point};
-pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers};
+pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use rows::{Fields, Kept, Row, Rows, Store};
 pub use skew::Skew;

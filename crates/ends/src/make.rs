@@ -251,7 +251,7 @@ impl<'a> Cast<'a> {
         let payload = video.packet.get().saturating_sub(HEADERS).max(1);
         let range = ladder.as_ref().map(|l| l.range(payload, HEADERS));
         let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
-        let pictures = ladder.as_ref().map(|l| Arc::new(pictures(l, payload)));
+        let pictures = ladder.as_ref().map(|l| Arc::new(pictures(l, payload, HEADERS)));
         let period = ladder.as_ref().map_or(Span::ZERO, |l| l.time(1));
         let buffer = video
             .buffer
@@ -307,6 +307,7 @@ impl<'a> Cast<'a> {
                     backlog: Span::secs(1),
                     credit,
                     greedy,
+                    gated: video.defences,
                     app: factory.app(),
                     first_seq,
                     first_timestamp: video
@@ -355,10 +356,10 @@ impl<'a> Cast<'a> {
     }
 }
 
-/// What a controller is told of a ladder.
-fn pictures(ladder: &Ladder, payload: u64) -> Pictures {
+/// What a controller is told of a ladder, if a packet holds so many bytes of its pictures after so many of headers.
+pub fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     let rung = |(row, quantizer): (usize, &u8)| {
-        let (rate, peak) = ladder.rates(row, payload, HEADERS);
+        let (rate, peak) = ladder.rates(row, payload, headers);
         Rung { quantizer: *quantizer, rate, peak }
     };
     Pictures {

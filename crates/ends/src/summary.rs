@@ -179,12 +179,13 @@ impl Record<'_> {
         let limits = source.limits;
         let total = (limits.network + limits.encoder + limits.start + limits.cap).as_secs_f64();
         let part = |span: Span| if total > 0.0 { json!(span.as_secs_f64() / total) } else { Value::Null };
-        let (packets, bytes) = source.feedback();
+        let feedback = source.feedback();
         let span = ends.active(Time::ZERO, self.now);
         let mut map = Map::new();
         map.insert("sent_packets".into(), json!(source.sent_packets));
-        map.insert("feedback_packets".into(), json!(packets));
-        map.insert("feedback_bps".into(), json!(bytes.per(span.max(Span::nanos(1))).as_bps_f64()));
+        map.insert("feedback_packets".into(), json!(feedback.packets));
+        map.insert("feedback_bps".into(), json!(feedback.bytes.per(span.max(Span::nanos(1))).as_bps_f64()));
+        map.insert("feedback_refused".into(), json!(feedback.refused));
         map.insert("skipped_frames".into(), json!(source.skipped()));
         map.insert("backlog_ms".into(), quantiles(&source.backlog));
         map.insert(

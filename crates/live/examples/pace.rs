@@ -77,6 +77,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         backlog: Span::secs(1),
         credit: Span::millis(4),
         greedy: true,
+        gated: false,
         app: factory.app(),
         first_seq: 0,
         first_timestamp: 0,

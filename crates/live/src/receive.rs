@@ -14,7 +14,8 @@ use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
-use steadycast_session::{Identity, Receiver};
+use steadycast_media::{Consume, PlayBuffer};
+use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -28,7 +29,14 @@ pub struct ReceiveOptions {
     pub key: Option<MasterKey>,
     /// Canonical name.
     pub cname: String,
+    /// Its play-out buffer; without one, what its sender's description says.
+    pub buffer: Option<Bytes>,
+    /// How fast that is emptied; without it as the media's clock says.
+    pub consume: Option<Rate>,
 }
+
+/// A player without a rate of its own takes a frame when its time has come, to so much.
+const TICK: Span = Span::millis(10);
 
 /// The controller that a description names, its mode and its parameters.
 struct Announced {
@@ -37,6 +45,8 @@ struct Announced {
     params: Vec<(String, Given)>,
     session_bandwidth: Rate,
     packet: Bytes,
+    buffer: Option<Bytes>,
+    consume: Option<Rate>,
 }
 
 impl Announced {
@@ -56,6 +66,8 @@ impl Announced {
             params: description.ours.iter().filter_map(param).collect(),
             session_bandwidth: number("session-bw").map_or(Rate::mbps(2), Rate::bps),
             packet: number("packet").map_or(Bytes::new(1_000), Bytes::new),
+            buffer: number("buffer").filter(|size| *size > 0).map(Bytes::new),
+            consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
         }
     }
 }
@@ -85,7 +97,13 @@ impl Receiving {
         let pair = Pair::receiver(description.address, &pair_options)?;
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
-        let settings = rtcp(announced.session_bandwidth, group, group && source.is_some());
+        let settings = if description.of_ours("controller").is_some() {
+            rtcp(announced.session_bandwidth, group, group && source.is_some())
+        } else {
+            // Whoever does not say what it makes of reports gets them at RFC 3550's own times, five seconds or so apart: without the
+            // reduced minimum that its 6.2 allows between two.
+            RtcpSettings { profile: Profile::Rfc3550, group: true, ..rtcp(announced.session_bandwidth, true, false) }
+        };
         let setup = Setup {
             packet: announced.packet,
             mode: announced.mode,
@@ -103,9 +121,13 @@ impl Receiving {
             let identity = Identity { ssrc: own.part("ssrc").bits32(), cname: cname.clone() };
             let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
             let half = factory.receiver(&setup);
-            Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
+            let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now);
+            // In paper mode no sender pauses.
+            if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
-        let mut sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
+        let consume = options.consume.or(announced.consume).map_or(Consume::Frames(TICK), Consume::Rate);
+        let buffer = options.buffer.or(announced.buffer).map(|size| PlayBuffer::new(size, consume));
+        let mut sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
         Spool::keep(sink.kept());
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
@@ -113,7 +135,7 @@ impl Receiving {
             None => Box::new(Nobody),
         };
         let srtp = options.key.as_ref().map(Srtp::new);
-        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp);
+        let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
@@ -222,6 +244,10 @@ impl Session {
         let (bytes, packets, expected) = points.iter().fold((0, 0, 0), |(b, p, e), point| {
             (b + point.bytes, p + u64::from(point.packets), e + u64::from(point.expected))
         });
+        let buffer = sink.buffer.as_ref().map(|b| {
+            let level = sink.intake.samples.last().and_then(|p| p.buffer).unwrap_or_default();
+            json!({ "level_bytes": level.get(), "size_bytes": b.size().get(), "underflows": b.underflows(), "overflows": b.overflows() })
+        });
         let delay = points.iter().rev().find_map(|p| p.delay);
         let view = self.session().map(Receiver::view).unwrap_or_default();
         let counts = self.shelf.counts();
@@ -236,7 +262,7 @@ impl Session {
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
             "from": end.media_from().map(|a| a.to_string()),
             "reports_to": end.reports_to().map(|a| a.to_string()),
-            "reports": sink.rtcp_packets,
+            "reports": sink.rtcp_packets, "buffer": buffer,
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing },

@@ -111,6 +111,10 @@ pub struct SendOptions {
     pub session_bandwidth: Rate,
     /// Canonical name.
     pub cname: String,
+    /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
+    pub buffer: Option<Bytes>,
+    /// See above.
+    pub consume: Option<Rate>,
     /// Media and reports are protected with it.
     pub key: Option<MasterKey>,
     /// The clip's name, for the record; nothing for a greedy source.
@@ -182,6 +186,9 @@ fn overhead(factory: &dyn Factory) -> u64 {
     28 + 12 + 4 + 8 + notice
 }
 
+/// A floor that its operator can lower is no lower than this, but for one that was so from the start.
+const LEAST: Rate = Rate::kbps(50);
+
 /// By how much a pacer that is woken late catches up: more would be a burst.
 const CREDIT: Span = Span::millis(4);
 
@@ -215,6 +222,7 @@ impl Sending {
             backlog: Span::secs(1),
             credit: CREDIT,
             greedy,
+            gated: options.mode != Mode::Paper,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
@@ -224,7 +232,7 @@ impl Sending {
         let cost = overhead(&*factory) + tag;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
-        let (mut desk, mut over) = (None, None);
+        let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
         let (feed, payloads, by_ladder): (Option<Box<dyn Feed>>, Box<dyn Payloads>, bool) = match medium {
             Medium::Greedy => (None, Box::new(Zeros), false),
             Medium::Encoder { format, steering, .. } => {
@@ -240,7 +248,9 @@ impl Sending {
                 let range = ladder.range(max_payload as u64, cost);
                 let by_ladder = cap >= range.1;
                 cap = cap.min(range.1);
-                floor = floor.max(range.0).min(cap);
+                rung = range.0;
+                floor = floor.max(rung).min(cap);
+                pictures = Some(Arc::new(steadycast_ends::pictures(&ladder, max_payload as u64, cost)));
                 let paper = options.mode == Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
                 let vbr = Vbr::Bucket { factor: 2.5 };
@@ -250,12 +260,15 @@ impl Sending {
                 (Some(Box::new(feed)), Box::new(store), by_ladder)
             }
         };
+        // What the operator may change during the session is held from outside; a ladder's lowest rung is not.
+        let floor = floor.min(cap);
+        let least = if options.mode == Mode::Paper { floor } else { floor.min(LEAST.max(rung)) };
         let setup = Setup {
             packet: options.packet,
             mode: options.mode,
-            floor: floor.min(cap),
+            floor: least,
             cap,
-            pictures: None,
+            pictures,
             session_bandwidth: options.session_bandwidth,
             group,
             id: ReceiverId(identity.ssrc),
@@ -277,11 +290,14 @@ impl Sending {
         let shared = Arc::new(Shared::default());
         let app = factory.app();
         let paper = options.mode == Mode::Paper;
+        if !paper {
+            shared.orders.limit(Some(floor), None);
+        }
         let factory: Arc<dyn Factory> = if paper {
             factory
         } else {
             let served = Served::new(factory, entry.standard_reports);
-            let guarded = Guarded::new(Arc::new(served));
+            let guarded = Guarded::new(Arc::new(served), shared.orders.clone());
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let mut source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
@@ -337,6 +353,11 @@ impl Sending {
         self.shared.orders.limit(floor, cap);
     }
 
+    /// The lower limit that the operator may move; none in paper mode.
+    pub fn floor(&self) -> Option<Rate> {
+        self.shared.orders.floor()
+    }
+
     /// Whether it has come to its end: the source's, or by [`Sending::stop`].
     pub fn done(&self) -> bool {
         self.shared.done.load(Ordering::Relaxed)
@@ -376,6 +397,8 @@ fn ours(options: &SendOptions) -> Vec<(String, String)> {
         ("session-bw".to_owned(), options.session_bandwidth.as_bps().to_string()),
         ("packet".to_owned(), options.packet.get().to_string()),
     ];
+    all.extend(options.buffer.map(|size| ("buffer".to_owned(), size.get().to_string())));
+    all.extend(options.consume.map(|rate| ("consume".to_owned(), rate.as_bps().to_string())));
     all.extend(options.params.iter().map(|(key, value)| (format!("param.{key}"), said(value))));
     all
 }
@@ -500,7 +523,8 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
-            "quantizer": last, "feedback": source.feedback().0, "refused": refused, "unsent": unsent,
+            "quantizer": last, "feedback": source.feedback().packets,
+            "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
     }

@@ -202,11 +202,11 @@ impl End for WiredSource {
         };
         if !self.echo.is_own(bytes) {
             let mine = self.source.session().map_or(0, Sender::ssrc);
-            if let Some(peers) = &mut self.peers {
+            let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
+            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
+            if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
                 peers.hear(now, mine, datagram.meta.from, bytes);
             }
-            let from = address(datagram.meta.from);
-            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
         }
     }
 
@@ -238,11 +238,32 @@ pub struct WiredSink {
     reports: Reports,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
+    media_clock: Option<MediaClock>,
     /// Datagrams that could not be read.
     unreadable: u64,
     first: Option<Time>,
     last: Option<Time>,
     from: Option<SocketAddr>,
+}
+
+/// Which step of the media's clock a frame belongs to, counted from the first packet.
+struct MediaClock {
+    step: Span,
+    /// The newest timestamp, and how many ticks it is after the first.
+    newest: Option<(u32, i64)>,
+}
+
+impl MediaClock {
+    fn step_of(&mut self, timestamp: u32) -> u32 {
+        let (newest, ticks) = *self.newest.get_or_insert((timestamp, 0));
+        let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
+        if ahead > 0 {
+            self.newest = Some((timestamp, ticks + ahead));
+        }
+        // 90,000 ticks a second, as of all video.
+        let at = Span::nanos((ticks + ahead).max(0) as u64 * 100_000 / 9);
+        (at.as_nanos() / self.step.as_nanos().max(1)) as u32
+    }
 }
 
 /// Where a receiver's reports go.
@@ -282,6 +303,7 @@ impl WiredSink {
             reports,
             outgoing: Vec::new(),
             ended: false,
+            media_clock: None,
             unreadable: 0,
             first: None,
             last: None,
@@ -308,6 +330,12 @@ impl WiredSink {
     #[must_use]
     pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
         Self { srtp, ..self }
+    }
+
+    /// Without a trail, frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
+    #[must_use]
+    pub fn timing(self, step: Span) -> Self {
+        Self { media_clock: Some(MediaClock { step, newest: None }), ..self }
     }
 
     /// Datagrams that could not be read.
@@ -381,7 +409,10 @@ impl WiredSink {
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let notice = extensions.next().filter(fits).map_or(Notice::NONE, |(id, bytes)| Notice::new(id, bytes));
         let (seq, fragment) = match &self.trail {
-            None => (u64::from(header.seq), Fragment::default()),
+            None => {
+                let frame = self.media_clock.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
+                (u64::from(header.seq), Fragment { frame, ..Fragment::default() })
+            }
             Some((trail, first)) => match trail.find(*first, header.seq) {
                 Some((place, fragment)) => (u64::from(*first) + place, fragment),
                 None => return,
@@ -523,4 +554,18 @@ fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
 fn address(from: SocketAddr) -> AgentIx {
     let folded = origin(from.ip()).0;
     AgentIx((folded ^ folded >> 32) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_count_in_steps_of_the_medias_clock_across_its_wrap() {
+        let mut clock = MediaClock { step: Span::millis(10), newest: None };
+        let first = u32::MAX - 3_600;
+        let steps = [0, 3_600, 7_200, 3_600, 10_799, 10_800].map(|ticks| clock.step_of(first.wrapping_add(ticks)));
+        assert_eq!(steps, [0, 4, 8, 4, 11, 12]);
+        assert_eq!(clock.step_of(first.wrapping_sub(90_000)), 0, "before the first");
+    }
 }

@@ -68,6 +68,7 @@ impl Session {
             backlog: Span::secs(1),
             credit: Span::millis(4),
             greedy: true,
+            gated: false,
             app: self.factory().app(),
             first_seq: 65_500,
             first_timestamp: 0,
@@ -177,7 +178,7 @@ fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
         assert_eq!(*bytes % seqs.len(), 0, "payloads are of one size");
         assert_eq!(sink.unreadable(), 0);
         assert!(sink.sink().rtcp_packets > 0, "it has at least said good-bye");
-        assert!(done.source.source().feedback().0 > 0, "{ip}, mux {mux}: the sender heard no report");
+        assert!(done.source.source().feedback().packets > 0, "{ip}, mux {mux}: the sender heard no report");
     }
 }
 
@@ -187,7 +188,7 @@ fn a_controllers_own_reports_come_back_and_raise_the_rate() {
     let at = free("127.0.0.1");
     let done = run(&session, &[at], &PairOptions::default(), TO_SENDER, at);
     let source = done.source.source();
-    let (reports, _) = source.feedback();
+    let reports = source.feedback().packets;
     assert!(reports >= 5, "{reports} reports in 1.5 s of short round trips");
     let best = source.decisions.iter().map(|d| d.decision.target).max().unwrap();
     assert!((Rate::mbps(1)..=Rate::mbps(4)).contains(&best), "{best}");
@@ -222,7 +223,7 @@ fn a_source_specific_member_gets_what_its_source_sends_and_reports_to_it_alone()
     };
     let done = run(&session, &[to], &from("127.0.0.1"), TO_SENDER, to);
     assert_eq!(done.sinks[0].1.len() as u64, done.source.source().sent_packets);
-    assert!(done.source.source().feedback().0 > 0, "no report");
+    assert!(done.source.source().feedback().packets > 0, "no report");
     let none = run(&session, &[to], &from("127.0.0.9"), TO_SENDER, to);
     assert_eq!(none.sinks[0].1.len(), 0, "a member of another source's channel gets nothing");
 }

@@ -146,6 +146,8 @@ impl PySender {
             cap: Rate::bps(want(options, "cap_bps")?),
             session_bandwidth: Rate::bps(want(options, "session_bps")?),
             cname: want(options, "cname")?,
+            buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
+            consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
             key: key(options)?,
             clip: want(options, "clip")?,
         };
@@ -195,6 +197,12 @@ impl PySender {
     #[pyo3(signature = (floor=None, cap=None))]
     fn limit(&self, floor: Option<u64>, cap: Option<u64>) {
         locked(&self.sending).limit(floor.map(Rate::bps), cap.map(Rate::bps));
+    }
+
+    /// The lower limit, in bit/s, or `None` where it can't be moved.
+    #[getter]
+    fn floor(&self) -> Option<u64> {
+        locked(&self.sending).floor().map(Rate::as_bps)
     }
 
     /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
@@ -267,6 +275,8 @@ impl PyReceiver {
             pair: pair(options)?,
             key: key(options)?,
             cname: want(options, "cname")?,
+            buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
+            consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
         };
         if description.secure && options.key.is_none() {
             let text = "--key-file: the stream is encrypted, and no key is given; ask its sender for the key";

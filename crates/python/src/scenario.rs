@@ -103,6 +103,12 @@ impl PyScenario {
         &self.loaded.sha256
     }
 
+    /// How many flows it has.
+    #[getter]
+    fn flows(&self) -> usize {
+        self.scenario().flows.len()
+    }
+
     #[getter]
     fn duration_s(&self) -> f64 {
         self.scenario().duration.as_secs_f64()

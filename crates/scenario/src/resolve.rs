@@ -54,7 +54,8 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
         out.problem(&said.at, format!("{} leaves nothing of {duration}", said.value), "make it shorter than duration");
     }
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
-    if file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
+    // Nodes and links are a network by themselves, for programs of others.
+    if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
         out.missing(&file.here, "flow", "write at least one [[flow]]");
     }
     let dumbbell = file.topology.as_ref().and_then(|t| t.shape.as_ref()).is_some_and(|s| s.value == Shape::Dumbbell);

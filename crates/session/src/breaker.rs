@@ -8,11 +8,13 @@
 //! | more than ten times what TCP would send | 4.3: over CB_INTERVAL | 5 reports over at least 5 s |
 //!
 //! The first step is a tenth of the rate (4.3 allows to try that first); when that does not help for as long again, the media pauses:
-//! one packet in two seconds goes on, so that whoever comes back can report, and reports end the pause.
+//! one packet in two seconds goes on, so that whoever comes, or comes back, can report, and the first report ends the pause.
+//! Receivers of ours answer such a packet, whatever their half waits for ([`crate::Receiver::answering`]).
 //!
 //! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been reports: some
 //! receivers never send any, and a constant rate is its operator's decision.
 
+use crate::Orders;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,18 +38,21 @@ const WATCHED: usize = 4_096;
 /// Makes the halves of a controller with a circuit breaker.
 pub struct Guarded {
     own: Arc<dyn Factory>,
+    orders: Orders,
 }
 
 impl Guarded {
-    /// Around this controller.
-    pub fn new(own: Arc<dyn Factory>) -> Self {
-        Self { own }
+    /// Around this controller. The limits of these orders hold as long as the breaker lets them: no floor keeps up a rate that nobody
+    /// answers.
+    pub fn new(own: Arc<dyn Factory>, orders: Orders) -> Self {
+        Self { own, orders }
     }
 }
 
 impl Factory for Guarded {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Breaker::new(self.own.sender(setup), setup.packet, self.own.feedback() == Feedback::None))
+        let (orders, deaf) = (self.orders.clone(), self.own.feedback() == Feedback::None);
+        Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf))
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         self.own.receiver(setup)
@@ -97,6 +102,7 @@ struct Watched {
 
 struct Breaker {
     half: Box<dyn SenderHalf>,
+    orders: Orders,
     packet: Bytes,
     deaf: bool,
     state: State,
@@ -107,9 +113,9 @@ struct Breaker {
 }
 
 impl Breaker {
-    fn new(half: Box<dyn SenderHalf>, packet: Bytes, deaf: bool) -> Self {
+    fn new(half: Box<dyn SenderHalf>, orders: Orders, packet: Bytes, deaf: bool) -> Self {
         let (state, watched) = (State::Closed, BTreeMap::new());
-        Self { half, packet, deaf, state, began: None, heard: None, sent: Bytes::ZERO, watched }
+        Self { half, orders, packet, deaf, state, began: None, heard: None, sent: Bytes::ZERO, watched }
     }
 
     /// Since when nobody has been heard; `None` where nobody has to be.
@@ -123,7 +129,9 @@ impl Breaker {
 
     fn trip(&mut self, now: Time, why: &'static str) {
         self.state = match self.state {
-            State::Closed => State::Cut { since: now, rate: self.half.decision().pacing.scale(0.1), why },
+            State::Closed => {
+                State::Cut { since: now, rate: self.orders.bound(self.half.decision()).pacing.scale(0.1), why }
+            }
             State::Cut { .. } | State::Open { .. } => State::Open { why },
         };
         // What comes next is judged by itself.
@@ -221,7 +229,9 @@ impl SenderHalf for Breaker {
         self.heard = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        if silence && report.reception.is_none_or(|r| r.expected > 0) {
+        // The first block of a newcomer counts from itself, but it tells that packets arrive.
+        let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
+        if silence && arrives {
             self.state = State::Closed;
         }
         self.half.on_report(report);
@@ -246,7 +256,7 @@ impl SenderHalf for Breaker {
     }
 
     fn decision(&self) -> Decision {
-        let mut decision = self.half.decision();
+        let mut decision = self.orders.bound(self.half.decision());
         let (most, why, step) = match self.state {
             State::Closed => return decision,
             State::Cut { rate, why, .. } => (rate, why, "a tenth"),
@@ -293,7 +303,11 @@ mod tests {
 
     impl World {
         fn new(deaf: bool) -> Self {
-            Self { breaker: Breaker::new(Box::new(Steady), Bytes::new(1_000), deaf), second: 0, seq: 0 }
+            Self {
+                breaker: Breaker::new(Box::new(Steady), Orders::default(), Bytes::new(1_000), deaf),
+                second: 0,
+                seq: 0,
+            }
         }
 
         fn seconds(&mut self, count: u64, mut reception: impl FnMut(u64) -> Option<(u64, i64)>) {
@@ -338,6 +352,20 @@ mod tests {
         assert!(world.breaker.decision().why.rule.contains("no report for 15 s"));
         world.seconds(1, |seq| Some((seq, 0)));
         assert_eq!(world.rate(), Rate::mbps(1));
+    }
+
+    #[test]
+    fn the_operators_floor_and_cap_hold_while_somebody_answers() {
+        let mut world = World::new(false);
+        world.seconds(3, |seq| Some((seq, 0)));
+        world.breaker.orders.limit(None, Some(Rate::kbps(600)));
+        assert_eq!((world.rate(), world.breaker.decision().limit), (Rate::kbps(600), Limit::Cap));
+        world.breaker.orders.limit(Some(Rate::kbps(1_500)), Some(Rate::mbps(9)));
+        assert_eq!((world.rate(), world.breaker.decision().limit), (Rate::kbps(1_500), Limit::Floor));
+        world.seconds(16, |_| None);
+        assert_eq!(world.rate(), Rate::kbps(150));
+        world.seconds(16, |_| None);
+        assert_eq!(world.rate(), Rate::kbps(4));
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms |
 //! | support | a receiver whose report halves the rate while its own report block shows next to no loss is set aside |
 //! | floor | the rate never goes below it; who holds a group there for 5 s is set aside: it can't be served by this session |
+//! | quantile | of a large group the slowest 2 % are left behind: who limits it for 5 s of 30, and by its report blocks is twice as badly off as the worst who would be served, is set aside |
 //! | exclusion | the operator's decision: reports of that receiver are not heard |
 //!
-//! Who is set aside by itself is heard again after a minute. The only receiver is never set aside. The quantile, which leaves a share
-//! of the group behind, is a parameter of the controllers that take a minimum (`asmp`: `agg`), since only they know whose rate is
-//! whose.
+//! Who is set aside by itself is heard again after a minute. The only receiver is never set aside. How badly off a receiver is, is told
+//! by the square-root law from its losses and round trips as we count them, so that the quantile is the same for all controllers.
+//! That an address may not flood its sender with reports is the session's own affair ([`crate::SenderSettings::gated`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,26 @@ impl Orders {
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
+    /// The lower limit, if one was set.
+    pub fn floor(&self) -> Option<Rate> {
+        self.locked().floor
+    }
+
+    /// A decision within these limits.
+    pub(crate) fn bound(&self, mut decision: Decision) -> Decision {
+        let (floor, cap) = {
+            let inner = self.locked();
+            (inner.floor, inner.cap)
+        };
+        if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
+            (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
+        }
+        if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
+            (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
+        }
+        decision
+    }
+
     /// Who is not heard, and why.
     pub fn aside(&self) -> Vec<(u32, &'static str)> {
         self.locked().aside.iter().map(|(ssrc, (why, _))| (*ssrc, *why)).collect()
@@ -75,13 +96,7 @@ impl Defended {
 
 impl Factory for Defended {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Defence {
-            half: self.own.sender(setup),
-            orders: self.orders.clone(),
-            known: BTreeMap::new(),
-            newest: 0,
-            at_floor: None,
-        })
+        Box::new(Defence::new(self.own.sender(setup), self.orders.clone()))
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
         self.own.receiver(setup)
@@ -105,13 +120,34 @@ const PATIENCE: Span = Span::secs(5);
 const ASIDE: Span = Span::secs(60);
 /// A report block below this fraction supports no halving of the rate.
 const SUPPORTED: f64 = 0.01;
-/// Receivers that are remembered.
+/// Receivers that are remembered, and of those set aside so many.
 const REMEMBERED: usize = 16_384;
+/// The share of a group that may be left behind.
+const BEHIND: f64 = 0.02;
+/// Whoever limits the group for [`PATIENCE`] of so long
+const WINDOW: Span = Span::secs(30);
+/// is left behind, if it is so much worse off than the worst who is served then.
+const WORSE: f64 = 2.0;
+/// Its reason.
+const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
-/// Of one receiver: when it was heard last, and the highest loss fraction of its report blocks lately.
+/// Of one receiver.
 struct Known {
     heard: Time,
+    /// The highest loss fraction of its report blocks lately.
     fraction: f64,
+    /// Their mean, over eight of them or so.
+    loss: f64,
+    rtt: Option<Span>,
+    /// For how long it has limited the group in this window.
+    limited: Span,
+}
+
+impl Known {
+    /// How badly off it is: `R √p`, the inverse of what the square-root law allows.
+    fn hardship(&self) -> f64 {
+        self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
+    }
 }
 
 struct Defence {
@@ -121,9 +157,17 @@ struct Defence {
     newest: u64,
     /// Who holds the group at its floor, and since when.
     at_floor: Option<(ReceiverId, Time)>,
+    /// When a report was judged last, and when the window of the quantile began.
+    judged: Time,
+    window: Time,
 }
 
 impl Defence {
+    fn new(half: Box<dyn SenderHalf>, orders: Orders) -> Self {
+        let (known, judged, window) = (BTreeMap::new(), Time::ZERO, Time::ZERO);
+        Self { half, orders, known, newest: 0, at_floor: None, judged, window }
+    }
+
     /// Whether a receiver is heard; one that was set aside long ago is again.
     fn hears(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
@@ -138,9 +182,43 @@ impl Defence {
     }
 
     fn set_aside(&mut self, now: Time, who: ReceiverId, why: &'static str) {
-        self.orders.locked().aside.insert(who.0, (why, Some(now + ASIDE)));
+        let mut orders = self.orders.locked();
+        if orders.aside.len() >= REMEMBERED {
+            // Whoever makes SSRCs up gets no more memory than that.
+            let room = orders.aside.iter().find(|(_, (_, until))| until.is_some()).map(|(ssrc, _)| *ssrc);
+            room.and_then(|ssrc| orders.aside.remove(&ssrc));
+        }
+        orders.aside.insert(who.0, (why, Some(now + ASIDE)));
+        drop(orders);
         self.at_floor = None;
+        self.known.remove(&who);
         self.half.on_leave(now, who);
+    }
+
+    /// Leaves the receiver behind that limits the group, if it is one of the few that are much worse off than the others.
+    fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
+        let now = report.at;
+        let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
+        if now.since(self.window) >= WINDOW {
+            self.window = now;
+            self.known.values_mut().for_each(|k| k.limited = Span::ZERO);
+        }
+        let Some(known) = self.known.get_mut(&by) else { return };
+        known.limited += lasted;
+        if known.limited < PATIENCE {
+            return;
+        }
+        known.limited = Span::ZERO;
+        let own = known.hardship();
+        let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
+        let most = (f64::from(report.members) * BEHIND) as usize;
+        let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
+        // With so many fewer, this one would be the worst who is served.
+        let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
+        all.sort_by(|a, b| b.total_cmp(a));
+        if all.get(more).is_some_and(|served| own >= served * WORSE && own > 0.0) {
+            self.set_aside(now, by, LEFT_BEHIND);
+        }
     }
 
     fn possible(&self, report: &Report<'_>) -> bool {
@@ -169,7 +247,10 @@ impl Defence {
         if let Some((who, since)) = self.at_floor
             && now.since(since) >= PATIENCE
         {
-            self.set_aside(now, who, "it can't keep up with the floor");
+            return self.set_aside(now, who, "it can't keep up with the floor");
+        }
+        if let (Limit::Network | Limit::Floor, Some(by)) = (decision.limit, decision.why.by) {
+            self.leave_behind(report, by);
         }
     }
 }
@@ -200,9 +281,12 @@ impl SenderHalf for Defence {
         if soon {
             return;
         }
-        let known = known.or_insert(Known { heard: report.at, fraction });
+        let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
+        let known = known.or_insert(fresh);
         // A loss of some reports ago may be what the controller still remembers.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
+        known.loss += (fraction - known.loss) / 8.0;
+        known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;
         self.half.on_report(report);
         self.judge(report, before);
@@ -222,18 +306,7 @@ impl SenderHalf for Defence {
     }
 
     fn decision(&self) -> Decision {
-        let mut decision = self.half.decision();
-        let (floor, cap) = {
-            let orders = self.orders.locked();
-            (orders.floor, orders.cap)
-        };
-        if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
-            (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
-        }
-        if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
-            (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
-        }
-        decision
+        self.half.decision()
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
@@ -249,6 +322,7 @@ impl SenderHalf for Defence {
 mod tests {
     use super::*;
     use steadycast_control::{Reception, Why};
+    use steadycast_units::{Bytes, Seed};
 
     /// Takes the least of what its receivers ask for, as the number in their bodies' first byte times 10 kb/s.
     #[derive(Default)]
@@ -278,8 +352,9 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let (half, orders, known) = (Box::new(Least::default()), Orders::default(), BTreeMap::new());
-            let defence = Defence { half, orders: orders.clone(), known, newest: 1_000, at_floor: None };
+            let orders = Orders::default();
+            let mut defence = Defence::new(Box::new(Least::default()), orders.clone());
+            defence.newest = 1_000;
             Self(defence, orders, 0)
         }
 
@@ -339,10 +414,6 @@ mod tests {
         assert_eq!((0..100).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::mbps(1)));
         world.1.admit_all();
         assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(200));
-        world.1.limit(Some(Rate::kbps(300)), Some(Rate::kbps(600)));
-        assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(300));
-        world.1.exclude(16);
-        assert_eq!(world.second(Some((20, 0.2))), Rate::kbps(600));
     }
 
     #[test]
@@ -355,5 +426,93 @@ mod tests {
         let report = Report { at, from, rtt: None, reception: Some(reception), body: Some(&body), members: 16 };
         world.0.on_report(&report);
         assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
+    }
+
+    /// Seconds of a group whose first receivers lose so much and ask for so much less: the rate at the end, and who is left behind.
+    fn group(size: u64, slow: u64, seconds: u64, seed: u64) -> (Rate, usize) {
+        let mut world = World::new();
+        let mut chance = Seed(seed).part("losses");
+        for second in 0..seconds {
+            for n in 0..size {
+                let at = Time::ZERO + Span::millis(second * 1_000) + Span::micros(n * 1_000_000 / size);
+                // Equal ones differ by chance: about three losses in 300 packets.
+                let lost = if n < slow { 60 } else { chance.bits32() % 7 };
+                let fraction = f64::from(lost) / 300.0;
+                let rate = if n < slow { 20 } else { 100 - (lost as u8) * 3 };
+                let body = Body { subtype: 1, bytes: vec![rate] };
+                let (highest, jitter) = (900, Span::ZERO);
+                let reception = Reception { expected: 300, lost: i64::from(lost), fraction, highest, jitter };
+                let (from, rtt) = (ReceiverId(n as u32 + 1), Some(Span::millis(40)));
+                let members = size as u32;
+                let (reception, body) = (Some(reception), Some(&body));
+                world.0.on_report(&Report { at, from, rtt, reception, body, members });
+            }
+        }
+        let behind = world.1.aside().iter().filter(|(_, why)| *why == LEFT_BEHIND).count();
+        (world.0.decision().target, behind)
+    }
+
+    #[test]
+    fn the_slowest_two_per_cent_are_left_behind_and_no_more() {
+        for seed in 0..2 {
+            let (rate, behind) = group(100, 2, 25, seed);
+            assert_eq!(behind, 2);
+            assert!((Rate::kbps(800)..=Rate::kbps(950)).contains(&rate), "{rate}");
+            // A third one is the group's business; so is the only slow one of a small group.
+            assert_eq!(group(100, 3, 25, seed).0, Rate::kbps(200));
+            assert_eq!(group(40, 1, 25, seed), (Rate::kbps(200), 0));
+            // Nobody is left behind for being the last of equals.
+            assert_eq!(group(100, 0, 25, seed).1, 0);
+        }
+    }
+
+    #[test]
+    fn whatever_is_reported_the_tables_are_bounded_and_the_only_receiver_is_heard() {
+        let mut chance = Seed(7).part("operations");
+        let mut world = World::new();
+        let (mut now, mut sent) = (Time::ZERO, 1_000);
+        for _ in 0..10_000 {
+            now += Span::micros(u64::from(chance.bits32() % 20_000));
+            let from = ReceiverId(chance.bits32() % if chance.bits32().is_multiple_of(2) { 50 } else { 400 });
+            match chance.bits32() % 40 {
+                0 => world.0.on_leave(now, from),
+                1 => world.0.on_timer(now),
+                2..6 => {
+                    sent += 1;
+                    world.0.on_sent(&Sent { at: now, seq: sent, size: Bytes::new(1_000), data_limited: false });
+                }
+                _ => {
+                    let fraction = f64::from(chance.bits32() % 256) / 256.0 * f64::from(chance.bits32() % 2);
+                    let (expected, highest) = (u64::from(chance.bits32() % 300), sent + u64::from(chance.bits32() % 3));
+                    let lost = i64::from(chance.bits32() as i32) >> (chance.bits32() % 32);
+                    let reception = Reception { expected, lost, fraction, highest, jitter: Span::ZERO };
+                    let body = Body { subtype: 1, bytes: vec![chance.bits32() as u8] };
+                    let rtt = (!chance.bits32().is_multiple_of(3)).then(|| Span::nanos(u64::from(chance.bits32())));
+                    let (reception, body) = (Some(reception), Some(&body));
+                    world.0.on_report(&Report { at: now, from, rtt, reception, body, members: 5_000 });
+                }
+            }
+            let rate = world.0.decision().target;
+            assert!((Rate::kbps(50)..=Rate::kbps(2_550)).contains(&rate), "{rate}");
+        }
+        let behind = world.1.aside().iter().filter(|(_, why)| *why == LEFT_BEHIND).count();
+        assert!(behind <= 100, "{behind}");
+        for n in 0..40_000 {
+            let reception = Reception { expected: 1, lost: 0, fraction: 0.0, highest: 900, jitter: Span::ZERO };
+            let (from, reception) = (ReceiverId(n + 1_000), Some(reception));
+            world.0.on_report(&Report { at: now, from, rtt: None, reception, body: None, members: 5_000 });
+            world.0.set_aside(now + Span::millis(n.into()), ReceiverId(n + 100_000), LEFT_BEHIND);
+            assert!(world.0.known.len() <= REMEMBERED);
+        }
+        let aside = world.1.aside().len();
+        assert!((10_000..=REMEMBERED).contains(&aside), "{aside}");
+        let mut alone = World::new();
+        for n in 0..200 {
+            let at = Time::ZERO + Span::millis(n * 100);
+            let body = Body { subtype: 1, bytes: vec![if n < 10 { 100 } else { 1 }] };
+            let report = Report { at, from: ReceiverId(1), rtt: None, reception: None, body: Some(&body), members: 1 };
+            alone.0.on_report(&report);
+        }
+        assert_eq!((alone.0.decision().target, alone.1.aside().len()), (Rate::kbps(50), 0));
     }
 }

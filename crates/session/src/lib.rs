@@ -13,6 +13,7 @@
 
 mod breaker;
 mod defence;
+mod gate;
 mod media;
 mod pacer;
 mod participant;
@@ -28,7 +29,7 @@ pub use media::{Fragment, Frame, FrameKind, Media, Part};
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use receiver::{Received, Receiver};
-pub use sender::{Sender, SenderSettings};
+pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::Served;
 pub use steadycast_rtcp::{Origin, Profile};

@@ -36,7 +36,15 @@ pub struct Receiver {
     /// In a simulcast.
     knock: Option<Knock>,
     siblings: Vec<Rate>,
+    /// Whether it answers what little a sender sends that has nobody; and when it said anything last.
+    answers: bool,
+    said: Option<Time>,
 }
+
+/// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
+const ANSWER: Span = Span::millis(500);
+/// The subtype of an APP packet that says no more than that a receiver of the controller's own is there.
+const PRESENT: u8 = 31;
 
 struct Stream {
     ssrc: u32,
@@ -64,7 +72,15 @@ impl Receiver {
     ) -> Self {
         let participant = Participant::new(identity, rtcp, false, chance, now);
         let (stream, past, prior) = (None, (0, 0, 0), (0, 0));
-        Self { half, participant, app, stream, past, prior, unreadable: 0, knock: None, siblings: Vec::new() }
+        let (knock, siblings, answers, said) = (None, Vec::new(), false, None);
+        Self { half, participant, app, stream, past, prior, unreadable: 0, knock, siblings, answers, said }
+    }
+
+    /// Of a sender that pauses while nobody reports: it says that it is there, at RTCP's times, where its half waits for more
+    /// packets than such a sender sends (`tfmcc` is silent while packets are farther apart than the round trips it was told of).
+    #[must_use]
+    pub fn answering(self) -> Self {
+        Self { answers: true, ..self }
     }
 
     /// Of one of several groups that carry the same video at different rates, which is sent only while somebody is there.
@@ -343,12 +359,16 @@ impl Receiver {
             }
             _ => {}
         }
+        if self.answer_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
+            return Output::Rtcp(self.answer(now));
+        }
         let due = match self.half.due() {
             Due::Rtcp => Some(self.participant.wake()),
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        let soonest = [due, self.half.wake(), self.knock_wake()].into_iter().flatten().min_by_key(|w| w.at);
+        let soonest =
+            [due, self.half.wake(), self.knock_wake(), self.answer_wake()].into_iter().flatten().min_by_key(|w| w.at);
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -367,6 +387,7 @@ impl Receiver {
             return None;
         }
         self.prior = (expected, received);
+        self.said = Some(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.receiver_report(now), self.participant.sdes()];
         if let Reply::Body(body) = reply {
@@ -384,6 +405,20 @@ impl Receiver {
             knock.knocked(now);
         }
         let packets = vec![self.receiver_report(now), self.participant.sdes()];
+        self.participant.encode(now, &Compound { packets })
+    }
+
+    /// When it says no more than that it is there: some time after a packet that nothing followed, neither packet nor report.
+    fn answer_wake(&self) -> Option<Wake> {
+        let heard = self.stream.as_ref().filter(|s| self.answers && !s.ended)?.heard;
+        let at = (heard + ANSWER).max(self.participant.timer.next());
+        self.said.is_none_or(|said| said < heard).then_some(Wake { at, why: "media pauses" })
+    }
+
+    fn answer(&mut self, now: Time) -> Vec<u8> {
+        self.said = Some(now);
+        let present = app(self.participant.identity.ssrc, self.app, Body { subtype: PRESENT, bytes: Vec::new() });
+        let packets = vec![self.receiver_report(now), self.participant.sdes(), present];
         self.participant.encode(now, &Compound { packets })
     }
 

@@ -1,3 +1,4 @@
+use crate::gate::Gate;
 use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
@@ -35,6 +36,8 @@ pub struct SenderSettings {
     pub credit: Span,
     /// Always has data: frames of one packet each, as fast as the pacer lets them go.
     pub greedy: bool,
+    /// No address may report more often than a whole group would: what goes beyond is counted and not read.
+    pub gated: bool,
     /// The controller's APP packets' name.
     pub app: [u8; 4],
     /// First sequence number.
@@ -65,6 +68,7 @@ pub struct Sender {
     notice_cost: Bytes,
     purse: Purse,
     feedback: Feedback,
+    gate: Option<Gate>,
     /// The group's size as it was told last, and when.
     told: (u32, Time),
     siblings: Option<Siblings>,
@@ -112,6 +116,20 @@ pub struct Feedback {
     pub bytes: Bytes,
     /// Datagrams that could not be read.
     pub unreadable: u64,
+    /// Datagrams that were not read: their address had sent too many.
+    pub refused: u64,
+}
+
+impl std::ops::Add for Feedback {
+    type Output = Self;
+    fn add(self, more: Self) -> Self {
+        Self {
+            packets: self.packets + more.packets,
+            bytes: self.bytes + more.bytes,
+            unreadable: self.unreadable + more.unreadable,
+            refused: self.refused + more.refused,
+        }
+    }
 }
 
 impl Sender {
@@ -141,6 +159,7 @@ impl Sender {
             notice_cost: Bytes::ZERO,
             purse: Purse::default(),
             feedback: Feedback::default(),
+            gate: settings.gated.then(|| Gate::new(settings.rtcp.session_bandwidth)),
             told: (0, now),
             siblings: None,
             heard: now,
@@ -272,6 +291,10 @@ impl Sender {
     /// A datagram has arrived on the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
         if self.participant.farewell == Farewell::Gone {
+            return;
+        }
+        if self.gate.as_mut().is_some_and(|gate| !gate.admits(now, from, self.packets)) {
+            self.feedback.refused += 1;
             return;
         }
         let Ok(compound) = Compound::parse(datagram) else {

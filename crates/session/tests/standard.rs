@@ -50,6 +50,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
         backlog: Span::secs(1),
         credit: Span::ZERO,
         greedy: true,
+        gated: false,
         app: factory.app(),
         first_seq: 65_500,
         first_timestamp: 0,

@@ -121,6 +121,7 @@ fn drive(world: &mut impl World) -> Seen {
         backlog: Span::secs(1),
         credit: Span::millis(200), // a loaded machine may wake us late
         greedy: true,
+        gated: false,
         app: factory.app(),
         first_seq: 65_500,
         first_timestamp: 0,

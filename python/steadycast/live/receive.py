@@ -44,6 +44,8 @@ class Options:
     key_file: Path | None = None
     folder: Path | None = None
     force: bool = False
+    buffer: str | None = None
+    consume: str | None = None
 
 
 class Sink:
@@ -189,6 +191,7 @@ def receive(options: Options) -> Json:
         "mux": options.mux,
         "local": None,
         "key": session.read_key(options.key_file),
+        **session.play_out(options.buffer, options.consume),
         "cname": options.name or session.own_name(),
     }
     try:

@@ -49,6 +49,8 @@ class Options:
     duration: str | None = None
     out: Path | None = None
     force: bool = False
+    buffer: str | None = None
+    consume: str | None = None
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
@@ -93,6 +95,7 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         "session_bps": 2_000_000,
         "cname": session.own_name(),
         "key": session.read_key(options.key_file),
+        **session.play_out(options.buffer, options.consume),
         "clip": planned.clip,
     }
     try:
@@ -120,14 +123,22 @@ def send(options: Options, progress: Progress | None = None) -> Json:
     return _follow(sender, planned, options, length)
 
 
+_LEAST_FLOOR = 10_000
+
+
 def _obey(sender: Any, keys: str, status: Json | None) -> None:
-    """Do what the operator's keys ask for: a receiver's number excludes it, `a` hears all again."""
+    """Do what the operator's keys ask for.
+
+    A receiver's number excludes it, `a` hears all again, `+` and `-` move the floor.
+    """
     for key in keys:
         shown = view.ordered(status) if status else []
         if key.isdecimal() and 0 < int(key) <= len(shown):
             sender.exclude(shown[int(key) - 1]["name"])
         elif key == "a":
             sender.admit_all()
+        elif key in "+-" and sender.floor is not None:
+            sender.limit(floor=max(round(sender.floor * (1.25 if key == "+" else 0.8)), _LEAST_FLOOR))
 
 
 def _follow(sender: Any, planned: Any, options: Options, length: float | None) -> Json:

@@ -17,6 +17,8 @@ from steadycast.run import Columns, commit, unscored
 Json = dict[str, Any]
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(bps|kbps|Mbps|Gbps)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|MB|KiB|MiB)")
+_SIZES = {"B": 1, "kB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h)")
 _UNITS = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "ms": 0.001, "s": 1, "min": 60, "h": 3600}
 
@@ -32,6 +34,27 @@ def rate(text: str, option: str) -> int:
     if match is None:
         raise UserError(f"{option} {text}", "this is not a rate", "write for example 2Mbps or 300kbps")
     return round(float(match[1]) * _UNITS[match[2]])
+
+
+def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
+    """`16KiB` and `8kbps`: a play-out buffer and how fast it is emptied, as the core takes them.
+
+    Raises:
+        UserError: one is not what it has to be, or there is a rate without a buffer.
+
+    """
+    if buffer is None and consume is not None:
+        raise UserError(f"--consume {consume}", "there is no buffer to be emptied", "give --buffer, too")
+    size = None
+    if buffer is not None:
+        match = _SIZE.fullmatch(buffer.strip())
+        size = round(float(match[1]) * _SIZES[match[2]]) if match else 0
+        if size < 1:
+            raise UserError(f"--buffer {buffer}", "this is not a size", "write for example 16KiB")
+    drained = rate(consume, "--consume") if consume is not None else None
+    if drained == 0:
+        raise UserError(f"--consume {consume}", "nothing is taken out", "write for example 8kbps")
+    return {"buffer_bytes": size, "consume_bps": drained}
 
 
 def span(text: str, option: str) -> float:

@@ -36,6 +36,16 @@ def ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
+def level(buffer: Json | None) -> str:
+    """How full a play-out buffer is, and how often it was empty or full."""
+    if buffer is None:
+        return "-"
+    full = (
+        f"{100 * buffer['level_bytes'] / buffer['size_bytes']:.0f} % of {buffer['size_bytes'] / 1024:.0f} KiB"
+    )
+    return f"{full}, {buffer['underflows']} times empty, {buffer['overflows']} packets too many"
+
+
 def why(decision: Json | None) -> str:
     """Say why the rate is what it is, in one sentence."""
     if not decision:
@@ -84,6 +94,10 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         found.append(
             f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
         )
+    if status["feedback_refused"]:
+        found.append(
+            f"{status['feedback_refused']} reports were refused: one address sent more than a whole group would"
+        )
     if status["unreadable"]:
         found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")
     return found
@@ -107,10 +121,11 @@ def send_view(status: Json, to: str, port: int) -> Group:
 
     decision = status["decision"] or {}
     head = Table.grid(padding=(0, 3))
-    head.add_row("rate", "target", "pacer", "frames", "quantizer", "feedback")
+    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback")
     head.add_row(
         Text(rate(status["rate_bps"]), style="bold"),
         rate(decision.get("target_bps")),
+        rate(status["floor_bps"]),
         ms(status["backlog_ms"]),
         str(status["frames"] or "-"),
         str(status["quantizer"] or "-"),
@@ -140,7 +155,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
     if len(order) > 20:
         parts.append(Text(f"… and {len(order) - 20} more"))
     parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
-    parts.append(Text("1-9: exclude a receiver   a: hear all again   Ctrl-C: end", style="dim"))
+    parts.append(Text("1-9: exclude a receiver   a: hear all again   + -: floor   Ctrl-C: end", style="dim"))
     return Group(*parts)
 
 
@@ -169,7 +184,8 @@ def receive_line(status: Json) -> str:
     frames = status["frames"]
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
-        f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
+        + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
+        + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
         f"{frames['damaged'] + frames['missing']} not; {status['reports']} reports sent"
     )
 
@@ -200,6 +216,8 @@ def receive_view(status: Json, address: str) -> Group:
         else ""
     )
     parts: list[Any] = [head, Text(said), Text(asks)]
+    if status["buffer"]:
+        parts.append(Text(f"play-out buffer {level(status['buffer'])}"))
     parts += [Text(hint, style="yellow") for hint in receive_hints(status, address)]
     return Group(*parts)
 

@@ -112,6 +112,12 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
+    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: whoever comes has to
+    /// hear a packet to report.
+    fn patience(&self) -> Span {
+        if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
+    }
+
     fn measure(&mut self, sample: Span) {
         self.rtt = Some(match self.rtt {
             None => RoundTrip { smoothed: sample, deviation: sample / 2 },
@@ -253,7 +259,7 @@ impl SenderHalf for Sender {
             self.filled = Some(sent.seq);
         }
         if self.timer.is_none() {
-            self.timer = Some(sent.at + self.rto());
+            self.timer = Some(sent.at + self.patience());
         }
         // A floor that keeps packets coming without any acknowledgment must not fill the memory.
         if self.out.len() > MOST_WINDOW as usize {

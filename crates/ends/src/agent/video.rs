@@ -8,7 +8,9 @@ use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, View, Why, Window};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
-use steadycast_session::{Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings};
+use steadycast_session::{
+    Feedback, Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings,
+};
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
@@ -122,7 +124,7 @@ pub struct VideoSource {
     /// RTCP's share of the session bandwidth, step by step (INV-2).
     pub rtcp_shares: Rows<f64>,
     /// Feedback and skipped frames of sessions before the present one.
-    past_feedback: (u64, Bytes),
+    past_feedback: Feedback,
     ecn: Ecn,
     past_checks: Vec<Check>,
     past_skipped: u64,
@@ -173,7 +175,7 @@ impl VideoSource {
             encoder,
             capped_by_ladder,
             epochs: Vec::new(),
-            past_feedback: (0, Bytes::ZERO),
+            past_feedback: Feedback::default(),
             ecn: Ecn::NotCapable,
             past_checks: Vec::new(),
             past_skipped: 0,
@@ -424,10 +426,9 @@ impl VideoSource {
         self.sender.as_ref()
     }
 
-    /// Compounds with a report on the stream, and their IP bytes.
-    pub fn feedback(&self) -> (u64, Bytes) {
-        let now = self.sender.as_ref().map(Sender::feedback).unwrap_or_default();
-        (self.past_feedback.0 + now.packets, self.past_feedback.1 + now.bytes)
+    /// What came back.
+    pub fn feedback(&self) -> Feedback {
+        self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
     /// What the sender halves have kept an eye on.

@@ -99,6 +99,7 @@ pub(crate) fn settings(rtcp: RtcpSettings, emit: Emit) -> SenderSettings {
         backlog: Span::secs(1),
         credit: Span::ZERO,
         greedy: false,
+        gated: false,
         app: *b"TEST",
         first_seq: 65_500,
         first_timestamp: 0xffff_0000,

@@ -1,0 +1,103 @@
+//! How often one address may report. A flood of reports, under one name or under many, costs its sender's share and nobody else's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_rtcp::Origin;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// The shortest compound that says something.
+const SHORTEST: Bytes = Bytes::new(64);
+/// Reports that may come at once: those of so long.
+const BURST: Span = Span::secs(3);
+/// Addresses that are remembered; of more, those that were heard latest.
+const ADDRESSES: usize = 4_096;
+
+/// A token bucket for each address. It fills with time, at what RTCP's 5 % of the session bandwidth allow a whole group, and with each
+/// packet of media, since an acknowledgment may answer it.
+pub(crate) struct Gate {
+    per_second: f64,
+    buckets: BTreeMap<Origin, Bucket>,
+    by_age: BTreeSet<(Time, Origin)>,
+}
+
+struct Bucket {
+    tokens: f64,
+    at: Time,
+    packets: u32,
+}
+
+impl Gate {
+    pub(crate) fn new(session_bandwidth: Rate) -> Self {
+        let per_second = session_bandwidth.scale(0.05).ratio(SHORTEST.per(Span::secs(1)));
+        Self { per_second, buckets: BTreeMap::new(), by_age: BTreeSet::new() }
+    }
+
+    fn most(&self) -> f64 {
+        self.per_second * BURST.as_secs_f64()
+    }
+
+    /// Whether a report from there is heard now, after so many packets of media.
+    pub(crate) fn admits(&mut self, now: Time, from: Origin, packets: u32) -> bool {
+        if self.buckets.len() >= ADDRESSES && !self.buckets.contains_key(&from) {
+            let oldest = self.by_age.pop_first();
+            oldest.and_then(|(_, oldest)| self.buckets.remove(&oldest));
+        }
+        let most = self.most();
+        let bucket = self.buckets.entry(from).or_insert(Bucket { tokens: most, at: now, packets });
+        self.by_age.remove(&(bucket.at, from));
+        let filled = now.since(bucket.at).as_secs_f64() * self.per_second;
+        let answers = f64::from(packets.wrapping_sub(bucket.packets));
+        bucket.tokens = (bucket.tokens + filled + answers).min(most);
+        (bucket.at, bucket.packets) = (now, packets);
+        self.by_age.insert((now, from));
+        let admits = bucket.tokens >= 1.0;
+        if admits {
+            bucket.tokens -= 1.0;
+        }
+        admits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_units::Seed;
+
+    /// Reports at this rate for 10 s beside so many packets a second: how many are heard in the last five.
+    fn heard(per_second: u64, packets: u32) -> u64 {
+        let mut gate = Gate::new(Rate::mbps(2));
+        let all = (0..10 * per_second).filter(|n| {
+            let at = Time::ZERO + Span::nanos(n * 1_000_000_000 / per_second);
+            let sent = (n * u64::from(packets) / per_second) as u32;
+            gate.admits(at, Origin(7), sent) && n / per_second >= 5
+        });
+        all.count() as u64
+    }
+
+    #[test]
+    fn a_flood_gets_the_share_of_a_group_and_an_acknowledgment_of_each_packet_is_heard() {
+        // RTCP's share of 2 Mb/s is 100 kb/s: 195 reports of 64 bytes a second.
+        let flood = heard(20_000, 0);
+        assert!((970..=985).contains(&flood), "{flood}");
+        assert_eq!(heard(150, 0), 750);
+        assert_eq!(heard(2_500, 2_500), 12_500);
+        let beside = heard(20_000, 2_500);
+        assert!((13_400..=13_500).contains(&beside), "{beside}");
+    }
+
+    #[test]
+    fn a_flood_from_elsewhere_costs_nobody_else_a_report_and_the_table_is_bounded() {
+        let mut gate = Gate::new(Rate::mbps(2));
+        let mut chance = Seed(1).part("operations");
+        let (mut now, mut good) = (Time::ZERO, 0);
+        for n in 0..200_000_u32 {
+            now += Span::micros(u64::from(chance.bits32() % 200));
+            gate.admits(now, Origin(u64::from(chance.bits32() % 100_000) + 10), n);
+            if n % 100 == 0 {
+                good += u32::from(gate.admits(now, Origin(1), n));
+            }
+            assert!(gate.buckets.len() <= ADDRESSES && gate.by_age.len() == gate.buckets.len());
+        }
+        assert_eq!(good, 2_000);
+        assert!(gate.buckets.values().all(|b| (0.0..=gate.most()).contains(&b.tokens)));
+    }
+}
