@@ -98,6 +98,40 @@ struct Shadow {
     lead: f64,
 }
 
+/// Receivers by a value of theirs: the least is known at once, however many they are.
+struct Ranked<K> {
+    of: BTreeMap<ReceiverId, K>,
+    by: BTreeSet<(K, ReceiverId)>,
+}
+
+impl<K: Ord + Copy> Ranked<K> {
+    const fn new() -> Self {
+        Self { of: BTreeMap::new(), by: BTreeSet::new() }
+    }
+
+    fn set(&mut self, id: ReceiverId, value: Option<K>) {
+        let old = match value {
+            Some(value) => self.of.insert(id, value),
+            None => self.of.remove(&id),
+        };
+        if let Some(old) = old {
+            self.by.remove(&(old, id));
+        }
+        self.by.extend(value.map(|value| (value, id)));
+    }
+
+    fn least(&self) -> Option<(K, ReceiverId)> {
+        self.by.first().copied()
+    }
+
+    /// Whose value is no more than this, by their names.
+    fn up_to(&self, most: K) -> Vec<ReceiverId> {
+        let mut ids: Vec<_> = self.by.iter().take_while(|(value, _)| *value <= most).map(|(_, id)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+}
+
 /// A loss fraction above this in one report shows that the rate was too high.
 const TOO_MUCH: f64 = 0.01;
 /// Of the rate that arrived then this much is allowed afterwards, and with each report without such a loss so much more.
@@ -142,6 +176,9 @@ struct Standard {
     /// Those who have not, and how many reports of theirs came.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     shadows: BTreeMap<ReceiverId, Shadow>,
+    /// When each shadow is to be called, or what it said to be repeated.
+    calls: Ranked<Time>,
+    ceilings: Ranked<Rate>,
     left: VecDeque<Left>,
     /// Extended sequence number of the first that is remembered.
     first: u64,
@@ -161,6 +198,8 @@ impl Standard {
             ours: BTreeSet::new(),
             bare: BTreeMap::new(),
             shadows: BTreeMap::new(),
+            calls: Ranked::new(),
+            ceilings: Ranked::new(),
             left: VecDeque::new(),
             first: 0,
             edge: FrameEdge::default(),
@@ -176,6 +215,7 @@ impl Standard {
         self.begin = self.half.decision().pacing;
         self.fallen = true;
         self.shadows.clear();
+        (self.calls, self.ceilings) = (Ranked::new(), Ranked::new());
         for packet in &mut self.left {
             // Said in another controller's words.
             packet.notice = Notice::NONE;
@@ -189,10 +229,28 @@ impl Standard {
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
     }
 
+    /// Keeps in order who is next, after a shadow has changed or gone.
+    fn rank(&mut self, id: ReceiverId) {
+        let shadow = self.shadows.get(&id);
+        let call = shadow.and_then(|s| s.half.wake().map(|w| w.at).into_iter().chain(s.repeat(&self.factory)).min());
+        self.calls.set(id, call);
+        self.ceilings.set(id, shadow.and_then(|s| s.ceiling));
+    }
+
+    fn forget(&mut self, id: ReceiverId) {
+        self.bare.remove(&id);
+        if self.shadows.remove(&id).is_some() {
+            self.rank(id);
+        }
+    }
+
     fn announce_to_shadows(&mut self, now: Time) -> Option<Body> {
         let body = self.half.announce(now)?;
         for shadow in self.shadows.values_mut() {
             shadow.half.on_announce(&Announcement { at: now, body: &body });
+        }
+        for id in self.shadows.keys().copied().collect::<Vec<_>>() {
+            self.rank(id);
         }
         Some(body)
     }
@@ -287,6 +345,7 @@ impl Standard {
             let most = asked.max(self.begin.scale(2.0)).scale(MOST_LEAD);
             shadow.lead = start.min(most).ratio(asked).max(1.0);
         }
+        self.rank(report.from);
     }
 }
 
@@ -407,8 +466,7 @@ impl SenderHalf for Standard {
             if self.ours.len() < SHADOWS {
                 self.ours.insert(report.from);
             }
-            self.bare.remove(&report.from);
-            self.shadows.remove(&report.from);
+            self.forget(report.from);
             return self.half.on_report(report);
         }
         if self.ours.contains(&report.from) && !self.fallen {
@@ -420,26 +478,30 @@ impl SenderHalf for Standard {
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
         self.ours.remove(&receiver);
-        self.bare.remove(&receiver);
-        self.shadows.remove(&receiver);
+        self.forget(receiver);
         self.half.on_leave(at, receiver);
     }
 
     fn on_timer(&mut self, now: Time) {
-        for shadow in self.shadows.values_mut() {
-            if shadow.half.wake().is_some_and(|wake| wake.at <= now) {
+        let due = self.calls.up_to(now);
+        for id in &due {
+            if let Some(shadow) = self.shadows.get_mut(id)
+                && shadow.half.wake().is_some_and(|wake| wake.at <= now)
+            {
                 shadow.half.on_timer(now);
             }
         }
         let members = self.shadows.len() as u32;
-        for (from, shadow) in &mut self.shadows {
+        for id in due {
+            let Some(shadow) = self.shadows.get_mut(&id) else { continue };
             if shadow.repeat(&self.factory).is_some_and(|at| at <= now)
                 && let Some((body, at)) = &mut shadow.said
             {
                 *at = now;
-                let report = Report { at: now, from: *from, rtt: None, reception: None, body: Some(body), members };
+                let report = Report { at: now, from: id, rtt: None, reception: None, body: Some(body), members };
                 self.half.on_report(&report);
             }
+            self.rank(id);
         }
         if self.half.wake().is_some_and(|wake| wake.at <= now) {
             self.half.on_timer(now);
@@ -447,10 +509,11 @@ impl SenderHalf for Standard {
     }
 
     fn wake(&self) -> Option<Wake> {
-        let shadows = self.shadows.values().filter_map(|s| s.half.wake());
-        let repeats = self.shadows.values().filter_map(|s| s.repeat(&self.factory));
-        let repeats = repeats.map(|at| Wake { at, why: "a slow receiver" });
-        self.half.wake().into_iter().chain(shadows).chain(repeats).min_by_key(|wake| wake.at)
+        let shadow = self.calls.least().map(|(at, id)| {
+            let own = self.shadows.get(&id).and_then(|s| s.half.wake()).filter(|wake| wake.at == at);
+            own.unwrap_or(Wake { at, why: "a slow receiver" })
+        });
+        self.half.wake().into_iter().chain(shadow).min_by_key(|wake| wake.at)
     }
 
     fn decision(&self) -> Decision {
@@ -460,8 +523,8 @@ impl SenderHalf for Standard {
             decision.target = decision.target.scale(lead).min(self.setup.cap);
             decision.pacing = decision.pacing.scale(lead).min(self.setup.cap);
         }
-        let ceiling = self.shadows.values().filter_map(|s| s.ceiling).min();
-        if let Some(most) = ceiling.map(|c| c.max(self.setup.floor)).filter(|most| *most < decision.pacing) {
+        let ceiling = self.ceilings.least();
+        if let Some(most) = ceiling.map(|(c, _)| c.max(self.setup.floor)).filter(|most| *most < decision.pacing) {
             decision.target = decision.target.min(most);
             decision.pacing = most;
             decision.limit = Limit::Network;

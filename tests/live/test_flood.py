@@ -1,0 +1,112 @@
+"""Reports under 95,000 made-up names slow a sender by less than a tenth, and take less than 50 MB of it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.live.conftest import needs_networks, ports, steadycast
+
+NAMES = 95_000
+PER_S = 13_000
+FLOOD_S = 8.0
+SESSION_S = 14
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a sender did in a session."""
+
+    sent_bps: float
+    refused: int
+    grown_bytes: int
+    """Its resident memory's growth in the middle part."""
+
+
+def made_up(n: int, sender: int) -> bytes:
+    """A receiver report and a name."""
+    ssrc = (n % NAMES) * 40_503 + 17 & 0xFFFF_FFFF
+    block = struct.pack("!IBBHIIII", sender, 0, 0, 0, 3_000 + n % 5_000, 5, 0, 0)
+    name = b"%d@nowhere" % n
+    item = bytes([1, len(name)]) + name
+    chunk = struct.pack("!I", ssrc) + item + bytes(4 - len(item) % 4)
+    return (
+        struct.pack("!BBHI", 0x81, 201, 7, ssrc)
+        + block
+        + struct.pack("!BBH", 0x81, 202, len(chunk) // 4)
+        + chunk
+    )
+
+
+def listen(port: int) -> int:
+    """The SSRC of what goes to a port of this machine."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as ear:
+        ear.bind(("lo", 0x0800))
+        ear.settimeout(10)
+        while True:
+            packet = ear.recv(2048)
+            udp = packet[4 * (packet[0] & 15) :]
+            if packet[9] == socket.IPPROTO_UDP and struct.unpack_from("!H", udp, 2)[0] == port:
+                return int(struct.unpack_from("!I", udp, 16)[0])
+
+
+def flood(port: int, sender: int) -> None:
+    """Report in the name of nobody."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        began = time.monotonic()
+        for n in range(int(PER_S * FLOOD_S)):
+            out.sendto(made_up(n, sender), ("127.0.0.1", port))
+            ahead = began + n / PER_S - time.monotonic()
+            if ahead > 0.005:
+                time.sleep(ahead)
+
+
+def resident(pid: int) -> int:
+    """Memory of a process, in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def session(folder: Path, *, flooded: bool) -> Session:
+    """One of 20 Mb/s to a receiver of our own, flooded in its middle or left alone."""
+    folder.mkdir()
+    (port,) = ports(1)
+    sdp, own = folder / "session.sdp", port + 1_000
+    words = ("greedy", "--to", f"127.0.0.1:{port}", "--port", str(own), "--max-rate", "20Mbps", "--sdp", sdp)
+    sender = subprocess.Popen(
+        steadycast("send", *words, "--for", f"{SESSION_S}s", "--json"), stdout=subprocess.PIPE, text=True
+    )
+    while not sdp.exists():
+        assert sender.poll() is None
+        time.sleep(0.05)
+    receiver = subprocess.Popen(steadycast("receive", sdp, "--json"), stdout=subprocess.PIPE, text=True)
+    ssrc = listen(port)
+    time.sleep(3)
+    before = resident(sender.pid)
+    if flooded:
+        flood(own + 1, ssrc)
+    else:
+        time.sleep(FLOOD_S)
+    grown = resident(sender.pid) - before
+    said, _ = sender.communicate(timeout=60)
+    receiver.communicate(timeout=60)
+    flow = json.loads(said)["flows"][0]
+    return Session(flow["sent_bps"], flow["feedback_refused"], grown)
+
+
+@pytest.mark.claim
+@needs_networks
+def test_a_flood_of_made_up_receivers_slows_a_sender_by_less_than_a_tenth(tmp_path: Path) -> None:
+    """`python -m pytest tests/live/test_flood.py -m claim -s` prints the two sessions."""
+    alone, flooded = session(tmp_path / "alone", flooded=False), session(tmp_path / "flooded", flooded=True)
+    print(f"\nalone    {alone}\nflooded  {flooded}")
+    assert alone.sent_bps > 15e6
+    assert 0.9 < flooded.sent_bps / alone.sent_bps < 1.1
+    assert flooded.refused > 1_000
+    assert flooded.grown_bytes < 50e6
