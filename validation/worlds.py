@@ -19,7 +19,7 @@ from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
 from steadycast.progress import Progress, Silent
-from steadycast.reproduce.runs import Job, key_of
+from steadycast.reproduce.runs import Job, begin_worker, key_of
 
 if TYPE_CHECKING:
     from steadycast.run import Run
@@ -97,7 +97,7 @@ def results(work: Iterable[Work], at_once: int, progress: Progress) -> Iterator[
     """Begin all runs that nobody has made before, in this order; what they come to is there as they end."""
     found: dict[Work, Future[Seen]] = {}
     # A process of its own for each that is under way: they take two minutes of a processor in an hour.
-    with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(at_once, mp_context=get_context("spawn"), initializer=begin_worker) as pool:
         try:
             for each in dict.fromkeys(work):
                 found[each] = _known(each) or pool.submit(_run, each)

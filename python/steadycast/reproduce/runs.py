@@ -9,6 +9,7 @@ import gzip
 import heapq
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import (
@@ -23,7 +24,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import IO, Any
 
@@ -230,7 +231,7 @@ def _pool(processes: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
     """Lend processes that do what is submitted; what is not begun is left when something goes wrong."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     pool = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=os.nice, initargs=(nice,)
+        processes, mp_context=get_context("spawn"), initializer=begin_worker, initargs=(nice,)
     )
     try:
         yield pool
@@ -244,6 +245,19 @@ def _pool(processes: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
         raise
     pool.shutdown()
+
+
+def begin_worker(nice: int = 0) -> None:
+    """Be as nice as is asked, and end when the process that lent this one has ended, however it did."""
+    os.nice(nice)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 def _keep(key: str, content: bytes) -> None:
