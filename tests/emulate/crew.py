@@ -3,7 +3,8 @@
 Told the steps as JSON, and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
 ``["ready", name, port]`` waits until that process has its port, ``["mark", word]`` writes down the time,
 ``["kill", name]`` is SIGKILL, ``["end", name]`` Ctrl-C, ``["ended", name]`` waits for its end.
-The marks go to the file, in seconds from the start. Exit code 1: one that was not killed has failed or would not end.
+The marks go to the file, in seconds from the start, and what failed. Exit code 1: one that was not killed has
+failed or would not end.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Crew:
         process = self.running.pop(name)
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
-            self.failed.append(f"{name} had ended before it was killed")
+            self.failed.append(f"{name} had ended before it was killed: {process.returncode}")
 
     def end(self, name: str) -> None:
         """Ask a process to end, as Ctrl-C does, and wait until it has."""
@@ -100,8 +101,7 @@ def main() -> int:
     with crew() as told:
         for what, *words in steps:
             getattr(told, what)(*words)
-    marks.write_text(json.dumps(told.marks))
-    print(*told.failed, sep="\n", file=sys.stderr)
+    marks.write_text(json.dumps({"marks": told.marks, "failed": told.failed}))
     return 1 if told.failed else 0
 
 

@@ -163,6 +163,8 @@ class Outcome:
     hit: int
     wall_s: float
     code: int | None
+    failed: list[str]
+    """Processes that did not do what they had to."""
     folders: int
     """Records of processes that are whole."""
 
@@ -511,7 +513,7 @@ def _suffer_once(fault: Fault, full: bool) -> Outcome:
     from steadycast.emulate import Program, emulate
     from steadycast.progress import Silent
 
-    times = fault.times(full)
+    times, failed = fault.times(full), []
     began = time.monotonic()
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -522,7 +524,8 @@ def _suffer_once(fault: Fault, full: bool) -> Outcome:
         folders = len(list(folder.glob("*/summary.json")))
         marks = folder / "marks.json"
         if marks.exists():
-            times = Times(**json.loads(marks.read_text()))
+            left = json.loads(marks.read_text())
+            times, failed = Times(**left["marks"]), left["failed"]
     run = done.run
     series = _series(run, fault.at)
     before = _mean(series, times.begins - 3, times.begins)
@@ -542,6 +545,7 @@ def _suffer_once(fault: Fault, full: bool) -> Outcome:
         hit=sum(link[key] for link in run.summary["links"] for key in counted),
         wall_s=time.monotonic() - began,
         code=done.code,
+        failed=failed,
         folders=folders,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import socket
@@ -51,15 +52,27 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ports(count: int) -> list[int]:
-    """Even ports of this machine that are free, as are the next, and both a thousand higher."""
+    """Even ports of this machine that are free, as are the next, and both a thousand higher.
+
+    They are below those that the kernel gives to whoever asks for none, which could be taken at any time.
+    """
     found: list[int] = []
     while len(found) < count:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1] & ~1
-        if port < 60_000 and all(abs(port - other) > 2 for other in found):
+        port = random.randrange(10_000, 30_000, 2)
+        if all(abs(port - other) not in (0, 1000) for other in found) and all(
+            _free(port + more) for more in (0, 1, 1000, 1001)
+        ):
             found.append(port)
     return found
+
+
+def _free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
     except subprocess.TimeoutExpired:
         end(player)
     try:
-        said, errors = receiver.communicate(timeout=2)
+        said, errors = receiver.communicate(timeout=10)
     except subprocess.TimeoutExpired:
         receiver.send_signal(signal.SIGINT)
         said, errors = receiver.communicate(timeout=60)
