@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -501,10 +502,15 @@ def _mean(series: list[tuple[float, float]], first: float, last: float) -> float
 
 
 def suffer(fault: Fault, full: bool) -> Outcome:
-    """Run it in namespaces, again where the machine itself was at fault; the last run counts in any case."""
+    """Run it in namespaces; the last run counts in any case.
+
+    Again where the machine itself was at fault, or a process had ended before its time, which a warning tells.
+    """
     for _ in range(TRIES - 1):
         told = _suffer_once(fault, full)
-        if told.kept_up:
+        if told.failed:
+            warnings.warn(f"{fault.name}: {'; '.join(told.failed)}", stacklevel=1)
+        elif told.kept_up:
             return told
     return _suffer_once(fault, full)
 
