@@ -332,6 +332,19 @@ _PAIR = Fault(
     at=("node", "r"),
 )
 
+_DEFENDED = replace(
+    _PAIR,
+    name="1 liar of 16, defended",
+    scenario=_lied("true"),
+    program=_liar,
+    lasts_s=(10, 60),
+    rest_s=4,
+    at=("node", "r1"),
+    before=(0.7, 1.01),
+    during=(0.7, 1.01),
+    after=(0.7, 1.01),
+)
+
 FAULTS: list[Fault] = [
     replace(
         _PAIR,
@@ -439,42 +452,14 @@ FAULTS: list[Fault] = [
         rest_s=14,
         records=3,
     ),
+    _DEFENDED,
+    replace(_DEFENDED, name="1000 lies a second under as many names, defended", program=_flood),
     replace(
-        _PAIR,
-        name="1 liar of 16, defended",
-        scenario=_lied("true"),
-        program=_liar,
-        lasts_s=(10, 60),
-        rest_s=4,
-        at=("node", "r1"),
-        before=(0.7, 1.01),
-        during=(0.7, 1.01),
-        after=(0.7, 1.01),
-    ),
-    replace(
-        _PAIR,
-        name="1000 lies a second under as many names, defended",
-        scenario=_lied("true"),
-        program=_flood,
-        lasts_s=(10, 60),
-        rest_s=4,
-        at=("node", "r1"),
-        before=(0.7, 1.01),
-        during=(0.7, 1.01),
-        after=(0.7, 1.01),
-    ),
-    replace(
-        _PAIR,
+        _DEFENDED,
         name="1 liar of 16, trusted",
         scenario=_lied("false"),
-        program=_liar,
-        lasts_s=(10, 60),
-        rest_s=4,
-        at=("node", "r1"),
-        before=(0.7, 1.01),
         during=(0.03, 0.25),
         falls_s=(0.1, 4.0),
-        returns_s=None,
         after=(0.03, 1.01),
     ),
 ]

@@ -1,16 +1,16 @@
 //! A group whose sender has had nobody for long enough to pause, and its first receiver.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
+mod group;
+
+use group::{rtcp, settings, who};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_session::{
-    Emit, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served,
-};
+use steadycast_session::{Emit, Guarded, Orders, Origin, Output, Profile, Receiver, Sender, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
-use steadycast_wire::ntp::NtpEpoch;
 
 /// What came of it.
 #[derive(Debug)]
@@ -38,26 +38,10 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
         chance: seed.part("half"),
     };
     let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
-    let rtcp = RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: true, summary: false };
-    let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
+    let rtcp = rtcp(profile, Rate::mbps(2), true);
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
     let factory: Arc<dyn Factory> = Arc::new(Guarded::new(Arc::new(Served::new(own, false)), Orders::default()));
-    let settings = SenderSettings {
-        identity: who(1),
-        rtcp,
-        packet: Bytes::new(1000),
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
-        credit: Span::ZERO,
-        greedy: true,
-        gated: false,
-        app: factory.app(),
-        first_seq: 65_500,
-        first_timestamp: 0,
-        epoch: NtpEpoch::from_unix_secs(0),
-    };
+    let settings = SenderSettings { greedy: true, app: factory.app(), ..settings(rtcp, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let come = Time::ZERO + come;
     let mut receiver: Option<Receiver> = None;

@@ -1,17 +1,17 @@
 //! Receivers that send standard reports alone, every 2.4 to 5 s, behind a link of 2 Mb/s.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
+mod group;
+
+use group::{rtcp, settings, who};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup, find};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_link::{Amount, Config, Ecn, Fate, Link, Queue, Service, Steps};
-use steadycast_session::{
-    Emit, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served,
-};
+use steadycast_session::{Emit, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
-use steadycast_wire::ntp::NtpEpoch;
 
 /// What a minute came to after its beginning.
 #[derive(Debug)]
@@ -34,28 +34,12 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
         id: ReceiverId(id),
         chance: seed.part("half"),
     };
-    let rtcp =
-        |profile| RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: false, summary: false };
-    let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
+    let rtcp = |profile| rtcp(profile, Rate::mbps(2), false);
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
     let able = find(controller).unwrap().standard_reports;
     let factory: Arc<dyn Factory> = Arc::new(Served::new(own, able));
-    let settings = SenderSettings {
-        identity: who(1),
-        rtcp: rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }),
-        packet: Bytes::new(1000),
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
-        credit: Span::ZERO,
-        greedy: true,
-        gated: false,
-        app: factory.app(),
-        first_seq: 65_500,
-        first_timestamp: 0,
-        epoch: NtpEpoch::from_unix_secs(0),
-    };
+    let avpf = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO });
+    let settings = SenderSettings { greedy: true, app: factory.app(), ..settings(avpf, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     // GStreamer's rtpbin: RFC 3550's five seconds, whatever the bandwidth.
     let plain = Chosen::shared("fixed", Mode::Repaired, &[]).unwrap();
