@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
+use steadycast_network::{Arrival, Datagrams, Target, group_address};
 use steadycast_scenario::NodeIx;
-use steadycast_sim::{Arrival, Network, Target};
+
 use steadycast_units::{Span, Spread, Time};
 
 /// What is released later than this after its time counts as late.
@@ -91,7 +92,7 @@ impl Bell {
 }
 
 pub(crate) struct Relay<W> {
-    network: Network,
+    network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
     /// Each node's gate.
@@ -121,7 +122,7 @@ struct Groups {
 impl<W: Watch> Relay<W> {
     /// `members`: sources and receivers of the scenario's groups, and whether they are in from the start.
     pub(crate) fn new(
-        network: Network,
+        network: Datagrams,
         clock: Clock,
         gates: Vec<Gate>,
         members: &[(u32, NodeIx, bool)],
@@ -152,7 +153,7 @@ impl<W: Watch> Relay<W> {
     }
 
     /// Relays until the bell rings. Samples of the series are taken up to `end`.
-    pub(crate) fn run(mut self, end: Time) -> io::Result<(Network, W, Punctuality)> {
+    pub(crate) fn run(mut self, end: Time) -> io::Result<(Datagrams, W, Punctuality)> {
         kernel::precise_waits();
         kernel::first_in_line(true);
         let mut buffer = vec![0; LARGEST];
@@ -293,7 +294,7 @@ impl<W: Watch> Relay<W> {
 }
 
 impl Groups {
-    fn change(&mut self, network: &mut Network, now: Time, group: Ipv4Addr, host: NodeIx, join: bool) {
+    fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, join: bool) {
         // 224.0.0.x is not forwarded (RFC 5771).
         if group.octets()[..3] == [224, 0, 0] {
             return;
@@ -305,39 +306,36 @@ impl Groups {
         }
         if let Some(own) = self.own.get(&group) {
             // A program may listen to a flow of the scenario as well.
-            network.member(*own, host);
-            network.join(now, *own, host, join);
+            network.add_member(*own, host);
+            network.turn(now, *own, host, join);
         }
         let all = (group, NodeIx(0))..=(group, NodeIx(u32::MAX));
         for (_, other) in self.others.range(all) {
-            network.join(now, *other, host, join);
+            network.turn(now, *other, host, join);
         }
     }
 
     /// The group that a datagram of this sender goes to. One that nobody has sent to before gets a tree.
-    fn find(&mut self, network: &mut Network, now: Time, group: Ipv4Addr, from: NodeIx, gates: &[Gate]) -> Option<u32> {
+    fn find(
+        &mut self,
+        network: &mut Datagrams,
+        now: Time,
+        group: Ipv4Addr,
+        from: NodeIx,
+        gates: &[Gate],
+    ) -> Option<u32> {
         if let Some(own) = self.own.get(&group).or_else(|| self.others.get(&(group, from))) {
             return Some(*own);
         }
         if self.others.len() >= GROUPS || group.octets()[..3] == [224, 0, 0] {
             return None;
         }
-        let new = network.group(from)?;
+        let new = network.add_group(from)?;
         self.others.insert((group, from), new);
-        gates.iter().for_each(|gate| network.member(new, gate.node));
+        gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for (_, host) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
-            network.join(now, new, *host, true);
+            network.turn(now, new, *host, true);
         }
         Some(new)
     }
-}
-
-/// The address of a node's host. Captures of simulations have the same.
-pub fn host_address(node: NodeIx) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
-}
-
-/// The address of a group of the scenario: administratively scoped (RFC 2365).
-pub fn group_address(group: u32) -> Ipv4Addr {
-    Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
 }

@@ -5,8 +5,8 @@ use crate::relay::Watch;
 use std::collections::BTreeMap;
 use steadycast_ends::{AgentIx, Intake, PacketRow, Rows};
 use steadycast_link::Ecn;
+use steadycast_network::Arrival;
 use steadycast_scenario::NodeIx;
-use steadycast_sim::Arrival;
 use steadycast_units::{Bytes, Chance, Seed, Span, Time};
 
 /// One direction of a connection, data going to one port of one host.

@@ -3,7 +3,7 @@
 use crate::kernel;
 use crate::namespace::{self, Namespace};
 use crate::program::{Program, Started, sweep};
-use crate::relay::{Bell, Gate, Punctuality, Relay, group_address, host_address};
+use crate::relay::{Bell, Gate, Punctuality, Relay};
 use crate::tcp::{Runner, Session, TcpError};
 use crate::udp::{Graft, Place, Sent, UdpEnd};
 use crate::watch::{Stream, Streams};
@@ -18,12 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use steadycast_ends::{
-    Agent, AgentIx, Cast, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, MakeError, PacketRow, Record, Rows,
-    Store, Table,
+    Agent, AgentIx, Cast, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, MakeError, PacketRow, Record,
+    Rows, Store, Table, Turn, plan, turns_of,
 };
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
+use steadycast_network::{BuildError, Datagrams, group_address, host_address};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
-use steadycast_sim::{BuildError, Network};
+
 use steadycast_units::{Chance, Span, Spread, Time};
 
 /// Ports of the first session: RTP, and RTCP after it; each further session takes the next two.
@@ -141,7 +142,7 @@ pub struct Emulation {
     /// Before the run.
     ready: Option<Prepared>,
     /// After it.
-    network: Option<Network>,
+    network: Option<Datagrams>,
     told: Punctuality,
     sessions: usize,
     program: Option<Program>,
@@ -153,7 +154,7 @@ pub struct Emulation {
 }
 
 struct Prepared {
-    network: Network,
+    network: Datagrams,
     gates: Vec<Gate>,
     members: Vec<(u32, NodeIx, bool)>,
     ends: Vec<Ready>,
@@ -179,7 +180,7 @@ impl Emulation {
         }
         let more = options.hosts.into_iter().chain(options.program.iter().map(|p| p.host.clone()));
         let nodes = hosts_of(&scenario, more)?;
-        let mut network = Network::new(&scenario, &nodes)?;
+        let mut network = Datagrams::new(&scenario, &nodes)?;
         // Without room on the disk the record stays in memory.
         let store = Spool::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
         if let Some(store) = &store {
@@ -188,7 +189,8 @@ impl Emulation {
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
-        let ways = scenario.flows.iter().map(|flow| network.way(flow)).collect();
+        let numbers = |flow| network.directions_of(flow).into_iter().map(|direction| direction.0).collect();
+        let ways = scenario.flows.iter().map(numbers).collect();
         let spaces = hosts.iter().map(|h| (h.node, Arc::clone(&h.namespace))).collect();
         let mut planner = Planner {
             scenario: &scenario,
@@ -202,6 +204,7 @@ impl Emulation {
             members: Vec::new(),
             sessions: 0,
             groups: 0,
+            turns: Vec::new(),
         };
         let made = namespace::apart(|| -> Result<_, EmulateError> {
             let flows = planner.flows()?;
@@ -210,7 +213,7 @@ impl Emulation {
         });
         let (flows, sources, tcp) = made.map_err(during("the hosts' sockets"))??;
         let Planner { agents, ends, streams, members, sessions, .. } = planner;
-        let step = common_step(scenario.record.interval);
+        let step = scenario.record.step();
         let logs = vec![None; agents.len()];
         Ok(Self {
             hosts,
@@ -245,7 +248,8 @@ impl Emulation {
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        self.ready.as_mut().map_or(Ok(()), |ready| ready.network.capture(open))
+        let Self { ready, scenario, .. } = self;
+        ready.as_mut().map_or(Ok(()), |ready| ready.network.capture(scenario, open))
     }
 
     /// Ends the captures; without any it does nothing.
@@ -253,7 +257,7 @@ impl Emulation {
     /// # Errors
     /// The first that a stream had during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
-        self.network.as_mut().map_or(Ok(()), Network::end_capture)
+        self.network.as_mut().map_or(Ok(()), Datagrams::end_capture)
     }
 
     /// When the run ends.
@@ -263,7 +267,7 @@ impl Emulation {
 
     /// Packets that have left a link so far.
     pub fn hops(&self) -> u64 {
-        self.network.as_ref().map_or(0, Network::hops)
+        self.network.as_ref().map_or(0, Datagrams::hops)
     }
 
     /// Runs to the end, as long as `go_on` says so; it is asked every 50 ms. Returns whether the end was reached.
@@ -626,12 +630,19 @@ struct Planner<'a> {
     members: Vec<(u32, NodeIx, bool)>,
     sessions: usize,
     groups: u32,
+    /// When all flows' ends start, stop, join and leave.
+    turns: Vec<Turn>,
 }
 
 impl Planner<'_> {
     fn flows(&mut self) -> Result<Vec<FlowEnds>, EmulateError> {
-        let scenario = self.scenario;
-        (0..scenario.flows.len()).map(|n| self.flow(n as u32)).collect()
+        let cast = Cast::new(self.scenario, self.inputs);
+        let mut flows: Vec<_> = (0..self.scenario.flows.len()).map(|n| cast.ends(n as u32)).collect();
+        self.turns = plan(self.scenario, &flows);
+        for (n, ends) in flows.iter_mut().enumerate() {
+            self.flow(n as u32, &cast, ends)?;
+        }
+        Ok(flows)
     }
 
     fn space(&self, node: NodeIx) -> Result<Arc<Namespace>, EmulateError> {
@@ -663,32 +674,26 @@ impl Planner<'_> {
         AgentIx(self.agents.len() as u32 - 1)
     }
 
-    fn flow(&mut self, n: u32) -> Result<FlowEnds, EmulateError> {
+    /// The turns of an end, as whether it is active from then on.
+    fn turns(&self, n: u32, end: End) -> VecDeque<(Time, bool)> {
+        turns_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
+    }
+
+    fn flow(&mut self, n: u32, cast: &Cast<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let flow = &scenario.flows[n as usize];
-        let cast = Cast::new(scenario, self.inputs);
-        let mut ends = cast.ends(n);
         if self.sessions + flow.to.len() > SESSIONS {
             return Err(BuildError::TooMany("sessions").into());
         }
-        let plan = turns(&ends.active);
-        if let sc::FlowKind::Tcp(spec) = &flow.kind {
-            self.tcp(n, flow, spec, &mut ends, &plan)?;
-        } else {
-            self.udp(n, flow, &cast, &mut ends, plan)?;
+        match &flow.kind {
+            sc::FlowKind::Tcp(spec) => self.tcp(n, flow, spec, ends),
+            _ => self.udp(n, flow, cast, ends),
         }
-        Ok(ends)
     }
 
-    fn tcp(
-        &mut self,
-        n: u32,
-        flow: &sc::Flow,
-        spec: &sc::Tcp,
-        ends: &mut FlowEnds,
-        plan: &VecDeque<(Time, bool)>,
-    ) -> Result<(), EmulateError> {
+    fn tcp(&mut self, n: u32, flow: &sc::Flow, spec: &sc::Tcp, ends: &mut FlowEnds) -> Result<(), EmulateError> {
         let scenario = self.scenario;
+        let plan = self.turns(n, End::Source);
         let end = Time::ZERO + scenario.duration;
         let mut intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
         let mut figures = KernelSource::default();
@@ -696,9 +701,8 @@ impl Planner<'_> {
             intake.samples.keep_in(store);
             figures.samples.keep_in(store);
         }
-        let each = flow.cast == sc::Cast::UnicastEach;
         for (place, to) in flow.to.iter().enumerate() {
-            let name = if each { format!("{}.{place}", flow.name) } else { flow.name.clone() };
+            let name = flow.session(place);
             let (source, sink) = (self.reserve(), self.reserve());
             ends.sources.push(source);
             ends.sinks.push(sink);
@@ -727,14 +731,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn udp(
-        &mut self,
-        n: u32,
-        flow: &sc::Flow,
-        cast: &Cast<'_>,
-        ends: &mut FlowEnds,
-        plan: VecDeque<(Time, bool)>,
-    ) -> Result<(), EmulateError> {
+    fn udp(&mut self, n: u32, flow: &sc::Flow, cast: &Cast<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
@@ -745,7 +742,7 @@ impl Planner<'_> {
         let net = |error| EmulateError::Net { flow: flow.name.clone(), error };
         let mut sources = Vec::new();
         for (place, to) in flow.to.iter().enumerate() {
-            let name = if each { format!("{}.{place}", flow.name) } else { flow.name.clone() };
+            let name = flow.session(place);
             let first = place == 0 || each;
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
@@ -773,7 +770,7 @@ impl Planner<'_> {
                     session,
                     host: flow.from,
                     pair: Pair::sender(target, &PairOptions { source, ..options(flow.from) }).map_err(net)?,
-                    plan: plan.clone(),
+                    plan: self.turns(n, End::Source),
                     reports_to: None,
                     member_of: None,
                     jitter: flow.send_jitter,
@@ -787,7 +784,7 @@ impl Planner<'_> {
             let reports = SocketAddr::new(IpAddr::V4(host_address(flow.from)), port + 1);
             let inside = outside.binary_search(&place).is_err();
             self.members.extend(group.map(|group| (group, *to, inside)));
-            let plan = self.membership(n, cast, ends, place, inside);
+            let plan = self.turns(n, End::Receiver(place));
             self.ends.push(Ready {
                 agent: self.keeping((makers.sink)(place, &name)),
                 ix,
@@ -806,39 +803,6 @@ impl Planner<'_> {
         self.ends.extend(sources);
         Ok(())
     }
-
-    /// When a receiver is in its session.
-    fn membership(
-        &self,
-        n: u32,
-        cast: &Cast<'_>,
-        ends: &FlowEnds,
-        receiver: usize,
-        inside: bool,
-    ) -> VecDeque<(Time, bool)> {
-        let mut plan = Vec::new();
-        for (times, (at, _)) in ends.active.iter().enumerate() {
-            let members = cast.members(n, self.scenario.flows[n as usize].to.len(), *at);
-            // One that joined before the flow's first start has its session already.
-            if members[receiver] && (times > 0 || inside) {
-                plan.push((*at, true));
-            }
-        }
-        for event in &self.scenario.events {
-            match event.what {
-                sc::What::Join { flow, receiver: r } if flow.0 == n && r == receiver => plan.push((event.at, true)),
-                sc::What::Leave { flow, receiver: r } if flow.0 == n && r == receiver => plan.push((event.at, false)),
-                _ => {}
-            }
-        }
-        plan.sort_by_key(|(at, _)| *at);
-        plan.into()
-    }
-}
-
-fn turns(active: &[(Time, Time)]) -> VecDeque<(Time, bool)> {
-    let ends = active.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]);
-    ends.filter(|(at, _)| *at < Time::NEVER).collect()
 }
 
 /// Sets what holds for all TCP of the host that the thread is in.
@@ -858,14 +822,4 @@ fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), EmulateError> {
         return Err(TcpError { flow: flow.name.clone(), key: "ecn", what }.into());
     }
     Ok(())
-}
-
-/// The longest span of which both the record's interval and a second are multiples.
-fn common_step(interval: Span) -> Span {
-    let (mut a, mut b) = (interval.as_nanos().max(1), 1_000_000_000);
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    // A record in steps that do not fit a second is taken in tenths of one at most.
-    if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
 }

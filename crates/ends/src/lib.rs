@@ -9,6 +9,7 @@ mod agent;
 mod body;
 mod intake;
 mod make;
+mod plan;
 mod record;
 mod rows;
 mod share;
@@ -25,6 +26,7 @@ pub use agent::{
 pub use body::{AgentIx, Arriving, Body};
 pub use intake::{Digest, Intake, Point};
 pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
+pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use rows::{Fields, Kept, Row, Rows, Store};
 pub use skew::Skew;

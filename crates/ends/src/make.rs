@@ -166,22 +166,6 @@ impl<'a> Cast<'a> {
         active
     }
 
-    /// Which receivers are in the group at a time, events of that very time included.
-    pub fn members(&self, n: u32, receivers: usize, at: Time) -> Vec<bool> {
-        let mut inside = vec![true; receivers];
-        for receiver in self.scenario.starts_outside(sc::FlowIx(n)) {
-            inside[receiver] = false;
-        }
-        for event in self.scenario.events.iter().filter(|e| e.at <= at) {
-            match event.what {
-                sc::What::Join { flow, receiver } if flow.0 == n => inside[receiver] = true,
-                sc::What::Leave { flow, receiver } if flow.0 == n => inside[receiver] = false,
-                _ => {}
-            }
-        }
-        inside
-    }
-
     fn plain(
         &self,
         rate: Rate,

@@ -28,9 +28,9 @@ mod tree;
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, Direction, Directions, Emit, Encode, Event, Expect,
-    FirstNumbers, Flow, FlowIx, FlowKind, Jitter, JitterDist, KERNEL_JITTER, Limit, Link, LinkIx, Loss, Media, NodeIx,
-    OnOff, OwnClock, PeriodDist, Periods, Queue, RateSpec, Record, Red, Reorder, Reports, Rtcp, RtcpProfile, Scenario,
-    Simulcast, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr, Video, What,
+    Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, DirIx, Direction, Directions, Emit, Encode, Event,
+    Expect, FirstNumbers, Flow, FlowIx, FlowKind, Jitter, JitterDist, KERNEL_JITTER, Limit, Link, LinkIx, Loss, Media,
+    NodeIx, OnOff, OwnClock, PeriodDist, Periods, Queue, RateSpec, Record, Red, Reorder, Reports, Rtcp, RtcpProfile,
+    Scenario, Simulcast, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr, Video, What,
 };
 pub use problem::{Problem, Problems};

@@ -14,6 +14,33 @@ pub struct NodeIx(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIx(pub u32);
 
+/// One direction of a link: all links' directions are counted in turn, forward (away from the link's first name) and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirIx(pub u32);
+
+impl DirIx {
+    /// Away from the link's first name.
+    pub const fn forward(link: LinkIx) -> Self {
+        Self(2 * link.0)
+    }
+    /// Towards the link's first name.
+    pub const fn back(link: LinkIx) -> Self {
+        Self(2 * link.0 + 1)
+    }
+    /// The link.
+    pub const fn link(self) -> LinkIx {
+        LinkIx(self.0 / 2)
+    }
+    /// Whether it is [`DirIx::back`].
+    pub const fn is_back(self) -> bool {
+        self.0 % 2 == 1
+    }
+    /// The other direction of the same link.
+    pub const fn reverse(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}
+
 /// A flow: its place in [`Scenario::flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowIx(pub u32);
@@ -278,6 +305,16 @@ pub struct Flow {
     pub stop: Option<Time>,
     /// Packets are held back for a time uniform in 0 … this, a burst as one: keeps flows from locking phases.
     pub send_jitter: Span,
+}
+
+impl Flow {
+    /// The name of a receiver's session: the flow's own, or with the receiver's place where each has a session of its own.
+    pub fn session(&self, receiver: usize) -> String {
+        match self.cast {
+            Cast::UnicastEach => format!("{}.{receiver}", self.name),
+            Cast::Unicast | Cast::Multicast => self.name.clone(),
+        }
+    }
 }
 
 /// A kernel answers an acknowledgment within this time, mostly (measured: docs/emulation.md).
@@ -770,6 +807,18 @@ pub struct Record {
     pub pcap: Vec<LinkIx>,
 }
 
+impl Record {
+    /// One step of every series: the longest span of which both the interval and a second are multiples.
+    pub fn step(&self) -> Span {
+        let (mut a, mut b) = (self.interval.as_nanos().max(1), 1_000_000_000);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        // An interval that does not fit a second is recorded in tenths of a second.
+        if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
+    }
+}
+
 /// Something that must hold at the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
@@ -820,5 +869,19 @@ impl Scenario {
         outside.sort_unstable();
         outside.dedup();
         outside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DirIx, LinkIx};
+
+    #[test]
+    fn directions_of_a_link_are_each_others_reverse() {
+        let link = LinkIx(7);
+        assert_eq!(DirIx::forward(link).reverse(), DirIx::back(link));
+        assert_eq!(DirIx::back(link).reverse(), DirIx::forward(link));
+        assert_eq!((DirIx::forward(link).link(), DirIx::back(link).link()), (link, link));
+        assert!(DirIx::back(link).is_back() && !DirIx::forward(link).is_back());
     }
 }

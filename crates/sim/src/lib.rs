@@ -3,20 +3,11 @@
 //! A [`Simulation`] is built from a scenario and what it needs ([`Inputs`]), run, and then asked for its summary and tables.
 //! Everything in it is determined by the scenario and its seed.
 
-mod agenda;
 mod batch;
 mod build;
-
-mod capture;
-mod lane;
-mod net;
-mod network;
-mod packet;
 mod port;
-mod tree;
 mod world;
 
 pub use build::BuildError;
-pub use network::{Arrival, Network, Target};
 pub use steadycast_ends::{Column, Inputs, Record, Table};
 pub use world::Simulation;

@@ -1,12 +1,13 @@
 //! Where an agent meets the network.
 
-use crate::packet::{Packet, To};
 use std::collections::VecDeque;
+use steadycast_network::{Packet, To};
+use steadycast_scenario::NodeIx;
 use steadycast_units::{Chance, Span, Time};
 
 /// Where an agent sits: its node, where its packets go, and the jitter with which they leave.
 pub(crate) struct Port {
-    pub(crate) node: u32,
+    pub(crate) node: NodeIx,
     pub(crate) to: To,
     jitter: Span,
     chance: Chance,
@@ -14,7 +15,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(node: u32, to: To, jitter: Span, chance: Chance) -> Self {
+    pub(crate) fn new(node: NodeIx, to: To, jitter: Span, chance: Chance) -> Self {
         Self { node, to, jitter, chance, held: VecDeque::new() }
     }
 

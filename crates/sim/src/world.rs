@@ -1,24 +1,19 @@
 //! The simulated world: time goes from one event to the next.
 
-use crate::agenda::Due;
-use crate::batch::Batch;
+use crate::batch::{Batch, Plain, Told};
 use crate::build::{BuildError, Builder};
-use crate::capture::{Shape, Taps, Who};
-use crate::net::{Capture, Delivery, Fan, Net};
-use crate::packet::{Head, Packet, To};
 use crate::port::Port;
-use crate::tree::Step;
 use serde_json::Value;
 use std::io::{self, Write};
-use steadycast_ends::{
-    Agent, AgentIx, Body, FlowEnds, Inputs, LinkPoint, LinkRecord, Out, PacketRow, Record, Table, Viewer,
-};
-use steadycast_link::{Counts, Ecn};
-use steadycast_scenario::{self as sc, Scenario};
+use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
+use steadycast_link::Ecn;
+use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, Shape, To, Who};
+use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// Something that was known from the start, or follows from it.
-pub(crate) enum Plan {
+/// An entry of the run's plan: known from the start, or made by a receiver that goes from group to group.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry {
     Start {
         at: Time,
         agent: AgentIx,
@@ -27,29 +22,28 @@ pub(crate) enum Plan {
         at: Time,
         agent: AgentIx,
     },
-    /// A join or leave reaches this node.
-    Tree {
+    /// The next router hears that an agent's node joins a group or leaves it. A leave waits until the agent's BYE is out, which in a
+    /// large group has to wait its turn.
+    Turn {
         at: Time,
         group: u32,
-        node: u32,
+        agent: AgentIx,
         join: bool,
-        /// Who leaves: not before its BYE is out, which in a large group waits its turn.
-        sink: Option<AgentIx>,
     },
 }
 
-impl Plan {
+impl Entry {
     pub(crate) fn at(&self) -> Time {
         match self {
-            Self::Start { at, .. } | Self::Stop { at, .. } | Self::Tree { at, .. } => *at,
+            Self::Start { at, .. } | Self::Stop { at, .. } | Self::Turn { at, .. } => *at,
         }
     }
 }
 
 /// A sink's place in a simulcast.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat {
-    /// Whose it is.
+pub(crate) struct SimulcastSlot {
+    /// The viewer that it belongs to.
     pub(crate) viewer: u32,
     /// Its group in the network.
     pub(crate) group: u32,
@@ -57,30 +51,27 @@ pub(crate) struct Seat {
 
 /// A run of a scenario.
 pub struct Simulation {
-    pub(crate) scenario: Scenario,
-    pub(crate) net: Net,
-    pub(crate) agents: Vec<Agent>,
-    pub(crate) ports: Vec<Port>,
-    pub(crate) plan: Vec<Plan>,
-    pub(crate) flows: Vec<FlowEnds>,
-    pub(crate) viewers: Vec<Viewer>,
+    scenario: Scenario,
+    network: Network,
+    agents: Vec<Agent>,
+    ports: Vec<Port>,
+    plan: Vec<Entry>,
+    flows: Vec<FlowEnds>,
+    /// For each flow the directions of links that its data takes.
+    ways: Vec<Vec<u32>>,
+    viewers: Vec<Viewer>,
     /// For each agent what it is in a simulcast; empty without one.
-    seats: Vec<Option<Seat>>,
-    /// For each flow the ways towards its source.
-    sources: Vec<u32>,
-    /// When each agent's key in the agenda is due; NEVER: it has none.
+    slots: Vec<Option<SimulcastSlot>>,
+    /// When each agent's alarm is due; NEVER: it has none.
     armed: Vec<Time>,
-    pub(crate) now: Time,
-    pub(crate) step: Span,
-    pub(crate) links: Vec<Vec<LinkPoint>>,
-    link_last: Vec<(u64, u64)>,
-    /// What the links had counted at the end of the warm-up; empty until then, and without one.
-    warm: Vec<Counts>,
+    now: Time,
+    step: Span,
+    /// Packets that had left a link when the run's duration was over.
+    hops: Option<u64>,
     /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
-    pub(crate) logs: Vec<Option<Vec<PacketRow>>>,
+    logs: Vec<Option<Vec<PacketRow>>>,
     /// For each group.
     batches: Vec<Batch>,
-    deliveries: Vec<Delivery>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
@@ -89,9 +80,6 @@ const GRACE: Span = Span::secs(3);
 
 /// How long a run goes on without asking whether it may.
 const ASK: Span = Span::millis(10);
-
-/// Series of links are kept when there are no more than this: a report with more would show nothing.
-const LINK_SERIES: usize = 512;
 
 impl Simulation {
     /// Makes the scenario's world.
@@ -104,15 +92,12 @@ impl Simulation {
 
     pub(crate) fn new(
         scenario: Scenario,
-        net: Net,
-        agents: Vec<Agent>,
-        ports: Vec<Port>,
-        plan: Vec<Plan>,
-        (flows, sources): (Vec<FlowEnds>, Vec<u32>),
-        (viewers, seats): (Vec<Viewer>, Vec<Option<Seat>>),
+        network: Network,
+        (agents, ports): (Vec<Agent>, Vec<Port>),
+        plan: Vec<Entry>,
+        (flows, ways): (Vec<FlowEnds>, Vec<Vec<u32>>),
+        (viewers, slots): (Vec<Viewer>, Vec<Option<SimulcastSlot>>),
     ) -> Self {
-        let step = common_step(scenario.record.interval);
-        let kept = if net.links.len() <= LINK_SERIES { net.links.len() } else { 0 };
         let recorded = if scenario.record.packets.is_empty() { 0 } else { agents.len() };
         let mut logs: Vec<Option<Vec<PacketRow>>> = vec![None; recorded];
         for flow in &scenario.record.packets {
@@ -121,37 +106,32 @@ impl Simulation {
             }
         }
         Self {
-            scenario,
             logs,
             armed: vec![Time::NEVER; agents.len()],
-            batches: net.groups.iter().map(|_| Batch::default()).collect(),
-            net,
+            batches: (0..network.groups()).map(|_| Batch::default()).collect(),
+            step: scenario.record.step(),
+            scenario,
+            network,
             agents,
             ports,
             plan,
             flows,
+            ways,
             viewers,
-            seats,
-            sources,
+            slots,
             now: Time::ZERO,
-            step,
-            links: vec![Vec::new(); kept],
-            link_last: vec![(0, 0); kept],
-            warm: Vec::new(),
-            deliveries: Vec::new(),
+            hops: None,
             outgoing: Vec::new(),
         }
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both directions in it.
-    /// `open` is told a link's name. Packets stand in it at the time at which they come to the link's entry, or, where its queue
-    /// decides when they leave, at which they do; those that it drops with a comment.
+    /// Has what is offered to the links that the scenario captures written as pcapng: see [`Network::capture`].
     ///
     /// # Errors
     /// The streams', with the link's name.
     pub fn capture(
         &mut self,
-        mut open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
+        open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
         let who = self.agents.iter().zip(&self.ports).map(|(agent, port)| Who {
             node: port.node,
@@ -165,15 +145,7 @@ impl Simulation {
                 _ => None,
             },
         });
-        let mut taps = Taps::new(who.collect());
-        for link in &self.scenario.record.pcap {
-            taps.open(&self.scenario, *link, &mut open)?;
-            for l in [link.0 * 2, link.0 * 2 + 1] {
-                self.net.links[l as usize].capture();
-            }
-        }
-        self.net.capture = Some(Box::new(taps));
-        Ok(())
+        self.network.capture(&self.scenario, who.collect(), open)
     }
 
     /// Ends the captures; without any it does nothing.
@@ -181,7 +153,7 @@ impl Simulation {
     /// # Errors
     /// The first that a stream had during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
-        self.net.capture.take().map_or(Ok(()), Capture::finish)
+        self.network.end_capture()
     }
 
     /// When the run ends.
@@ -196,23 +168,16 @@ impl Simulation {
 
     /// What it has left behind so far.
     pub fn record(&self) -> Record<'_> {
-        let under_way = self.net.under_way();
-        let links = self.net.links.iter().zip(under_way).enumerate().map(|(n, (hop, on_it))| LinkRecord {
-            link: &hop.link,
-            before: self.warm.get(n),
-            carried: hop.link.arrived() - on_it,
-            series: self.links.get(n).map_or(&[][..], Vec::as_slice),
-        });
         Record {
             world: "simulated",
             scenario: &self.scenario,
             agents: &self.agents,
             flows: &self.flows,
             viewers: &self.viewers,
-            links: links.collect(),
-            ways: self.ways(),
+            links: self.network.links(),
+            ways: self.ways.clone(),
             logs: &self.logs,
-            hops: self.net.hops,
+            hops: self.hops(),
             step: self.step,
             now: self.now,
         }
@@ -228,31 +193,9 @@ impl Simulation {
         self.record().table(name)
     }
 
-    /// The links that each flow's data needs, as directions.
-    fn ways(&self) -> Vec<Vec<u32>> {
-        let of = |(spec, source): (&sc::Flow, &u32)| {
-            let mut links = Vec::new();
-            for to in &spec.to {
-                let mut node = to.0;
-                let Some(ways) = self.net.routes.get(*source as usize) else { continue };
-                while let Some(Some(up)) = ways.get(node as usize) {
-                    links.push(up ^ 1);
-                    node = self.net.links[*up as usize].to;
-                    if spec.cast == sc::Cast::Multicast && links.len() > 1 << 16 {
-                        break;
-                    }
-                }
-            }
-            links.sort_unstable();
-            links.dedup();
-            links
-        };
-        self.scenario.flows.iter().zip(&self.sources).map(of).collect()
-    }
-
     /// Packets that have left a link so far.
     pub fn hops(&self) -> u64 {
-        self.net.hops
+        self.hops.unwrap_or_else(|| self.network.hops())
     }
 
     /// Runs to the end, as long as `go_on` says so; it is asked every 10 ms of the run or more often.
@@ -271,9 +214,7 @@ impl Simulation {
             // A run of 10 s ends before the packet that would leave after 10 s.
             self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
             self.now = until;
-            if until == warm {
-                self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
-            }
+            self.network.end_warmup(self.now);
             if until == step {
                 self.sample();
                 next = until + self.step;
@@ -295,68 +236,62 @@ impl Simulation {
             self.after(AgentIx(ix as u32));
         }
         self.deliver();
-        let hops = self.net.hops;
-        self.advance(end + GRACE);
         // The run's figures are those of its duration.
-        (self.now, self.net.hops) = (end, hops);
+        self.hops = Some(self.network.hops());
+        self.advance(end + GRACE);
+        self.now = end;
     }
 
     /// Goes on to `until`, which is included.
     fn advance(&mut self, until: Time) {
-        while let Some((at, due)) = self.net.agenda.take(until) {
+        while let Some((at, event)) = self.network.step(until) {
             self.now = at;
-            match due {
-                Due::Lane(lane) => {
-                    if let Some(delivery) = self.net.arrive(at, lane, &mut self.deliveries) {
-                        self.hand_over(delivery);
-                    }
+            match event {
+                Event::Arrived(delivery) => {
+                    self.hand_over(delivery);
                     self.deliver();
                 }
-                Due::Fan(n) => {
-                    let fan = self.net.fans.take(n);
-                    self.net.hops += fan.legs.len() as u64;
-                    if !self.hold(&fan) {
-                        for leg in &fan.legs {
-                            let out = &mut self.deliveries;
-                            if let Some(delivery) = self.net.arrive_in_group(at, leg.link, fan.packet, leg.ecn, out) {
-                                self.hand_over(delivery);
-                            }
-                            self.deliver();
-                        }
-                    }
-                    self.net.fans.keep(fan.legs);
-                }
-                Due::Agent(agent) => self.wake(agent),
-                Due::Plan(entry) => self.follow(entry),
-                Due::Queue(link) => self.net.ask(at, link),
+                Event::Moved => self.deliver(),
+                Event::Together(fan) => self.share_out(fan),
+                Event::Alarm(Alarm::Agent(agent)) => self.wake(agent),
+                Event::Alarm(Alarm::Entry(entry)) => self.follow(entry),
             }
         }
         self.now = until;
     }
 
-    /// Whether a fan's plain packet will be told to its sinks later, together with others.
-    fn hold(&mut self, fan: &Fan) -> bool {
-        let packet = self.net.pool.get(fan.packet);
-        let (To::Group(group), Body::Plain(number)) = (packet.head.to, &packet.body) else { return false };
-        let what = (*number, packet.head.size, packet.head.sent);
-        let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
-        let held = batch.take((self.now, &fan.legs), what, group, (&mut self.agents, &mut self.logs));
-        if held {
-            self.net.pool.release_all(fan.packet, fan.legs.len() as u32);
+    /// Copies of one packet have arrived: they are counted together if they are plain ones, or told one by one.
+    fn share_out(&mut self, fan: Fan) {
+        if self.batch(&fan) {
+            return self.network.absorb(fan);
         }
-        held
+        let mut more = self.network.spread(self.now, Some(fan));
+        while more {
+            self.deliver();
+            more = self.network.spread(self.now, None);
+        }
+    }
+
+    /// Whether a fan's plain packet will be told to its sinks later, together with others.
+    fn batch(&mut self, fan: &Fan) -> bool {
+        let packet = self.network.packet(fan.packet());
+        let (To::Group(group), Body::Plain(number)) = (packet.head.to, &packet.body) else { return false };
+        let plain = Plain { at: self.now, number: *number, size: packet.head.size, sent: packet.head.sent };
+        let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
+        self.batches[group as usize].take(plain, fan.legs(), (&self.network, group), &mut told)
     }
 
     /// Tells all sinks what they have not been told.
     fn settle(&mut self) {
-        for (batch, group) in self.batches.iter_mut().zip(&self.net.groups) {
-            batch.settle(group, &mut self.agents, &mut self.logs);
+        let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
+        for batch in &mut self.batches {
+            batch.settle(&mut told);
         }
     }
 
     #[inline]
     fn deliver(&mut self) {
-        while let Some(delivery) = self.deliveries.pop() {
+        while let Some(delivery) = self.network.delivered() {
             self.hand_over(delivery);
         }
     }
@@ -366,11 +301,11 @@ impl Simulation {
     fn hand_over(&mut self, delivery: Delivery) {
         let Delivery { agent: from, packet: ix, ecn } = delivery;
         let n = from.0 as usize;
-        let packet = self.net.pool.get(ix);
+        let packet = self.network.packet(ix);
         if let To::Group(group) = packet.head.to {
             // What came before comes first.
-            let (batch, group) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
-            batch.settle(group, &mut self.agents, &mut self.logs);
+            let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
+            self.batches[group as usize].settle(&mut told);
         }
         if let Some(Some(log)) = self.logs.get_mut(n) {
             let delay = Some(self.now.since(packet.head.sent));
@@ -381,7 +316,7 @@ impl Simulation {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
                 // It sends nothing and never wakes: there is no after.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
-                self.net.pool.release(ix);
+                self.network.release(ix);
                 return;
             }
             // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
@@ -389,22 +324,22 @@ impl Simulation {
                 let transfer = *transfer;
                 let answer = sink.take(self.now, &arriving, transfer, segment);
                 let wake = sink.wake();
-                self.net.pool.release(ix);
+                self.network.release(ix);
                 if let Some((size, ack)) = answer {
-                    self.let_go(from, size, Ecn::NotCapable, || Body::TcpAck(transfer, ack));
+                    self.send(from, size, Ecn::NotCapable, || Body::TcpAck(transfer, ack));
                 }
                 self.arm(from, wake);
                 return;
             }
             (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) => {
                 let more = source.take(self.now, *transfer, ack);
-                self.net.pool.release(ix);
+                self.network.release(ix);
                 self.drain_tcp(from, more);
                 return;
             }
             (agent, _) => agent.on_packet(self.now, &arriving, &mut Out { packets: &mut self.outgoing }),
         }
-        self.net.pool.release(ix);
+        self.network.release(ix);
         self.after(from);
     }
 
@@ -413,7 +348,7 @@ impl Simulation {
             match if more { source.poll(self.now) } else { None } {
                 Some((ecn, segment)) => {
                     let transfer = source.transfer();
-                    self.let_go(from, segment.len, ecn, || Body::Tcp(transfer, segment));
+                    self.send(from, segment.len, ecn, || Body::Tcp(transfer, segment));
                 }
                 None => {
                     let wake = source.wake();
@@ -423,52 +358,39 @@ impl Simulation {
         }
     }
 
-    fn wake(&mut self, ix: u32) {
-        let at = self.now;
-        if self.armed[ix as usize] != at {
-            return; // A key that was overtaken by an earlier one.
+    fn wake(&mut self, agent: AgentIx) {
+        let (at, ix) = (self.now, agent.0 as usize);
+        if self.armed[ix] != at {
+            return; // An alarm that was overtaken by an earlier one.
         }
-        self.armed[ix as usize] = Time::NEVER;
-        while let Some(packet) = self.ports[ix as usize].release(at) {
-            let node = self.ports[ix as usize].node;
-            self.net.send(at, node, packet.head, || packet.body, &mut self.deliveries);
+        self.armed[ix] = Time::NEVER;
+        while let Some(packet) = self.ports[ix].release(at) {
+            let node = self.ports[ix].node;
+            self.network.send(at, node, packet.head, || packet.body);
         }
-        let agent = &mut self.agents[ix as usize];
-        if agent.wake() <= at {
-            agent.on_wake(at, &mut Out { packets: &mut self.outgoing });
+        if self.agents[ix].wake() <= at {
+            self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
-        self.after(AgentIx(ix));
+        self.after(agent);
         self.deliver();
     }
 
-    #[inline]
-    fn remind(&mut self, at: Time, due: Due) {
-        let key = self.net.agenda.key(at, due);
-        self.net.agenda.put(key);
-    }
-
-    fn follow(&mut self, entry: u32) {
-        match self.plan[entry as usize] {
-            Plan::Start { agent, .. } => {
+    fn follow(&mut self, n: u32) {
+        match self.plan[n as usize] {
+            Entry::Start { agent, .. } => {
                 self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after(agent);
             }
-            Plan::Stop { agent, .. } => {
+            Entry::Stop { agent, .. } => {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after(agent);
             }
-            Plan::Tree { sink: Some(sink), .. } if self.agents[sink.0 as usize].leaving() => {
-                let at = self.agents[sink.0 as usize].wake().max(self.now);
-                self.remind(at, Due::Plan(entry));
+            Entry::Turn { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
+                let at = self.agents[agent.0 as usize].wake().max(self.now);
+                self.network.set_alarm(at, Alarm::Entry(n));
             }
-            Plan::Tree { group, node, join, .. } => {
-                let (batch, tree) = (&mut self.batches[group as usize], &self.net.groups[group as usize]);
-                batch.forget(tree, &mut self.agents, &mut self.logs);
-                if let Some(step) = self.net.graft(group, Step { node, join }) {
-                    let latency = if join { self.scenario.join_latency } else { self.scenario.leave_latency };
-                    let at = self.now + latency + self.upwards(group, step.node);
-                    self.plan_now(Plan::Tree { at, group, node: step.node, join, sink: None });
-                }
+            Entry::Turn { group, agent, join, .. } => {
+                self.network.turn_now(self.now, group, self.ports[agent.0 as usize].node, join);
             }
         }
         self.deliver();
@@ -477,38 +399,31 @@ impl Simulation {
     /// A receiver of a simulcast may want to go to another group, now that its sink was called.
     #[inline(never)]
     fn choose(&mut self, sink: AgentIx) {
-        let Some(seat) = self.seats[sink.0 as usize] else { return };
-        let over = self.now >= self.end();
-        let viewer = &mut self.viewers[seat.viewer as usize];
+        let Some(slot) = self.slots[sink.0 as usize] else { return };
+        let (now, over) = (self.now, self.now >= self.end());
+        let viewer = &mut self.viewers[slot.viewer as usize];
         if over || viewer.sink() != sink {
             return;
         }
-        if let Some((leaves, joins)) = viewer.look(self.now, &self.agents) {
-            self.plan_now(Plan::Stop { at: self.now, agent: leaves });
+        if let Some((leaves, joins)) = viewer.look(now, &self.agents) {
+            self.plan_now(Entry::Stop { at: now, agent: leaves });
             self.plan_turn(leaves, false);
-            self.plan_now(Plan::Start { at: self.now, agent: joins });
+            self.plan_now(Entry::Start { at: now, agent: joins });
             self.plan_turn(joins, true);
         }
     }
 
     /// A sink's join or leave takes effect where the next router hears of it.
-    fn plan_turn(&mut self, sink: AgentIx, join: bool) {
-        let Some(Seat { group, .. }) = self.seats[sink.0 as usize] else { return };
-        let node = self.ports[sink.0 as usize].node;
-        let at = self.now + self.upwards(group, node);
-        self.plan_now(Plan::Tree { at, group, node, join, sink: (!join).then_some(sink) });
+    fn plan_turn(&mut self, agent: AgentIx, join: bool) {
+        let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
+        let at = self.network.heard_at(self.now, group, self.ports[agent.0 as usize].node);
+        self.plan_now(Entry::Turn { at, group, agent, join });
     }
 
     /// Puts an entry into the plan while it is followed.
-    fn plan_now(&mut self, entry: Plan) {
-        self.remind(entry.at(), Due::Plan(self.plan.len() as u32));
+    fn plan_now(&mut self, entry: Entry) {
+        self.network.set_alarm(entry.at(), Alarm::Entry(self.plan.len() as u32));
         self.plan.push(entry);
-    }
-
-    /// How long a join or leave takes over the link from `node` towards the group's source.
-    fn upwards(&self, group: u32, node: u32) -> Span {
-        let up = self.net.groups[group as usize].tree.up(node);
-        up.map_or(Span::ZERO, |link| delay_of(&self.scenario, link))
     }
 
     /// After an agent was called: its packets leave, and its next wake is put into the agenda.
@@ -516,31 +431,31 @@ impl Simulation {
         if !self.outgoing.is_empty() {
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
-                self.let_go(from, size, ecn, || body);
+                self.send(from, size, ecn, || body);
             }
             self.outgoing = outgoing;
         }
         let wake = self.agents[from.0 as usize].wake();
         self.arm(from, wake);
-        if !self.seats.is_empty() {
+        if !self.slots.is_empty() {
             self.choose(from);
         }
     }
 
     /// A packet leaves an agent.
     #[inline(always)]
-    fn let_go(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
+    fn send(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
         let port = &self.ports[from.0 as usize];
         let head = Head { to: port.to, from, size, sent: self.now, ecn };
         if port.jitters() || !self.logs.is_empty() {
-            self.let_go_slowly(Packet { head, body: body() });
+            self.send_slowly(Packet { head, body: body() });
         } else {
-            self.net.send(self.now, port.node, head, body, &mut self.deliveries);
+            self.network.send(self.now, port.node, head, body);
         }
     }
 
     #[inline(never)]
-    fn let_go_slowly(&mut self, packet: Packet) {
+    fn send_slowly(&mut self, packet: Packet) {
         let Packet { head, body } = packet;
         let from = head.from.0 as usize;
         if let Some(Some(log)) = self.logs.get_mut(from) {
@@ -550,7 +465,7 @@ impl Simulation {
         if port.jitters() {
             port.hold(self.now, Packet { head, body });
         } else {
-            self.net.send(self.now, port.node, head, || body, &mut self.deliveries);
+            self.network.send(self.now, port.node, head, || body);
         }
     }
 
@@ -562,7 +477,7 @@ impl Simulation {
         if wake < self.armed[ix] {
             let at = wake.max(self.now);
             self.armed[ix] = at;
-            self.remind(at, Due::Agent(agent.0));
+            self.network.set_alarm(at, Alarm::Agent(agent));
         }
     }
 
@@ -571,32 +486,6 @@ impl Simulation {
         for agent in &mut self.agents {
             agent.sample(self.now);
         }
-        for (n, series) in self.links.iter_mut().enumerate() {
-            let link = &mut self.net.links[n].link;
-            let (bytes, dropped) = (link.sent().get(), link.dropped());
-            let last = std::mem::replace(&mut self.link_last[n], (bytes, dropped));
-            series.push(LinkPoint {
-                bytes: bytes - last.0,
-                dropped: dropped - last.1,
-                queued: link.queued(self.now) as u32,
-                wait: link.waited(),
-            });
-        }
+        self.network.sample(self.now);
     }
-}
-
-/// The propagation delay of a link's direction at the start.
-pub(crate) fn delay_of(scenario: &Scenario, direction: u32) -> Span {
-    let link = &scenario.links[direction as usize / 2];
-    if direction.is_multiple_of(2) { link.forward.delay } else { link.back.delay }
-}
-
-/// The longest span of which both the record's interval and a second are multiples.
-fn common_step(interval: Span) -> Span {
-    let (mut a, mut b) = (interval.as_nanos().max(1), 1_000_000_000);
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    // A record in steps that do not fit a second is taken in tenths of one at most.
-    if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
 }

@@ -11,12 +11,14 @@ pub(crate) enum Due {
     Lane(u32),
     /// This agent wants to be woken.
     Agent(u32),
-    /// This entry of the scenario's own plan: an event, a graft, a prune.
-    Plan(u32),
+    /// This entry of the driver's plan.
+    Entry(u32),
     /// Copies of one packet arrive on many links at once.
     Fan(u32),
     /// This link has something to tell of packets that it holds.
     Queue(u32),
+    /// This join or leave reaches the next router.
+    Graft(u32),
 }
 
 /// Bits of an index: links are at most 2²⁸, of two directions each.
@@ -35,9 +37,10 @@ impl Key {
         let (kind, index) = match due {
             Due::Lane(i) => (0, i),
             Due::Agent(i) => (1, i),
-            Due::Plan(i) => (2, i),
+            Due::Entry(i) => (2, i),
             Due::Fan(i) => (3, i),
             Due::Queue(i) => (4, i),
+            Due::Graft(i) => (5, i),
         };
         debug_assert!(index < 1 << INDEX && turn < 1 << 40);
         let at = at.as_nanos().min((1 << 56) - 1);
@@ -53,9 +56,10 @@ impl Key {
         match self.low as u32 >> INDEX {
             0 => Due::Lane(index),
             1 => Due::Agent(index),
-            2 => Due::Plan(index),
+            2 => Due::Entry(index),
             3 => Due::Fan(index),
-            _ => Due::Queue(index),
+            4 => Due::Queue(index),
+            _ => Due::Graft(index),
         }
     }
 }
@@ -160,7 +164,7 @@ mod tests {
     fn equal_times_come_in_the_order_in_which_they_were_put() {
         let mut agenda = Agenda::default();
         let at = Time::ZERO + Span::secs(1);
-        for due in [Due::Agent(7), Due::Lane(3), Due::Plan(1)] {
+        for due in [Due::Agent(7), Due::Lane(3), Due::Entry(1)] {
             put(&mut agenda, at, due);
         }
         put(&mut agenda, Time::ZERO, Due::Lane(9));
@@ -168,7 +172,7 @@ mod tests {
         while let Some((_, due)) = agenda.take(Time::NEVER) {
             order.push(due);
         }
-        assert_eq!(order, [Due::Lane(9), Due::Agent(7), Due::Lane(3), Due::Plan(1)]);
+        assert_eq!(order, [Due::Lane(9), Due::Agent(7), Due::Lane(3), Due::Entry(1)]);
         assert_eq!(agenda.take(Time::NEVER), None);
     }
 

@@ -19,15 +19,16 @@ use crate::tree::{Step, Tree};
 use std::collections::BTreeMap;
 use steadycast_ends::{AgentIx, Body};
 use steadycast_link::{Ecn, Fate, Link, Token};
+use steadycast_scenario::DirIx;
 use steadycast_units::{Bytes, Span, Time};
 
 pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// Ways to the hosts that unicast packets go to: for each, the link to take from each node.
+    /// Paths to the hosts that unicast packets go to: for each, the link to take from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
-    pub(crate) ways: Ways,
+    pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
     pub(crate) pool: Pool,
     pub(crate) agenda: Agenda,
@@ -110,14 +111,14 @@ impl Hop {
 
 /// Unicast ways, link by link.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct Paths {
     /// Links; each way ends with the agent, marked as one.
     steps: Vec<u32>,
 }
 
-/// A place on a way: what comes next.
+/// A place on a unicast path: what comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub struct PathIx(u32);
 
 enum Next {
     Link(u32),
@@ -127,17 +128,17 @@ enum Next {
 /// Marks what is not a link, or not on a way. Links and agents are fewer than 2³⁰.
 const MARK: u32 = 1 << 31;
 
-impl Ways {
+impl Paths {
     /// A way to an agent over these links; returns its beginning.
-    pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> Place {
-        let begin = Place(self.steps.len() as u32);
+    pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> PathIx {
+        let begin = PathIx(self.steps.len() as u32);
         self.steps.extend(links);
         self.steps.push(MARK | agent.0);
         begin
     }
 
     #[inline]
-    fn next(&self, place: Place) -> Next {
+    fn next(&self, place: PathIx) -> Next {
         match self.steps[place.0 as usize] {
             step if step & MARK == 0 => Next::Link(step),
             step => Next::Agent(AgentIx(step & !MARK)),
@@ -184,11 +185,13 @@ pub(crate) struct Group {
     pub(crate) tree: Tree,
     /// For each link the one agent that a packet of the group is for which arrives by it, where that is all it is for.
     leaf: Vec<Option<AgentIx>>,
+    /// How often the tree has changed.
+    pub(crate) changes: u64,
 }
 
 impl Group {
     pub(crate) fn new(tree: Tree, links: usize) -> Self {
-        Self { tree, leaf: vec![None; links] }
+        Self { tree, leaf: vec![None; links], changes: 0 }
     }
 
     /// See [`Group::leaf`].
@@ -199,27 +202,42 @@ impl Group {
 
 /// A packet at its destination.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivery {
-    pub(crate) agent: AgentIx,
-    pub(crate) packet: PacketIx,
-    pub(crate) ecn: Ecn,
+pub struct Delivery {
+    /// The agent that it is for.
+    pub agent: AgentIx,
+    /// The packet.
+    pub packet: PacketIx,
+    /// Its ECN field on arrival.
+    pub ecn: Ecn,
 }
 
 /// Copies of one packet that arrive at the same time, and in turns that follow each other, on several links.
 #[derive(Default)]
-pub(crate) struct Fan {
+pub struct Fan {
     pub(crate) packet: PacketIx,
     pub(crate) legs: Vec<Leg>,
 }
 
 /// One copy of a fan.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Leg {
+pub struct Leg {
     pub(crate) link: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// Fans under way. Places and the memory of legs are used again.
+impl Leg {
+    /// The direction by which it arrives.
+    pub const fn direction(&self) -> DirIx {
+        DirIx(self.link)
+    }
+
+    /// Its ECN field on arrival.
+    pub const fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+}
+
+/// Fans under way. PathIxs and the memory of legs are used again.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -269,7 +287,7 @@ impl Net {
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         let packet = self.pool.put(head, body);
         match to {
-            To::One { way, .. } => out.extend(self.forward(now, way, packet, size, ecn)),
+            To::One { path, .. } => out.extend(self.forward(now, path, packet, size, ecn)),
             To::Group(group) => self.spread(now, node, None, group, packet, ecn, out),
         }
     }
@@ -291,7 +309,7 @@ impl Net {
         if place & MARK != 0 {
             return self.arrive_in_group(now, place & !MARK, packet, ecn, out);
         }
-        self.forward(now, Place(place), packet, size, ecn)
+        self.forward(now, PathIx(place), packet, size, ecn)
     }
 
     /// A copy of a group's packet has arrived by link `l`.
@@ -315,8 +333,8 @@ impl Net {
 
     /// Sends a unicast packet on, or delivers it.
     #[inline(always)]
-    fn forward(&mut self, now: Time, way: Place, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
-        match self.ways.next(way) {
+    fn forward(&mut self, now: Time, way: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
+        match self.paths.next(way) {
             Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             Next::Link(link) => {
                 match self.offer(now, link, way.0 + 1, packet, size, ecn) {
@@ -416,14 +434,14 @@ impl Net {
         if let Fate::Arrives { ecn, .. } = fate {
             self.repeat(now, l, Held { packet, size, place, ecn });
         }
-        self.let_go(now, l);
+        self.drain_queue(now, l);
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
         }
     }
 
-    /// A packet of which link `l` has just told that it arrives may arrive again.
+    /// Schedules the duplicate of the packet that link `l` has just accepted, if the link makes one.
     fn repeat(&mut self, now: Time, l: u32, Held { packet, size, place, ecn }: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
             self.pool.copy(packet, 1);
@@ -435,12 +453,12 @@ impl Net {
     pub(crate) fn ask(&mut self, now: Time, l: u32) {
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
-            self.let_go(now, l);
+            self.drain_queue(now, l);
         }
     }
 
     /// Has a link tell what becomes of the packets that it holds, as far as that is known, and when to ask again.
-    fn let_go(&mut self, now: Time, l: u32) {
+    fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(Held { packet, size, place, ecn }) = self.holds.take(l, token) else { continue };
             if self.links[l as usize].captured {
@@ -514,7 +532,8 @@ impl Net {
     /// Takes one step of a join or leave of a group; returns the next one, if the tree changes further up.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
-        let Group { tree, leaf } = &mut self.groups[group as usize];
+        let Group { tree, leaf, changes } = &mut self.groups[group as usize];
+        *changes += 1;
         let next = tree.step(step, |l| (links[l as usize].to, links[l as usize].reverse));
         let up = tree.up(step.node)?;
         let (parent, down) = (links[up as usize].to, links[up as usize].reverse);
@@ -545,7 +564,7 @@ impl Net {
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
-                place if place & MARK == 0 => self.ways.steps[place as usize - 1],
+                place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };
             on[link as usize] += 1;

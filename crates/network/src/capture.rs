@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, tcp, udp};
 use steadycast_ends::Body;
 use steadycast_link::{Drop, Ecn, Fate};
-use steadycast_scenario::{LinkIx, Scenario};
+use steadycast_scenario::{DirIx, LinkIx, NodeIx, Scenario};
 use steadycast_tcp::{Ack, Segment};
 use steadycast_units::Time;
 
@@ -20,21 +20,26 @@ const IPERF: u16 = 5001;
 const OWN_PORTS: u16 = 10_000;
 const IP_TCP: u64 = 40;
 
-/// What the headers of an agent's packets need to be known.
+/// What has to be known of an agent to write the headers of its packets.
 #[derive(Clone, Copy)]
-pub(crate) struct Who {
-    pub(crate) node: u32,
-    pub(crate) tcp: Option<Shape>,
+pub struct Who {
+    /// The node that it sits on.
+    pub node: NodeIx,
+    /// Of a TCP sender: the shape of its connection's packets.
+    pub tcp: Option<Shape>,
 }
 
 /// What TCP's numbers and options are made from: the model counts in segments.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
-    /// IP size of a full segment, and of its headers.
-    pub(crate) packet: u64,
-    pub(crate) header: u64,
-    pub(crate) handshake: bool,
-    pub(crate) stamps: bool,
+pub struct Shape {
+    /// IP size of a full segment in bytes.
+    pub packet: u64,
+    /// Of that, IP and TCP headers in bytes.
+    pub header: u64,
+    /// Whether its first segment is a SYN.
+    pub handshake: bool,
+    /// Whether it carries time stamps (RFC 7323).
+    pub stamps: bool,
 }
 
 /// Writes what is offered to the captured links.
@@ -69,7 +74,7 @@ impl Taps {
         let (a, b) = (scenario.node_name(told.a), scenario.node_name(told.b));
         let directions = [format!("{} {a} to {b}", told.name), format!("{} {b} to {a}", told.name)];
         let out = open(&told.name).map_err(|error| (told.name.clone(), error))?;
-        let links = [link.0 * 2, link.0 * 2 + 1];
+        let links = [DirIx::forward(link).0, DirIx::back(link).0];
         self.add(&told.name, links, directions, out).map_err(|error| (told.name.clone(), error))
     }
 
@@ -95,7 +100,7 @@ impl Taps {
         let (to, peer) = match packet.head.to {
             To::One { agent, .. } => {
                 let who = self.who[agent.0 as usize];
-                (host(who.node), Some((agent, who)))
+                (host_address(who.node), Some((agent, who)))
             }
             To::Group(group) => (group_address(group), None),
         };
@@ -113,7 +118,7 @@ impl Taps {
             Ecn::Ce => 3,
         };
         let meta = Meta {
-            from: Address { host: host(sender.node), port: ports.0 },
+            from: Address { host: host_address(sender.node), port: ports.0 },
             to: Address { host: to, port: ports.1 },
             ecn,
         };
@@ -226,12 +231,13 @@ fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-fn host(node: u32) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 | node.wrapping_add(1) & 0x00ff_ffff)
+/// The address of a node's host: in captures, and in emulations.
+pub fn host_address(node: NodeIx) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
 }
 
-fn group_address(group: u32) -> Ipv4Addr {
-    // Administratively scoped (RFC 2365).
+/// The address of a group: administratively scoped (RFC 2365).
+pub fn group_address(group: u32) -> Ipv4Addr {
     Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
 }
 

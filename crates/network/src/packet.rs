@@ -1,39 +1,52 @@
 //! What travels: one body in a pool, however many copies of it are on their way.
 
-use crate::net::Place;
+use crate::net::PathIx;
 use steadycast_ends::{AgentIx, Arriving, Body};
 use steadycast_link::Ecn;
 use steadycast_units::{Bytes, Time};
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum To {
-    /// To this agent, on this way.
-    One { agent: AgentIx, way: Place },
+pub enum To {
+    /// To this agent, on this path.
+    One {
+        /// The agent.
+        agent: AgentIx,
+        /// The links on the way to it.
+        path: PathIx,
+    },
     /// To all members of this group but the one that sent it.
     Group(u32),
 }
 
 /// What is known of a packet besides its body.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(crate) to: To,
-    pub(crate) from: AgentIx,
-    pub(crate) size: Bytes,
-    pub(crate) sent: Time,
-    pub(crate) ecn: Ecn,
+pub struct Head {
+    /// Where it goes.
+    pub to: To,
+    /// The agent that sent it.
+    pub from: AgentIx,
+    /// IP size.
+    pub size: Bytes,
+    /// When it left its agent.
+    pub sent: Time,
+    /// Its ECN field as it was sent.
+    pub ecn: Ecn,
 }
 
+/// A packet: what the network knows of it, and what it carries.
 #[derive(Clone, Debug)]
-pub(crate) struct Packet {
-    pub(crate) head: Head,
-    pub(crate) body: Body,
+pub struct Packet {
+    /// What the network knows of it.
+    pub head: Head,
+    /// What it carries.
+    pub body: Body,
 }
 
 impl Packet {
-    /// As it reaches an agent.
+    /// The packet as it reaches an agent, with the ECN field that it has by then.
     #[inline]
-    pub(crate) fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
+    pub fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
         let Head { from, size, sent, .. } = self.head;
         Arriving { from, size, sent, ecn, body: &self.body }
     }
@@ -61,7 +74,7 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
 
 /// A packet's place in the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PacketIx(u32);
+pub struct PacketIx(u32);
 
 /// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as large as
 /// the most packets that were ever under way at once.
