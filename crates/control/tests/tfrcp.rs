@@ -49,9 +49,22 @@ impl Bench {
 
     fn report(&mut self, expected: u64, lost: i64, rtt: Span, body: Option<&Body>) {
         let reception = Reception { expected, lost, fraction: 0.0, highest: 0, jitter: Span::ZERO };
-        let report =
-            Report { at: self.now, from: ReceiverId(9), rtt: Some(rtt), reception: Some(reception), body, members: 1 };
-        self.half.on_report(&report);
+        self.hear(Some(rtt), Some(reception), body);
+    }
+
+    fn hear(&mut self, rtt: Option<Span>, reception: Option<Reception>, body: Option<&Body>) {
+        self.half.on_report(&Report { at: self.now, from: ReceiverId(9), rtt, reception, body, members: 1 });
+    }
+
+    /// A group of pictures with three reports that carry no round trip, each of which tells of `lost` of a hundred packets.
+    fn group_without_round_trip(&mut self, lost: i64) {
+        let start = self.now;
+        for third in 1..=3 {
+            let reception = Reception { expected: 100, lost, fraction: 0.0, highest: 0, jitter: Span::ZERO };
+            self.hear(None, Some(reception), None);
+            self.until(start + self.group / 3 * third);
+        }
+        self.until(start + self.group);
     }
 
     /// Runs the timers up to a time.
@@ -318,6 +331,51 @@ fn silence_halves_the_rate_down_to_one_packet_a_minute() {
         bench.until(bench.now + Span::secs(60));
         assert_eq!(bench.target(), Bytes::new(1000).per(Span::secs(64)));
         assert_eq!(bench.half.decision().limit, Limit::Floor);
+    }
+}
+
+#[test]
+fn loss_without_a_round_trip_halves_the_rate_once_an_interval_down_to_the_floor() {
+    for name in ALL {
+        let mut plan = plan(name, Path::clean(R));
+        // A floor at the lowest rung is the encoder's, not a wish.
+        plan.floor = Pictures::stand_in().lowest();
+        let mut bench = Bench::of(&plan);
+        let floor = Bytes::new(1000).per(Span::secs(64));
+        // Without loss there is nothing to answer, and without a round trip nothing to rise by.
+        let first = bench.half.decision();
+        bench.group_without_round_trip(0);
+        assert_eq!(bench.half.decision(), first, "{name}");
+        for _ in 0..20 {
+            let before = bench.target();
+            bench.group_without_round_trip(70);
+            let decision = bench.half.decision();
+            // The first target is that of a quantizer's dearest group, above the rate that is halved.
+            let (least, most) = (before.scale(0.4), before.scale(0.501).max(floor));
+            assert!((least..=most).contains(&decision.target), "{name}: {} after {before}", decision.target);
+            assert_eq!((decision.why.rule.as_ref(), decision.why.rtt), ("loss, no round trip: halved", None), "{name}");
+            assert_within(decision.why.loss.unwrap(), 0.7, 1e-9);
+        }
+        assert_eq!((bench.target(), bench.half.decision().limit), (floor, Limit::Floor), "{name}");
+        // The equation takes over with the first round trip.
+        bench.group(100, 70, R);
+        assert_eq!(bench.half.decision().why.rule, "throughput equation", "{name}");
+    }
+}
+
+#[test]
+fn a_report_that_counts_no_packets_does_not_end_a_silence() {
+    for name in ALL {
+        let mut bench = Bench::new(name);
+        let first = bench.target();
+        for _ in 0..30 {
+            bench.hear(Some(R), None, None);
+            bench.until(bench.now + Span::millis(100));
+        }
+        // Three seconds of silence, each 0.67 s of which halve.
+        let left = bench.target().ratio(first);
+        assert!((0.05..0.13).contains(&left), "{name}: {left}");
+        assert_eq!(bench.half.decision().why.rule, "no report: halved", "{name}");
     }
 }
 

@@ -169,10 +169,20 @@ impl Sender {
     }
 
     fn end(&mut self, now: Time) {
-        if let Some(rtt) = self.srtt().filter(|_| self.heard) {
-            self.decide(rtt);
+        match self.srtt() {
+            Some(rtt) if self.heard => self.decide(rtt),
+            Some(_) => {}
+            None => self.decide_without_rtt(),
         }
         self.begin(now);
+    }
+
+    /// Without a round trip the equation has no value: loss counts as silence does, and halves.
+    fn decide_without_rtt(&mut self) {
+        if let Some(p) = self.interval.fraction() {
+            self.set(self.rate.scale(0.5), Limit::Network);
+            self.why = Why { loss: Some(p.get()), ..Why::rule("loss, no round trip: halved") };
+        }
     }
 
     /// The rate for the interval that begins.
@@ -250,6 +260,7 @@ impl Sender {
             self.interval.add(expected, lost);
             self.session.add(expected, lost);
             self.heard = true;
+            self.silence = report.at + self.patience();
         }
     }
 }
@@ -267,7 +278,6 @@ impl SenderHalf for Sender {
             self.rtt = Some(Smoothed::with(self.rtt, sample));
         }
         self.count(report, message);
-        self.silence = report.at + self.patience();
     }
 
     fn on_timer(&mut self, now: Time) {
