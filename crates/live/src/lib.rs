@@ -6,6 +6,7 @@
 
 mod clock;
 mod driver;
+mod entropy;
 mod feed;
 mod folder;
 mod net;

@@ -1,8 +1,9 @@
 //! A live receiver in a thread of its own.
 
+use crate::entropy;
 use crate::folder::{STEP, Words};
 use crate::sdp::Description;
-use crate::send::{Shared, entropy, rtcp};
+use crate::send::{Shared, rtcp};
 use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
     Spool, Srtp, Unpacker, WiredSink,
@@ -86,7 +87,7 @@ impl Receiving {
     /// An address can't be had, or the sender names a controller that this program does not know.
     pub fn start(options: ReceiveOptions) -> Result<Self, LiveError> {
         let clock = Clock::start();
-        let seed = entropy();
+        let seed = entropy::seed()?;
         let description = options.description.clone();
         let announced = Announced::of(&description);
         let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;

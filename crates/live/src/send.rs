@@ -1,5 +1,6 @@
 //! A live sender in a thread of its own.
 
+use crate::entropy;
 use crate::folder::{STEP, Words, reported, series};
 use crate::sdp::Description;
 use crate::{
@@ -18,7 +19,7 @@ use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
 /// Why a live session can't begin, or had to end.
@@ -36,6 +37,9 @@ pub enum LiveError {
     /// The system gives no more sockets or threads.
     #[error("{0}; look at `ulimit -n`")]
     System(#[from] io::Error),
+    /// The system gives no random numbers.
+    #[error("no random numbers for a session: {0}; a Linux kernel from 3.17 on has them (`getrandom`)")]
+    Entropy(getrandom::Error),
     /// The controller serves one receiver.
     #[error("--to: controller {0} serves one receiver, and this is a group; take asmp or tfmcc")]
     OneReceiver(String),
@@ -148,18 +152,6 @@ impl Shared {
     }
 }
 
-/// Bytes of the system's own randomness.
-pub(crate) fn entropy() -> Seed {
-    let mut bytes = [0; 8];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut bytes));
-    let clock = Clock::start();
-    // Without it the time and the process have to do: other sessions differ in them.
-    Seed(match read {
-        Ok(()) => u64::from_le_bytes(bytes),
-        Err(_) => clock.epoch().0 ^ u64::from(std::process::id()).rotate_left(32),
-    })
-}
-
 /// RTCP of a live session: feedback as often as its 5 % allow. `summary`: receivers can't hear each other (source-specific
 /// multicast) and are told how many they are.
 pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) -> RtcpSettings {
@@ -199,7 +191,7 @@ impl Sending {
     /// A parameter, an address or the medium can't be used; nothing was sent then.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let clock = Clock::start();
-        let seed = entropy();
+        let seed = entropy::seed()?;
         let factory = Chosen::shared(&options.controller, options.mode, &options.params)?;
         let group = options.to.ip().is_multicast();
         let entry = steadycast_control::registry::find(&options.controller)?;
