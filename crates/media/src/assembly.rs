@@ -1,7 +1,7 @@
 //! What became of each frame at a receiver, from what the sender sent and which packets came when.
 
 use crate::Coded;
-use steadycast_session::{Fragment, FrameKind};
+use crate::{Fragment, FrameKind};
 use steadycast_units::{Bytes, Span, Time};
 
 /// What became of a frame.

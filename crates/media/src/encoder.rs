@@ -1,8 +1,8 @@
 //! The encoder's stand-in: it delivers coded frames in time and chooses the quantizer of each GoP.
 
+use crate::FrameKind;
 use crate::{Ladder, Scale};
 use std::sync::Arc;
-use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Rate, Span};
 
 /// How a rate becomes a quantizer, once per GoP.
@@ -220,7 +220,7 @@ pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadycast_session::FrameKind;
+    use crate::FrameKind;
 
     /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of 0.1 s.
     fn next_gop(waiting: Waiting, backlog: Bytes) -> u64 {

@@ -1,6 +1,6 @@
+use crate::Part;
 use crate::{Coded, Encoder};
 use std::collections::VecDeque;
-use steadycast_session::Part;
 use steadycast_units::{Bytes, Rate, Span};
 
 /// What delivers coded frames in time: a ladder's [`Encoder`], or a real encoder behind a camera.

@@ -1,5 +1,5 @@
+use crate::FrameKind;
 use std::sync::Arc;
-use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Rate, Span};
 
 /// What a step of the quantizer means for its step size.

@@ -5,10 +5,12 @@ mod assembly;
 mod buffer;
 mod encoder;
 mod feed;
+mod frame;
 mod ladder;
 
 pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
 pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use feed::Feed;
+pub use frame::{Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};

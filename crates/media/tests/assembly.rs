@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use steadycast_media::{Assembly, Coded, Fate, SentFrames};
-use steadycast_session::{Fragment, FrameKind};
+use steadycast_media::{Fragment, FrameKind};
 use steadycast_units::{Bytes, Span, Time};
 
 fn at(ms: u64) -> Time {

@@ -1,8 +1,8 @@
 //! The encoder's stand-in: how a rate becomes a quantizer.
 
 use std::sync::Arc;
+use steadycast_media::FrameKind;
 use steadycast_media::{Encoder, Ladder, Scale, Vbr, Waiting, bucket};
-use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Rate};
 
 #[track_caller]

@@ -25,13 +25,14 @@ mod standard;
 
 pub use breaker::Guarded;
 pub use defence::{Defended, Orders};
-pub use media::{Fragment, Frame, FrameKind, Media, Part};
+pub use media::Media;
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use receiver::{Received, Receiver};
 pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::Served;
+pub use steadycast_media::{Fragment, Frame, FrameKind, Part};
 pub use steadycast_rtcp::{Origin, Profile};
 
 use steadycast_control::Wake;
