@@ -9,7 +9,7 @@ use steadycast_session::{
     Defended, Emit, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
     Served,
 };
-use steadycast_units::{Bytes, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::payload::{Depacketiser, PayloadFormat};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
@@ -115,10 +115,10 @@ pub fn session(data: &[u8]) {
         match *what % 6 {
             0 => sender.on_rtcp(now, from, bytes),
             1 => receiver.on_rtcp(now, from, bytes),
-            2 => drop(receiver.on_rtp(now, from, bytes, *what & 0x40 != 0, None)),
+            2 => drop(receiver.on_rtp(now, from, bytes, Ecn::from_bits(*what >> 5), None)),
             3 => sender.on_rtcp(now, from, &report(RECEIVER + u32::from(*what >> 6), app, bytes)),
             4 => receiver.on_rtcp(now, from, &report(SENDER + u32::from(*what >> 6), app, bytes)),
-            _ => drop(receiver.on_rtp(now, from, &media(bytes), false, None)),
+            _ => drop(receiver.on_rtp(now, from, &media(bytes), Ecn::NotEct, None)),
         }
         for _ in 0..64 {
             match sender.poll(now) {
@@ -160,6 +160,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         group: true,
         id: ReceiverId(id),
         chance: Seed(1).part("half"),
+        ecn: Ecn::NotEct,
     };
     let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
     let app = factory.app();

@@ -1,6 +1,6 @@
 use crate::{Body, Notice, ReceiverId};
 use std::borrow::Cow;
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
 /// When to be called again, and why: every wait can explain itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,20 @@ pub struct FrameEdge {
     pub last: bool,
 }
 
+/// One of the streams that a session sends side by side, each with an SSRC and sequence numbers of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// The pictures.
+    #[default]
+    Media,
+    /// Lost packets of the media, sent again (RFC 4588).
+    Repair,
+    /// Parity, from which lost packets of the media are computed.
+    Parity,
+    /// Packets without content, which a probe needs where no media waits.
+    Padding,
+}
+
 /// A packet that is about to leave, for [`SenderHalf::notice`].
 #[derive(Clone, Copy, Debug)]
 pub struct Departing {
@@ -33,17 +47,83 @@ pub struct Departing {
     pub edge: FrameEdge,
 }
 
-/// A packet that has left.
+/// A packet of the media that has left.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// When.
     pub at: Time,
+    /// Its place among all packets that the session has sent, of all its streams, from 0 on. [`PacketReport::number`] names it.
+    pub number: u64,
     /// Extended sequence number.
     pub seq: u64,
     /// IP size.
     pub size: Bytes,
     /// Nothing waits behind it: the application, not the controller, limits the rate (RFC 5348, 8.2.1).
     pub data_limited: bool,
+}
+
+/// A packet of another stream than the media that has left.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtraSent {
+    /// When.
+    pub at: Time,
+    /// As [`Sent::number`].
+    pub number: u64,
+    /// Its stream; never [`Stream::Media`].
+    pub stream: Stream,
+    /// IP size.
+    pub size: Bytes,
+}
+
+/// What waits at the sender, for [`SenderHalf::on_queue`].
+#[derive(Clone, Copy, Debug)]
+pub struct MediaQueue {
+    /// Now.
+    pub at: Time,
+    /// Bytes of frames that wait in the pacer, without headers.
+    pub waiting: Bytes,
+    /// How long the oldest of them has waited.
+    pub age: Span,
+    /// Size of the frame that has just come in, without headers; `None` when the queue has only become shorter.
+    pub frame: Option<Bytes>,
+}
+
+/// What per-packet feedback tells of one packet (RFC 8888, or transport-wide feedback), joined with what the sender knows of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacketReport {
+    /// As [`Sent::number`].
+    pub number: u64,
+    /// When it left.
+    pub sent: Time,
+    /// IP size.
+    pub size: Bytes,
+    /// Its stream.
+    pub stream: Stream,
+    /// How it arrived; `None` when it had not when the feedback was written.
+    pub arrived: Option<PacketArrival>,
+}
+
+/// How a packet arrived, as per-packet feedback tells it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacketArrival {
+    /// When, on the receiver's clock; `None` where the feedback could not tell.
+    pub at: Option<PeerTime>,
+    /// Its ECN field on arrival; `None` where the format has no room for it.
+    pub ecn: Option<Ecn>,
+}
+
+/// Packets that a half asks for to find out what the path carries: the session sends them at a rate of their own, from what
+/// waits, and then from padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Tells this probe from others of the same half.
+    pub id: u32,
+    /// The rate at which its packets leave.
+    pub rate: Rate,
+    /// It ends with this many packets ...
+    pub packets: u32,
+    /// ... and this many IP bytes, whichever comes last.
+    pub bytes: Bytes,
 }
 
 /// What an RTCP report block says of the interval since the last one from the same receiver (RFC 3550, 6.4).
@@ -74,15 +154,27 @@ pub struct Report<'a> {
     pub reception: Option<Reception>,
     /// The controller's own report, where there is one.
     pub body: Option<&'a Body>,
+    /// What it tells of single packets, in the order in which they were sent; empty where the feedback tells nothing of them.
+    /// A packet may stand in several reports: the later one counts.
+    pub packets: &'a [PacketReport],
     /// Receivers that are in the session now, this one included.
     pub members: u32,
 }
 
-/// Packets that may be in flight.
+/// What may leave before the next report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// How many packets may leave now before the next report.
-    pub free: u32,
+pub enum Window {
+    /// This many packets.
+    Packets(u32),
+    /// This many IP bytes. A packet may leave while any are left, also a larger one.
+    Bytes(Bytes),
+}
+
+impl Window {
+    /// Whether nothing may leave.
+    pub fn is_closed(self) -> bool {
+        matches!(self, Self::Packets(0) | Self::Bytes(Bytes::ZERO))
+    }
 }
 
 /// What limits the rate just now; the record adds up the time spent in each.
@@ -125,7 +217,7 @@ pub struct Decision {
     pub target: Rate,
     /// The rate at which the pacer lets packets go.
     pub pacing: Rate,
-    /// Packets that may leave, for controllers with a window; `None` for those without.
+    /// What may leave, for controllers with a window; `None` for those without.
     pub window: Option<Window>,
     /// What limits the rate.
     pub limit: Limit,
@@ -181,8 +273,18 @@ impl Check {
 
 /// The sending half of a controller.
 pub trait SenderHalf: Send {
-    /// A packet has left.
+    /// A packet of the media has left.
     fn on_sent(&mut self, sent: &Sent);
+
+    /// A packet of another stream has left: a repair, parity or padding. It is part of the rate that was decided.
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        let _ = sent;
+    }
+
+    /// A frame has come into the pacer's queue, or one has left it.
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        let _ = queue;
+    }
 
     /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true.
     fn on_report(&mut self, report: &Report<'_>);
@@ -207,6 +309,11 @@ pub trait SenderHalf: Send {
 
     /// What it can afford, where the rate alone does not say it: a pure getter. Frames beyond it are skipped.
     fn allowance(&self) -> Option<Allowance> {
+        None
+    }
+
+    /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`.
+    fn probe(&self) -> Option<Probe> {
         None
     }
 
@@ -259,12 +366,29 @@ pub struct Arrival<'a> {
     pub sampled: PeerTime,
     /// Where it stands in its frame.
     pub edge: FrameEdge,
-    /// Marked "congestion experienced" on the way (RFC 3168).
-    pub ce: bool,
+    /// Its ECN field on arrival.
+    pub ecn: Ecn,
     /// What the sender half sent along; empty when nothing.
     pub notice: &'a [u8],
     /// The play-out buffer, where the session has one.
     pub buffer: Option<BufferLevel>,
+}
+
+/// A packet of another stream than the media that has reached the receiver, for [`ReceiverHalf::on_extra`].
+#[derive(Clone, Copy, Debug)]
+pub struct ExtraArrival {
+    /// When, on the receiver's clock.
+    pub at: Time,
+    /// Its stream; never [`Stream::Media`].
+    pub stream: Stream,
+    /// IP size.
+    pub size: Bytes,
+    /// When it was sent itself, on the sender's clock: not the packet that it repairs.
+    pub sent: PeerTime,
+    /// Its ECN field on arrival.
+    pub ecn: Ecn,
+    /// Packets of its stream that are missing right before it.
+    pub missing: u64,
 }
 
 /// Another member's report, overheard in a group.
@@ -343,6 +467,12 @@ pub struct View {
 pub trait ReceiverHalf: Send {
     /// A packet has arrived.
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
+
+    /// A packet of another stream has arrived: a repair, parity or padding. Its bytes count as received. What it repairs stays
+    /// lost to this half: [`ReceiverHalf::on_arrival`] is never told of it.
+    fn on_extra(&mut self, extra: &ExtraArrival) {
+        let _ = extra;
+    }
 
     /// Another member's report was heard.
     fn on_overheard(&mut self, heard: &Overheard<'_>) {

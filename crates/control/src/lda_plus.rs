@@ -275,7 +275,7 @@ impl SenderHalf for Sender {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
             // It limits nothing, but has the decision read again after each packet.
-            window: Some(Window { free: u32::MAX }),
+            window: Some(Window::Packets(u32::MAX)),
             limit,
             why: Why {
                 rule: Cow::Borrowed(self.rule),

@@ -40,8 +40,9 @@ mod tfrcp;
 
 pub use echo::{Echo, EchoReceiver};
 pub use half::{
-    Allowance, Announcement, Arrival, BufferLevel, Check, Decision, Departing, Due, FrameEdge, Limit, Overheard,
-    ReceiverHalf, Reception, Reply, Report, SenderHalf, Sent, Slot, View, Wake, Why, Window,
+    Allowance, Announcement, Arrival, BufferLevel, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
+    Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
+    SenderHalf, Sent, Slot, Stream, View, Wake, Why, Window,
 };
 pub use message::{Body, Notice};
 pub use pictures::{Pictures, Rung};

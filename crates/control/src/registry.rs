@@ -5,7 +5,7 @@ use crate::{
 };
 use std::fmt;
 use std::sync::Arc;
-use steadycast_units::{Bytes, Chance, Rate, Span};
+use steadycast_units::{Bytes, Chance, Ecn, Rate, Span};
 
 /// Whether a controller does what its paper prints, or what its paper means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -370,6 +370,8 @@ pub struct Setup {
     pub group: bool,
     /// Receiver half: its own id. Sender half: the sender's.
     pub id: ReceiverId,
+    /// The ECN field with which the session sends its packets.
+    pub ecn: Ecn,
     /// The half's own generator.
     pub chance: Chance,
 }

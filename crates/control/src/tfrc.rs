@@ -841,7 +841,7 @@ impl ReceiverHalf for Receiver {
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
         // What one of the connections that this one stands for would have got.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
-        let heard = |seq| Heard { seq, at: now, ce: arrival.ce || queued, rtt };
+        let heard = |seq| Heard { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
             (Among::All, _) => self.history.on_packet(&heard(arrival.seq), first),
             (Among::Marked, Some(mark)) => {

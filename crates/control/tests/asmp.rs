@@ -14,7 +14,7 @@ use steadycast_control::{
     Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverHalf, ReceiverId,
     Reception, Reply, Report, SenderHalf, Sent, Setup, Slot,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
 fn text(t: &str) -> Given {
     Given::Text(t.into())
@@ -36,6 +36,7 @@ fn setup(packet: u64) -> Setup {
         group: true,
         id: ReceiverId(7),
         chance: Seed(3).part("half"),
+        ecn: Ecn::NotEct,
     }
 }
 
@@ -102,7 +103,7 @@ impl Bench {
                 sent,
                 sampled: sent,
                 edge: FrameEdge { first: true, last: true },
-                ce: false,
+                ecn: Ecn::NotEct,
                 notice: &[],
                 buffer: None,
             });
@@ -235,7 +236,7 @@ fn replies_without_a_round_trip(given: &[(&str, Given)]) -> Vec<Reply> {
                 sent: PeerTime::from_nanos(at.as_nanos() as i64),
                 sampled: PeerTime::from_nanos(at.as_nanos() as i64),
                 edge: FrameEdge::default(),
-                ce: false,
+                ecn: Ecn::NotEct,
                 notice: &[0, 0, 0],
                 buffer: None,
             });
@@ -276,7 +277,7 @@ fn frames_far_apart_neither_cut_the_rate_nor_let_it_count_up() {
                 sent: PeerTime::from_nanos(now.as_nanos() as i64),
                 sampled: PeerTime::from_nanos(now.as_nanos() as i64),
                 edge: FrameEdge { first: n == 0, last: n + 1 == packets },
-                ce: false,
+                ecn: Ecn::NotEct,
                 notice: &[(units >> 16) as u8, (units >> 8) as u8, units as u8],
                 buffer: None,
             });
@@ -314,6 +315,7 @@ fn tell(sender: &mut dyn SenderHalf, at: f64, from: u32, body: Option<&Body>) {
         reception: Some(reception),
         body,
         members: 3,
+        packets: &[],
     });
 }
 
@@ -399,7 +401,15 @@ fn reports_without_a_rate_that_show_no_progress_are_silence() {
         let at = f64::from(tenth) / 10.0;
         let reception = Reception { expected: 0, lost: 0, fraction: 0.0, highest: 0, jitter: Span::ZERO };
         let (from, rtt) = (ReceiverId(1), Some(Span::millis(50)));
-        sender.on_report(&Report { at: sec(at), from, rtt, reception: Some(reception), body: None, members: 2 });
+        sender.on_report(&Report {
+            at: sec(at),
+            from,
+            rtt,
+            reception: Some(reception),
+            body: None,
+            members: 2,
+            packets: &[],
+        });
         advance(sender.as_mut(), at);
     }
     assert!(sender.decision().target <= Rate::kbps(50), "{}", sender.decision().target);
@@ -742,11 +752,11 @@ proptest! {
                     seq += 1 + u64::from(skip);
                     now += Span::millis(5);
                     let edge = FrameEdge { first, last: false };
-                    sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: ce });
+                    sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: ce, number: 0 });
                     let own = sender.notice(&Departing { at: now, seq, size: PACKET, edge });
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64 - i64::from(delay));
                     receiver.on_arrival(&Arrival {
-                        at: now, seq, size: PACKET, sent, sampled: sent, edge, ce,
+                        at: now, seq, size: PACKET, sent, sampled: sent, edge, ecn: if ce { Ecn::Ce } else { Ecn::NotEct },
                         notice: if skip == 0 { own.bytes() } else { &notice }, buffer: None,
                     });
                 }
@@ -776,11 +786,11 @@ proptest! {
                         reception.then_some(Reception { expected: 5, lost: 1, fraction: 0.2, highest, jitter: Span::ZERO });
                     let rtt = rtt.map(|r| Span::micros(u64::from(r)));
                     let (from, body) = (ReceiverId(u32::from(from)), Some(&body));
-                    sender.on_report(&Report { at: now, from, rtt, reception, body, members });
+                    sender.on_report(&Report { at: now, from, rtt, reception, body, members, packets: &[] });
                 }
                 Act::Echo { from } => {
                     let from = ReceiverId(u32::from(from));
-                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body: last.as_ref(), members: 2 });
+                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body: last.as_ref(), members: 2, packets: &[] });
                 }
                 Act::Wait(us) => {
                     now += Span::micros(u64::from(us) / 100);
@@ -805,7 +815,7 @@ proptest! {
             prop_assert!(view.rtt.is_none_or(|r| r >= Span::millis(1) && r <= Span::secs(10)));
         }
         if !paper {
-            sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false });
+            sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false, number: 0 });
             for _ in 0..400 {
                 now += Span::secs(3_600);
                 sender.on_timer(now);

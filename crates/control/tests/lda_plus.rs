@@ -42,6 +42,7 @@ impl Bench {
             reception: Some(reception),
             body: Some(&body),
             members: 2,
+            packets: &[],
         });
         self.half.decision().target
     }

@@ -8,7 +8,7 @@ use harness::{Loss, Path, Plan, World, assert_between, assert_snapshot, assert_w
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{Arrival, Departing, Due, FrameEdge, Mode, ReceiverId, Reply, SenderHalf, Slot};
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
 const ALL: [&str; 4] = ["multfrc", "e-multfrc", "aio-tfrc", "eaio-tfrc"];
 const S: Bytes = Bytes::new(1000);
@@ -149,7 +149,7 @@ fn first_loss(marks: &[(bool, u16)], lost: &[usize]) -> Option<usize> {
             sent,
             sampled: sent,
             edge: FrameEdge::default(),
-            ce: false,
+            ecn: Ecn::NotEct,
             notice: &notice,
             buffer: None,
         });

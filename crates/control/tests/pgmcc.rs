@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverHalf, ReceiverId, Reply, Report,
-    SenderHalf, Sent, Slot,
+    SenderHalf, Sent, Slot, Window,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Stamp, Time};
 
 const R: Span = Span::millis(100);
 const S: Bytes = Bytes::new(1000);
@@ -46,12 +46,15 @@ impl Bench {
         bench
     }
     fn free(&self) -> u32 {
-        self.half.decision().window.unwrap().free
+        match self.half.decision().window {
+            Some(Window::Packets(free)) => free,
+            other => panic!("{other:?}"),
+        }
     }
     fn send(&mut self, at: f64) -> u64 {
         let edge = FrameEdge::default();
         let _ = self.half.notice(&Departing { at: s(at), seq: self.seq, size: S, edge });
-        self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited: false });
+        self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited: false, number: 0 });
         self.seq += 1;
         self.seq - 1
     }
@@ -70,7 +73,15 @@ impl Bench {
     fn hear_after(&mut self, at: f64, rtt: Span, from: u32, subtype: u8, lead: u64, bitmap: u32, loss: f32) {
         let body = body(subtype, lead, bitmap, loss, Stamp::of(s(at).before(rtt)));
         let from = ReceiverId(from);
-        self.half.on_report(&Report { at: s(at), from, rtt: None, reception: None, body: Some(&body), members: 3 });
+        self.half.on_report(&Report {
+            at: s(at),
+            from,
+            rtt: None,
+            reception: None,
+            body: Some(&body),
+            members: 3,
+            packets: &[],
+        });
     }
     /// Every packet in flight is acknowledged, one by one.
     fn ack_all(&mut self, at: f64, from: u64, to: u64) {
@@ -144,7 +155,7 @@ fn a_loss_halves_the_window_once_per_round_trip() {
     assert_eq!(bench.free(), window / 2 + u32::from(window % 2 == 1 && bench.free() > window / 2));
     let next = bench.seq;
     bench.fill(1.32);
-    let before = bench.half.decision().window.unwrap().free;
+    let before = bench.free();
     assert_eq!(before, 0);
     bench.hear(1.42, 9, ACK, next, u32::MAX, 0.01);
     assert_eq!(bench.half.decision().why.rule, "a packet per round trip");
@@ -291,7 +302,17 @@ fn the_loss_filter_forgets_in_131_packets() {
         let sent = PeerTime::from_nanos(seq as i64 * 1_000_000);
         let at = Time::ZERO + Span::millis(seq);
         let edge = FrameEdge::default();
-        half.on_arrival(&Arrival { at, seq, size: S, sent, sampled: sent, edge, ce: false, notice: &[], buffer: None });
+        half.on_arrival(&Arrival {
+            at,
+            seq,
+            size: S,
+            sent,
+            sampled: sent,
+            edge,
+            ecn: Ecn::NotEct,
+            notice: &[],
+            buffer: None,
+        });
         half.view().loss.unwrap_or_default()
     };
     arrive(0);
@@ -324,7 +345,7 @@ fn the_acker_answers_each_packet_others_only_what_they_miss() {
                 sent,
                 sampled: sent,
                 edge,
-                ce: false,
+                ecn: Ecn::NotEct,
                 notice: &notice,
                 buffer: None,
             });
@@ -376,7 +397,7 @@ fn missed(mode: Mode, then: impl Fn(&mut dyn ReceiverHalf, Time)) -> Vec<Time> {
 fn packet(seq: u64, at: Time, notice: &[u8]) -> Arrival<'_> {
     let sent = PeerTime::from_nanos(at.as_nanos() as i64);
     let edge = FrameEdge::default();
-    Arrival { at, seq, size: S, sent, sampled: sent, edge, ce: false, notice, buffer: None }
+    Arrival { at, seq, size: S, sent, sampled: sent, edge, ecn: Ecn::NotEct, notice, buffer: None }
 }
 
 #[test]
@@ -535,7 +556,8 @@ fn what_is_not_a_report_changes_nothing() {
         bench.send(0.1);
         let before = (bench.half.decision(), bench.half.wake());
         let from = ReceiverId(9);
-        let report = Report { at: s(0.2), from, rtt: None, reception: None, body: Some(&wrong), members: 2 };
+        let report =
+            Report { at: s(0.2), from, rtt: None, reception: None, body: Some(&wrong), members: 2, packets: &[] };
         bench.half.on_report(&report);
         assert!((bench.half.decision(), bench.half.wake()) == before, "{wrong:?}");
     }

@@ -12,7 +12,7 @@ use steadycast_control::{
     Arrival, Body, BufferLevel, Departing, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report,
     SenderHalf, Slot,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
 const R: Span = Span::millis(25);
 const FULL: u32 = 16_384;
@@ -51,7 +51,15 @@ impl Bench {
 
     fn hear(&mut self, body: &Body) {
         let (at, from) = (self.now, ReceiverId(9));
-        self.half.on_report(&Report { at, from, rtt: None, reception: None, body: Some(body), members: 1 });
+        self.half.on_report(&Report {
+            at,
+            from,
+            rtt: None,
+            reception: None,
+            body: Some(body),
+            members: 1,
+            packets: &[],
+        });
     }
 
     fn round(&mut self, level: u32, change: i32, rtt: Span) -> f64 {
@@ -470,7 +478,7 @@ proptest! {
             let buffer = BufferLevel { level: Bytes::new(u64::from(level)), size: Bytes::new(u64::from(size)) };
             half.on_arrival(&Arrival {
                 at: now, seq, size: Bytes::new(1000), sent: PeerTime::from_nanos(sent), sampled: PeerTime::from_nanos(sent),
-                edge: FrameEdge::default(), ce: false, notice: &notice, buffer: Some(buffer),
+                edge: FrameEdge::default(), ecn: Ecn::NotEct, notice: &notice, buffer: Some(buffer),
             });
             let mut reports = 0;
             while let Due::At(wake) = half.due() {

@@ -14,7 +14,7 @@ use steadycast_control::{
     Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, Overheard, ReceiverId, Reply, Report,
     SenderHalf, Sent, Setup, Slot,
 };
-use steadycast_units::{PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
 fn text(t: &str) -> Given {
     Given::Text(t.into())
@@ -36,6 +36,7 @@ fn setup() -> Setup {
         group: true,
         id: ReceiverId(7),
         chance: Seed(3).part("half"),
+        ecn: Ecn::NotEct,
     }
 }
 
@@ -95,7 +96,7 @@ impl Bench {
         self.seq += 1;
         let edge = FrameEdge::default();
         let notice = self.half.notice(&Departing { at, seq: self.seq, size: PACKET, edge });
-        self.half.on_sent(&Sent { at, seq: self.seq, size: PACKET, data_limited: false });
+        self.half.on_sent(&Sent { at, seq: self.seq, size: PACKET, data_limited: false, number: 0 });
         assert_eq!((notice.id(), notice.bytes().len()), (4, 20));
         forward(notice.bytes())
     }
@@ -103,7 +104,7 @@ impl Bench {
     fn report(&mut self, at: Time, from: u32, rtt: Span, kbps: u64, fb_nr: u8, flags: u8) {
         let body = back(at, rtt, Rate::kbps(kbps), fb_nr, flags);
         let (from, body) = (ReceiverId(from), Some(&body));
-        self.half.on_report(&Report { at, from, rtt: None, reception: None, body, members: 2 });
+        self.half.on_report(&Report { at, from, rtt: None, reception: None, body, members: 2, packets: &[] });
     }
 
     fn advance(&mut self, to: Time) {
@@ -214,7 +215,15 @@ fn what_came_through_at_the_end_of_slow_start_is_returned_to_at_once_until_the_n
             let mut body = back(ms(t), R, Rate::kbps(kbps), 0, HAVE_RTT | HAVE_LOSS);
             body.bytes[12..16].copy_from_slice(&loss.to_be_bytes());
             let (from, body) = (ReceiverId(1), Some(&body));
-            bench.half.on_report(&Report { at: ms(t), from, rtt: None, reception: None, body, members: 2 });
+            bench.half.on_report(&Report {
+                at: ms(t),
+                from,
+                rtt: None,
+                reception: None,
+                body,
+                members: 2,
+                packets: &[],
+            });
         };
         // 1 Mb/s arrived. Its queue lowers X_r, and drains.
         say(&mut bench, 700, 240, 0.01);
@@ -658,7 +667,7 @@ fn a_dead_sender_is_answered_by_nobody() {
 fn arrival(at: Time, seq: u64, notice: &[u8]) -> Arrival<'_> {
     let sent = PeerTime::from_nanos(at.as_nanos() as i64 - 20_000_000);
     let edge = FrameEdge { first: true, last: true };
-    Arrival { at, seq, size: PACKET, sent, sampled: sent, edge, ce: false, notice, buffer: None }
+    Arrival { at, seq, size: PACKET, sent, sampled: sent, edge, ecn: Ecn::NotEct, notice, buffer: None }
 }
 
 fn slot(now: Time) -> Slot {
@@ -713,7 +722,7 @@ proptest! {
                     seq += 1 + u64::from(skip);
                     now += Span::millis(5);
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64 - i64::from(delay));
-                    receiver.on_arrival(&Arrival { sent, ce, ..arrival(now, seq, &notice) });
+                    receiver.on_arrival(&Arrival { sent, ecn: if ce { Ecn::Ce } else { Ecn::NotEct }, ..arrival(now, seq, &notice) });
                 }
                 Act::Overtaken { back } => receiver.on_arrival(&arrival(now, seq.saturating_sub(u64::from(back)), &[0; 20])),
                 Act::Own { skip } => {
@@ -722,7 +731,7 @@ proptest! {
                     let edge = FrameEdge::default();
                     let notice = sender.notice(&Departing { at: now, seq, size: PACKET, edge });
                     prop_assert!(notice.id() == 4 && notice.bytes().len() >= 20);
-                    sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false });
+                    sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false, number: 0 });
                     receiver.on_arrival(&arrival(now, seq, notice.bytes()));
                 }
                 Act::Heard { subtype, bytes } => {
@@ -750,12 +759,12 @@ proptest! {
                     }
                     let body = Body { subtype, bytes };
                     let (from, body) = (ReceiverId(u32::from(from)), Some(&body));
-                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body, members: 2 });
+                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body, members: 2, packets: &[] });
                 }
                 Act::Echo { from } => {
                     // Five ids, of which one is the receiver's own.
                     let from = ReceiverId(u32::from(from) + 3);
-                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body: last.as_ref(), members: 2 });
+                    sender.on_report(&Report { at: now, from, rtt: None, reception: None, body: last.as_ref(), members: 2, packets: &[] });
                 }
                 Act::Wait(us) => {
                     now += Span::micros(u64::from(us) / 100);
@@ -775,7 +784,7 @@ proptest! {
             prop_assert!(view.loss.is_none_or(|l| l > 0.0 && l <= 1.0));
             prop_assert!(view.rtt.is_none_or(|r| r >= Span::millis(1) && r <= Span::secs(66)));
         }
-        sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false });
+        sender.on_sent(&Sent { at: now, seq, size: PACKET, data_limited: false, number: 0 });
         for _ in 0..100 {
             now += Span::secs(3_600);
             sender.on_timer(now);

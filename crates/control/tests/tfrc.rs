@@ -12,7 +12,7 @@ use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
     Slot,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Stamp, Time};
 
 const R: Span = Span::millis(100);
 const S: Bytes = Bytes::new(1000);
@@ -54,7 +54,7 @@ impl Bench {
         Self { half: chosen.sender(&plan.setup(ReceiverId(1), "sender")), seq: 0 }
     }
     fn send(&mut self, at: f64, data_limited: bool) {
-        self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited });
+        self.half.on_sent(&Sent { at: s(at), seq: self.seq, size: S, data_limited, number: 0 });
         self.seq += 1;
     }
     /// A packet every 10 ms, with more waiting behind each.
@@ -76,7 +76,7 @@ impl Bench {
     fn hear(&mut self, at: f64, body: &Body) {
         let (rtt, reception) = (None, None);
         let from = ReceiverId(9);
-        self.half.on_report(&Report { at: s(at), from, rtt, reception, body: Some(body), members: 2 });
+        self.half.on_report(&Report { at: s(at), from, rtt, reception, body: Some(body), members: 2, packets: &[] });
     }
     fn kbps(&self) -> f64 {
         self.half.decision().target.as_bps_f64() / 1e3
@@ -857,7 +857,7 @@ proptest! {
             let at = now;
             half.on_arrival(&Arrival {
                 at, seq, size: S, sent: PeerTime::from_nanos(sent), sampled: PeerTime::from_nanos(sent),
-                edge: FrameEdge::default(), ce, notice: &notice, buffer: None,
+                edge: FrameEdge::default(), ecn: if ce { Ecn::Ce } else { Ecn::NotEct }, notice: &notice, buffer: None,
             });
             let mut reports = 0;
             while let Due::At(wake) = half.due() {

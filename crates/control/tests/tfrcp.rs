@@ -13,7 +13,7 @@ use steadycast_control::{Arrival, Reply};
 use steadycast_control::{
     Body, Due, FrameEdge, Limit, Mode, Pictures, ReceiverHalf, ReceiverId, Reception, Report, SenderHalf, Sent, Slot,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
 const ALL: [&str; 5] = ["tfrcp", "tfrcp-eai", "tfrcp-qai", "tfrcp-eai-cl", "tfrcp-qai-cl"];
 const R: Span = Span::millis(30);
@@ -53,7 +53,15 @@ impl Bench {
     }
 
     fn hear(&mut self, rtt: Option<Span>, reception: Option<Reception>, body: Option<&Body>) {
-        self.half.on_report(&Report { at: self.now, from: ReceiverId(9), rtt, reception, body, members: 1 });
+        self.half.on_report(&Report {
+            at: self.now,
+            from: ReceiverId(9),
+            rtt,
+            reception,
+            body,
+            members: 1,
+            packets: &[],
+        });
     }
 
     /// A group of pictures with three reports that carry no round trip, each of which tells of `lost` of a hundred packets.
@@ -502,7 +510,7 @@ proptest! {
                     prop_assert_eq!(bench.target(), before, "a report decides nothing by itself");
                 }
                 Op::Garbage(subtype, bytes) => bench.report(1, 0, R, Some(&Body { subtype, bytes })),
-                Op::Sent => bench.half.on_sent(&Sent { at: bench.now, seq: 1, size: Bytes::new(1000), data_limited: false }),
+                Op::Sent => bench.half.on_sent(&Sent { at: bench.now, seq: 1, size: Bytes::new(1000), data_limited: false, number: 0 }),
                 Op::Announce => {
                     bench.half.announce(bench.now);
                     if let Due::At(wake) = bench.half.due() {
@@ -534,7 +542,7 @@ proptest! {
             } else {
                 half.on_arrival(&Arrival {
                     at: now, seq: n as u64, size: Bytes::new(1000), sent: PeerTime::from_nanos(lost / 2),
-                    sampled: PeerTime::from_nanos(0), edge: FrameEdge::default(), ce: false, notice: &[], buffer: None,
+                    sampled: PeerTime::from_nanos(0), edge: FrameEdge::default(), ecn: Ecn::NotEct, notice: &[], buffer: None,
                 });
             }
             if let Due::At(wake) = half.due() {

@@ -38,11 +38,7 @@ impl<'a> Datagram<'a> {
     }
 
     pub(crate) fn ecn(&self) -> Ecn {
-        match self.bytes[1] & 3 {
-            0 => Ecn::NotCapable,
-            3 => Ecn::Ce,
-            _ => Ecn::Ect0,
-        }
+        Ecn::from_bits(self.bytes[1])
     }
 
     /// The segment, when it is one of TCP and not a later fragment.

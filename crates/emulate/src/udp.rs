@@ -231,7 +231,7 @@ impl End for UdpEnd {
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let Some((body, sent)) = self.read(datagram.which, datagram.bytes) else { return };
         self.heard += u64::from(!matches!(body, Body::Rtcp { .. }));
-        let ecn = if datagram.meta.ce { Ecn::Ce } else { Ecn::NotCapable };
+        let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let sent = sent.unwrap_or(now);
         if let Some(log) = &mut self.log {

@@ -12,7 +12,7 @@ use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, 
 use steadycast_scenario as sc;
 use steadycast_session::{Defended, Emit, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings};
 use steadycast_tcp as tcp;
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 
 /// What a scenario needs besides itself.
@@ -264,6 +264,7 @@ impl<'a> Cast<'a> {
             group: flow.cast == sc::Cast::Multicast,
             id: ReceiverId(ssrc),
             chance: seed.part(&format!("{name}.half")),
+            ecn: Ecn::NotEct,
         });
         let sink_setup = Arc::clone(&setup);
         // The name alone decides: adding a receiver changes no other's SSRC.

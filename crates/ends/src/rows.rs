@@ -307,7 +307,7 @@ mod tests {
             by: some.then_some(ReceiverId(n as u32)),
         };
         let limit = [Limit::Start, Limit::Network, Limit::Cap, Limit::Floor][n as usize % 4];
-        let window = some.then_some(Window { free: n as u32 });
+        let window = some.then_some(Window::Packets(n as u32));
         let decision = Decision { target: Rate::bps(n), pacing: Rate::bps(2 * n), window, limit, why };
         DecisionRow { at: Time::from_nanos(n), decision, by_encoder: n.is_multiple_of(5) }
     }

@@ -34,19 +34,8 @@ use loss::LossState;
 use managed::Managed;
 use queue::QueueState;
 use service::Transmitter;
+pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time};
-
-/// ECN field of a packet's IP header (RFC 3168).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ecn {
-    /// Not ECN-capable.
-    #[default]
-    NotCapable,
-    /// ECN-capable transport, ECT(0).
-    Ect0,
-    /// Congestion experienced.
-    Ce,
-}
 
 /// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and 003).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

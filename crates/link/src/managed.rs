@@ -229,7 +229,7 @@ impl Managed {
             told.push_back((packet.token, Fate::Dropped(Drop::Stale), None));
         };
         // Whether a sign is wanted, and this packet can carry it.
-        let marks = |packet: &Waiting| codel.ecn && packet.ecn != Ecn::NotCapable;
+        let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
         let mut marked = false;
         let mut pop = |queue: &mut Flow| {
             let head = queue.pop(now, codel, *mtu);

@@ -143,7 +143,7 @@ impl QueueState {
                 }
                 match (early, ecn) {
                     (false, _) => Ok(ecn),
-                    (true, Ecn::Ect0 | Ecn::Ce) if red.ecn && self.red.average < red.max => Ok(Ecn::Ce),
+                    (true, ecn) if ecn.is_capable() && red.ecn && self.red.average < red.max => Ok(Ecn::Ce),
                     (true, _) => Err(Drop::Early),
                 }
             }

@@ -98,7 +98,7 @@ fn expected(first: Time, until: Time) -> Vec<Time> {
 #[test]
 fn drops_follow_the_control_law_of_the_rfc() {
     // Packet n comes at n/2 ms and leaves at n ms: the wait is 5 ms from 10 ms on.
-    let driver = overload(Ecn::NotCapable, false, 800);
+    let driver = overload(Ecn::NotEct, false, 800);
     let drops = driver.with(Drop::Stale);
     assert_eq!(drops, expected(ms(110), ms(799)));
     // 110 ms + 100 ms (1 + 1/√2 + … + 1/√16) = 776 ms.
@@ -115,7 +115,7 @@ fn what_can_be_marked_is_marked_at_the_times_of_the_drops() {
     assert_eq!(times, expected(ms(110), ms(799)));
     assert_eq!(driver.link.counts().marked, times.len() as u64);
     // What can't be is dropped then, and so is everything where nothing is to be marked.
-    assert_eq!(overload(Ecn::NotCapable, true, 800).with(Drop::Stale), times);
+    assert_eq!(overload(Ecn::NotEct, true, 800).with(Drop::Stale), times);
     assert_eq!(overload(Ecn::Ect0, false, 800).with(Drop::Stale), times);
 }
 
@@ -123,7 +123,7 @@ fn what_can_be_marked_is_marked_at_the_times_of_the_drops() {
 fn a_burst_that_is_gone_within_an_interval_loses_nothing() {
     let mut driver = Driver::new(&config(Queue::CoDel(codel(1000, false))));
     for burst in 0..20 {
-        (0..90).for_each(|n| driver.offer(ms(200 * burst), 90 * burst + n, PACKET, Ecn::NotCapable, 0));
+        (0..90).for_each(|n| driver.offer(ms(200 * burst), 90 * burst + n, PACKET, Ecn::NotEct, 0));
     }
     driver.go(ms(10_000));
     assert_eq!(driver.arrived(), (0..1800).collect::<Vec<_>>());
@@ -134,10 +134,10 @@ fn a_burst_that_is_gone_within_an_interval_loses_nothing() {
 fn dropping_begins_again_at_the_rate_that_was_right_a_moment_ago() {
     // Overload, a pause of `pause` ms in which the queue empties, overload: the time between its first two drops.
     let gap = |pause: u64| {
-        let mut driver = overload(Ecn::NotCapable, false, 800);
+        let mut driver = overload(Ecn::NotEct, false, 800);
         driver.go(ms(2_000));
         let (start, before) = (ms(2_000 + pause), driver.with(Drop::Stale).len());
-        (0..1_000).for_each(|n| driver.offer(start + Span::micros(500) * n, 5_000 + n, PACKET, Ecn::NotCapable, 0));
+        (0..1_000).for_each(|n| driver.offer(start + Span::micros(500) * n, 5_000 + n, PACKET, Ecn::NotEct, 0));
         let drops = driver.with(Drop::Stale);
         drops[before + 1].since(drops[before])
     };
@@ -148,14 +148,14 @@ fn dropping_begins_again_at_the_rate_that_was_right_a_moment_ago() {
 #[test]
 fn codel_drops_what_does_not_fit_and_fq_codel_from_the_longest_queue() {
     let mut driver = Driver::new(&config(Queue::CoDel(codel(3, false))));
-    (0..5).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotCapable, 0));
+    (0..5).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 0));
     assert_eq!(driver.with(Drop::Full).len(), 2);
     driver.go(ms(10));
     assert_eq!(driver.arrived(), [0, 1, 2]);
 
     let mut driver = Driver::new(&fair(10));
-    (0..8).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotCapable, 1));
-    (8..12).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotCapable, 2));
+    (0..8).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 1));
+    (8..12).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 2));
     driver.go(ms(20));
     // Packet 0 is on the transmitter; 1 … 7 are the longest queue when the eleventh comes: half of it goes, from its head.
     assert_eq!(driver.link.counts().full, 4);
@@ -168,14 +168,14 @@ fn codel_drops_what_does_not_fit_and_fq_codel_from_the_longest_queue() {
 fn flows_take_turns_by_bytes_and_a_new_one_comes_first() {
     let mut driver = Driver::new(&fair(1000));
     // One flow of large packets, one of small ones, both with more than fits within the 50 ms.
-    (0..60).for_each(|n| driver.offer(ms(0), n, Bytes::new(1500), Ecn::NotCapable, 1));
-    (100..400).for_each(|n| driver.offer(ms(0), n, Bytes::new(300), Ecn::NotCapable, 2));
+    (0..60).for_each(|n| driver.offer(ms(0), n, Bytes::new(1500), Ecn::NotEct, 1));
+    (100..400).for_each(|n| driver.offer(ms(0), n, Bytes::new(300), Ecn::NotEct, 2));
     driver.go(ms(50));
     let large = driver.arrived().iter().filter(|n| **n < 100).count() * 1500;
     let small = driver.arrived().iter().filter(|n| **n >= 100).count() * 300;
     assert!(large.abs_diff(small) <= 3000 && large + small > 48_000, "{large} and {small}");
     // The next packet to leave is that of a flow that was not there.
-    driver.offer(ms(50), 999, PACKET, Ecn::NotCapable, 3);
+    driver.offer(ms(50), 999, PACKET, Ecn::NotEct, 3);
     let before = driver.arrived().len();
     driver.go(ms(53));
     assert_eq!(driver.arrived().get(before), Some(&999));
@@ -186,12 +186,12 @@ fn on_a_trace_packets_leave_at_its_opportunities() {
     let trace = Opportunities { at: Arc::new([Span::millis(10), Span::millis(20)]), looped: true };
     let queue = Queue::CoDel(codel(100, false));
     let mut driver = Driver::new(&Config { service: Service::Trace(trace), queue, ..Config::default() });
-    (0..3).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotCapable, 0));
+    (0..3).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 0));
     assert_eq!(driver.link.due(), Some(ms(10)));
     driver.go(ms(100));
     let times: Vec<Fate> = driver.told.iter().map(|(_, _, fate)| *fate).collect();
     // As drop-tail has it: 1500 B at 10 ms hold the first packet and half of the second.
-    assert_eq!(times, [10, 20, 20].map(|at| Fate::Arrives { at: ms(at), ecn: Ecn::NotCapable }));
+    assert_eq!(times, [10, 20, 20].map(|at| Fate::Arrives { at: ms(at), ecn: Ecn::NotEct }));
 }
 
 proptest! {
@@ -204,7 +204,7 @@ proptest! {
         let mut now = Time::ZERO;
         for (n, (gap, size, flow)) in packets.iter().enumerate() {
             now += Span::nanos(*gap);
-            driver.offer(now, n as u64, Bytes::new(*size), Ecn::NotCapable, *flow);
+            driver.offer(now, n as u64, Bytes::new(*size), Ecn::NotEct, *flow);
             prop_assert!(driver.link.queued(now) <= limit as usize);
         }
         driver.go(now + Span::secs(10));

@@ -27,7 +27,7 @@ fn link(config: &Config) -> Link {
 }
 
 fn arrivals(link: &mut Link, times: impl IntoIterator<Item = Time>) -> Vec<Option<Time>> {
-    let fate = |t| match link.offer(t, PACKET, Ecn::NotCapable) {
+    let fate = |t| match link.offer(t, PACKET, Ecn::NotEct) {
         Fate::Arrives { at, .. } => Some(at),
         Fate::Dropped(_) | Fate::Held(_) => None,
     };
@@ -52,7 +52,7 @@ fn a_full_queue_drops_and_counts_the_packet_on_the_transmitter() {
     let mut link = link(&config(Rate::mbps(8), 3));
     let fates = arrivals(&mut link, [at(0); 5]);
     assert_eq!(fates.iter().filter(|f| f.is_some()).count(), 3);
-    assert_eq!(link.offer(at(1), PACKET, Ecn::NotCapable), Fate::Arrives { at: at(14), ecn: Ecn::NotCapable });
+    assert_eq!(link.offer(at(1), PACKET, Ecn::NotEct), Fate::Arrives { at: at(14), ecn: Ecn::NotEct });
     assert_eq!(link.counts().full, 2);
 }
 
@@ -60,10 +60,10 @@ fn a_full_queue_drops_and_counts_the_packet_on_the_transmitter() {
 fn a_limit_in_bytes_takes_small_packets_longer() {
     let mut link =
         link(&Config { queue: Queue::DropTail(Amount::Bytes(Bytes::new(2000))), ..config(Rate::mbps(8), 0) });
-    assert!(matches!(link.offer(at(0), PACKET, Ecn::NotCapable), Fate::Arrives { .. }));
-    assert!(matches!(link.offer(at(0), Bytes::new(900), Ecn::NotCapable), Fate::Arrives { .. }));
-    assert_eq!(link.offer(at(0), PACKET, Ecn::NotCapable), Fate::Dropped(Drop::Full));
-    assert!(matches!(link.offer(at(0), Bytes::new(100), Ecn::NotCapable), Fate::Arrives { .. }));
+    assert!(matches!(link.offer(at(0), PACKET, Ecn::NotEct), Fate::Arrives { .. }));
+    assert!(matches!(link.offer(at(0), Bytes::new(900), Ecn::NotEct), Fate::Arrives { .. }));
+    assert_eq!(link.offer(at(0), PACKET, Ecn::NotEct), Fate::Dropped(Drop::Full));
+    assert!(matches!(link.offer(at(0), Bytes::new(100), Ecn::NotEct), Fate::Arrives { .. }));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_rate_step_splits_the_packet_that_it_meets() {
     let mut link = link(&Config { service: Service::Rate(rate), ..Config::default() });
     // The second packet starts at 0.5 ms: half of it at 8 Mb/s until 1 ms, the rest at 4 Mb/s takes 1 ms.
     let half = Time::ZERO + Span::micros(500);
-    assert!(matches!(link.offer(Time::ZERO, Bytes::new(500), Ecn::NotCapable), Fate::Arrives { at, .. } if at == half));
+    assert!(matches!(link.offer(Time::ZERO, Bytes::new(500), Ecn::NotEct), Fate::Arrives { at, .. } if at == half));
     assert_eq!(arrivals(&mut link, [half]), [Some(at(2))]);
 }
 
@@ -162,14 +162,14 @@ fn red_with_ecn_marks_what_can_be_marked_below_the_upper_threshold() {
     let (marked, early) = offer(Ecn::Ect0, 1_800);
     assert!((5..80).contains(&marked), "{marked}");
     assert_eq!(early, 0);
-    assert_eq!(offer(Ecn::NotCapable, 1_800).0, 0);
+    assert_eq!(offer(Ecn::NotEct, 1_800).0, 0);
     // What does not slow down gets beyond the threshold, where marking no longer helps.
     assert!(offer(Ecn::Ect0, 20_000).1 > 0);
 }
 
 #[test]
 fn what_is_larger_than_the_mtu_is_refused() {
-    assert_eq!(link(&Config::default()).offer(at(0), Bytes::new(1501), Ecn::NotCapable), Fate::Dropped(Drop::TooLarge));
+    assert_eq!(link(&Config::default()).offer(at(0), Bytes::new(1501), Ecn::NotEct), Fate::Dropped(Drop::TooLarge));
 }
 
 proptest! {
@@ -181,7 +181,7 @@ proptest! {
         let (mut now, mut last, mut arrived) = (Time::ZERO, Time::ZERO, 0u64);
         for gap in &gaps {
             now += Span::nanos(*gap);
-            if let Fate::Arrives { at, .. } = link.offer(now, PACKET, Ecn::NotCapable) {
+            if let Fate::Arrives { at, .. } = link.offer(now, PACKET, Ecn::NotEct) {
                 prop_assert!(at.since(last) >= Span::millis(1) && at >= now + Span::millis(11));
                 prop_assert!(at <= now + Span::millis(10 + u64::from(limit)));
                 last = at;
@@ -219,7 +219,7 @@ proptest! {
 /// When packets that are offered every millisecond arrive, copies after the first of each.
 fn disordered(config: &Config, packets: u64) -> Vec<(Time, Option<Time>)> {
     let mut link = link(config);
-    let one = |t| match link.offer(at(t), PACKET, Ecn::NotCapable) {
+    let one = |t| match link.offer(at(t), PACKET, Ecn::NotEct) {
         Fate::Arrives { at, .. } => (at, link.copy()),
         fate => panic!("{fate:?}"),
     };
@@ -256,8 +256,8 @@ fn a_link_that_holds_packets_tells_copies_of_each_that_leaves() {
     let config = Config { queue: Queue::CoDel(codel), duplicate: Steps::constant(0.5), ..config(Rate::mbps(8), 50) };
     let mut link = link(&config);
     // Thirty at once, and asked only when all have left: no copy may get lost in between.
-    (0..30).for_each(|_| assert!(matches!(link.offer(at(0), PACKET, Ecn::NotCapable), Fate::Held(_))));
-    assert!(matches!(link.offer(at(1_000), PACKET, Ecn::NotCapable), Fate::Held(_)));
+    (0..30).for_each(|_| assert!(matches!(link.offer(at(0), PACKET, Ecn::NotEct), Fate::Held(_))));
+    assert!(matches!(link.offer(at(1_000), PACKET, Ecn::NotEct), Fate::Held(_)));
     let (mut arrived, mut copies) = (0, 0);
     while let Some((_, fate)) = link.take(at(2_000)) {
         arrived += u64::from(matches!(fate, Fate::Arrives { .. }));

@@ -10,7 +10,7 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::VideoSource;
 use steadycast_live::{Clock, Loop, Outbox, Pair, PairOptions, Payloads, Wired, WiredSource};
 use steadycast_session::{Emit, Identity, Media, Profile, RtcpSettings, SenderSettings};
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 const PACKET: u64 = 1_000;
 
@@ -93,6 +93,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         id: ReceiverId(7),
         chance: Seed(1).part("half"),
         pictures: None,
+        ecn: Ecn::NotEct,
     };
     let source = VideoSource::new(settings, factory, setup, None, false, Seed(1).part("rtcp"), Time::ZERO);
     let times = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -1,7 +1,7 @@
 //! Sockets for RTP and RTCP: unicast and multicast, any-source and source-specific, IPv4 and IPv6.
 
 use crate::Clock;
-use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, IoSliceMut};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::str::FromStr;
 use steadycast_rtcp::Origin;
-use steadycast_units::Time;
+use steadycast_units::{Ecn, Time};
 
 /// Why sockets can't be had: where, what is wrong, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +65,8 @@ pub struct PairOptions {
     pub source: Option<IpAddr>,
     /// RTP and RTCP on one port (RFC 5761).
     pub mux: bool,
-    /// Media is marked ECT(0).
-    pub ecn: bool,
+    /// The ECN field with which datagrams leave.
+    pub ecn: Ecn,
     /// A sender's own port for RTP; RTCP is the next. Any free pair without it.
     pub local: Option<u16>,
 }
@@ -90,8 +90,8 @@ pub struct Meta {
     pub from: SocketAddr,
     /// Where it was sent to, if the system says so.
     pub to: Option<IpAddr>,
-    /// Marked "congestion experienced".
-    pub ce: bool,
+    /// Its ECN field on arrival.
+    pub ecn: Ecn,
     /// When the kernel got it.
     pub at: Time,
 }
@@ -198,9 +198,9 @@ impl Port {
         } else {
             self.socket.set_multicast_all_v4(false)?;
         }
-        if options.ecn {
-            let ect0 = EcnCodepoint::Ect0 as u32;
-            if six { self.socket.set_tclass_v6(ect0)? } else { self.socket.set_tos_v4(ect0)? }
+        if options.ecn.is_capable() {
+            let field = u32::from(options.ecn.bits());
+            if six { self.socket.set_tclass_v6(field)? } else { self.socket.set_tos_v4(field)? }
         }
         Ok(())
     }
@@ -299,7 +299,12 @@ impl Port {
         };
         for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
             let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
-            let about = Meta { from: meta.addr, to: meta.dst_ip, ce: meta.ecn == Some(EcnCodepoint::Ce), at };
+            let about = Meta {
+                from: meta.addr,
+                to: meta.dst_ip,
+                ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
+                at,
+            };
             for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
                 each(datagram, &about);
             }

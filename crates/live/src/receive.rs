@@ -17,7 +17,7 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
 #[derive(Clone, Debug)]
@@ -115,6 +115,7 @@ impl Receiving {
             id: ReceiverId(0),
             chance: seed.part("half"),
             pictures: None,
+            ecn: Ecn::NotEct,
         };
         let cname = options.cname.clone();
         let make = Box::new(move |now: Time, times: u32| {

@@ -19,7 +19,7 @@ use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
 /// Why a live session can't begin, or had to end.
@@ -265,6 +265,7 @@ impl Sending {
             group,
             id: ReceiverId(identity.ssrc),
             chance: seed.part("half"),
+            ecn: Ecn::NotEct,
         };
         let description = Description {
             address: options.to,

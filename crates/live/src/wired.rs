@@ -419,8 +419,8 @@ impl WiredSink {
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let media = Media { header, notice, fragment, seq, size };
-        let ecn = if datagram.meta.ce { Ecn::Ce } else { Ecn::NotCapable };
+        let media = Media { number: 0, header, notice, fragment, seq, size };
+        let ecn = datagram.meta.ecn;
         let sent = self.left(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };

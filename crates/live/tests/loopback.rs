@@ -11,7 +11,7 @@ use steadycast_live::{
     WiredSource, Zeros,
 };
 use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
 /// Sequence numbers as they came, and payload bytes.
@@ -49,6 +49,7 @@ impl Session {
             id: ReceiverId(ssrc),
             chance: Seed(u64::from(ssrc)).part("half"),
             pictures: None,
+            ecn: Ecn::NotEct,
         }
     }
 

@@ -112,15 +112,10 @@ impl Taps {
             Body::Raw(_) => return,
             Body::Rtcp { .. } => (RTCP, RTCP),
         };
-        let ecn = match ecn {
-            Ecn::NotCapable => 0,
-            Ecn::Ect0 => 2,
-            Ecn::Ce => 3,
-        };
         let meta = Meta {
             from: Address { host: host_address(sender.node), port: ports.0 },
             to: Address { host: to, port: ports.1 },
-            ecn,
+            ecn: ecn.bits(),
         };
         let size = packet.head.size.get() as usize;
         match &packet.body {

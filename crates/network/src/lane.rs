@@ -115,11 +115,11 @@ mod tests {
                 let key = agenda.key(Time::from_nanos(at), Due::Lane(0));
                 let behind = told.last().is_none_or(|last| *last < key);
                 prop_assert_eq!(lane.is_behind(key), behind);
-                let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotCapable };
+                let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotEct };
                 if behind {
                     lane.push(flying);
                 } else {
-                    prop_assert_eq!(lane.insert(key, flying.packet, 1, 0, Ecn::NotCapable), told.iter().all(|other| key < *other));
+                    prop_assert_eq!(lane.insert(key, flying.packet, 1, 0, Ecn::NotEct), told.iter().all(|other| key < *other));
                 }
                 told.push(key);
                 told.sort_unstable();

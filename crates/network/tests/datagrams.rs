@@ -46,7 +46,7 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
         for (micros, bytes) in offers {
             let at = Time::ZERO + Span::micros(micros);
             go(&mut network, at);
-            assert!(network.offer(at, a, Target::Host(b), Ecn::NotCapable, bytes));
+            assert!(network.offer(at, a, Target::Host(b), Ecn::NotEct, bytes));
         }
         go(&mut network, Time::ZERO + Span::secs(10));
         let links = network.links();

@@ -465,7 +465,7 @@ impl ReceiverHalf for PythonReceiver {
             seq: arrival.seq,
             size_bytes: arrival.size.get(),
             sent_s: arrival.sent.as_nanos() as f64 * 1e-9,
-            ce: arrival.ce,
+            ce: arrival.ecn.is_ce(),
             frame_end: arrival.edge.last,
         };
         Python::attach(|py| self.object.call(py, ON_ARRIVAL, Some(arrival.at), (packet,)).map(|_| ()));

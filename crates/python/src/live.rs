@@ -16,7 +16,7 @@ use steadycast_live::{
 };
 use steadycast_media::Scale;
 use steadycast_session::FrameKind;
-use steadycast_units::{Bytes, Rate};
+use steadycast_units::{Bytes, Ecn, Rate};
 use steadycast_wire::payload::PayloadFormat;
 
 fn wrong(error: &LiveError) -> PyErr {
@@ -39,7 +39,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
-        ecn: false,
+        ecn: Ecn::NotEct,
         local: want(from, "local")?,
     })
 }

@@ -316,7 +316,7 @@ mod tests {
                 let packets = self.breaker.decision().pacing.over(Span::secs(1)).get() / 1_000;
                 let before = self.seq;
                 for _ in 0..packets.max(1) {
-                    let sent = Sent { at: now, seq: self.seq, size: Bytes::new(1_000), data_limited: false };
+                    let sent = Sent { at: now, seq: self.seq, size: Bytes::new(1_000), data_limited: false, number: 0 };
                     self.breaker.on_sent(&sent);
                     self.seq += 1;
                 }
@@ -325,7 +325,8 @@ mod tests {
                     let reception =
                         Reception { expected: self.seq - before, lost, fraction: 0.0, highest, jitter: Span::ZERO };
                     let (from, rtt) = (ReceiverId(1), Some(Span::millis(100)));
-                    let report = Report { at: now, from, rtt, reception: Some(reception), body: None, members: 1 };
+                    let report =
+                        Report { at: now, from, rtt, reception: Some(reception), body: None, members: 1, packets: &[] };
                     self.breaker.on_report(&report);
                 }
                 self.second += 1;

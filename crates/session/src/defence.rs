@@ -377,7 +377,7 @@ mod tests {
                 };
                 let from = ReceiverId(n as u32);
                 let (reception, body) = (Some(reception), Some(&body));
-                self.0.on_report(&Report { at, from, rtt: None, reception, body, members: 17 });
+                self.0.on_report(&Report { at, from, rtt: None, reception, body, members: 17, packets: &[] });
             }
             self.2 += 1;
             self.0.decision().target
@@ -423,7 +423,8 @@ mod tests {
         let reception = Reception { expected: 1, lost: 0, fraction: 0.5, highest: 5_000, jitter: Span::ZERO };
         let (body, at) = (Body { subtype: 1, bytes: vec![1] }, Time::ZERO + Span::secs(5));
         let from = ReceiverId(3);
-        let report = Report { at, from, rtt: None, reception: Some(reception), body: Some(&body), members: 16 };
+        let report =
+            Report { at, from, rtt: None, reception: Some(reception), body: Some(&body), members: 16, packets: &[] };
         world.0.on_report(&report);
         assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
     }
@@ -445,7 +446,7 @@ mod tests {
                 let (from, rtt) = (ReceiverId(n as u32 + 1), Some(Span::millis(40)));
                 let members = size as u32;
                 let (reception, body) = (Some(reception), Some(&body));
-                world.0.on_report(&Report { at, from, rtt, reception, body, members });
+                world.0.on_report(&Report { at, from, rtt, reception, body, members, packets: &[] });
             }
         }
         let behind = world.1.aside().iter().filter(|(_, why)| *why == LEFT_BEHIND).count();
@@ -479,7 +480,13 @@ mod tests {
                 1 => world.0.on_timer(now),
                 2..6 => {
                     sent += 1;
-                    world.0.on_sent(&Sent { at: now, seq: sent, size: Bytes::new(1_000), data_limited: false });
+                    world.0.on_sent(&Sent {
+                        at: now,
+                        seq: sent,
+                        size: Bytes::new(1_000),
+                        data_limited: false,
+                        number: 0,
+                    });
                 }
                 _ => {
                     let fraction = f64::from(chance.bits32() % 256) / 256.0 * f64::from(chance.bits32() % 2);
@@ -489,7 +496,7 @@ mod tests {
                     let body = Body { subtype: 1, bytes: vec![chance.bits32() as u8] };
                     let rtt = (!chance.bits32().is_multiple_of(3)).then(|| Span::nanos(u64::from(chance.bits32())));
                     let (reception, body) = (Some(reception), Some(&body));
-                    world.0.on_report(&Report { at: now, from, rtt, reception, body, members: 5_000 });
+                    world.0.on_report(&Report { at: now, from, rtt, reception, body, members: 5_000, packets: &[] });
                 }
             }
             let rate = world.0.decision().target;
@@ -500,7 +507,15 @@ mod tests {
         for n in 0..40_000 {
             let reception = Reception { expected: 1, lost: 0, fraction: 0.0, highest: 900, jitter: Span::ZERO };
             let (from, reception) = (ReceiverId(n + 1_000), Some(reception));
-            world.0.on_report(&Report { at: now, from, rtt: None, reception, body: None, members: 5_000 });
+            world.0.on_report(&Report {
+                at: now,
+                from,
+                rtt: None,
+                reception,
+                body: None,
+                members: 5_000,
+                packets: &[],
+            });
             world.0.set_aside(now + Span::millis(n.into()), ReceiverId(n + 100_000), LEFT_BEHIND);
             assert!(world.0.known.len() <= REMEMBERED);
         }
@@ -510,7 +525,15 @@ mod tests {
         for n in 0..200 {
             let at = Time::ZERO + Span::millis(n * 100);
             let body = Body { subtype: 1, bytes: vec![if n < 10 { 100 } else { 1 }] };
-            let report = Report { at, from: ReceiverId(1), rtt: None, reception: None, body: Some(&body), members: 1 };
+            let report = Report {
+                at,
+                from: ReceiverId(1),
+                rtt: None,
+                reception: None,
+                body: Some(&body),
+                members: 1,
+                packets: &[],
+            };
             alone.0.on_report(&report);
         }
         assert_eq!((alone.0.decision().target, alone.1.aside().len()), (Rate::kbps(50), 0));

@@ -12,6 +12,8 @@ pub struct Media {
     pub notice: Notice,
     /// Which bytes it carries.
     pub fragment: Fragment,
+    /// Its place among all packets that the session has sent, of all its streams, from 0 on.
+    pub number: u64,
     /// Extended sequence number.
     pub seq: u64,
     /// Its IP size.

@@ -42,6 +42,8 @@ pub(crate) struct Pacer {
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) frame: Frame,
+    /// When it came in.
+    pub(crate) since: Time,
     pub(crate) offset: Bytes,
     /// How the rest is cut; empty where only its size counts.
     pub(crate) parts: VecDeque<Part>,
@@ -65,7 +67,7 @@ impl Pacer {
 
     /// Takes a frame, or skips it: false. When the backlog is at its bound, B frames go first, then P frames with all that
     /// depend on them; an I frame is taken and the frames before it that have not begun are skipped.
-    pub(crate) fn push(&mut self, frame: &Frame, parts: VecDeque<Part>, pacing: Rate) -> bool {
+    pub(crate) fn push(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>, pacing: Rate) -> bool {
         let full = self.emit == Emit::Paced && self.backlog.bytes.at(pacing) > self.bound;
         match frame.kind {
             FrameKind::I => {
@@ -88,7 +90,7 @@ impl Pacer {
             return false;
         }
         self.backlog.bytes += frame.size;
-        self.waiting.push_back(Pending { frame: *frame, offset: Bytes::ZERO, parts });
+        self.waiting.push_back(Pending { frame: *frame, since: now, offset: Bytes::ZERO, parts });
         true
     }
 

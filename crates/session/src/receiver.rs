@@ -7,7 +7,7 @@ use steadycast_control::{
     View, Wake, simulcast,
 };
 use steadycast_rtcp::{Arrived, Heard, Origin, Reception};
-use steadycast_units::{Bytes, Chance, PeerTime, Rate, Span, Time};
+use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
@@ -152,7 +152,7 @@ impl Receiver {
         now: Time,
         from: Origin,
         datagram: &'a [u8],
-        ce: bool,
+        ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
         // RTCP on this port is not misread as RTP (RFC 5761).
@@ -163,7 +163,7 @@ impl Receiver {
         };
         let size = Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
         let notice = extensions.into_iter().next().map_or(&[][..], |(_, bytes)| bytes);
-        Some((self.on_media(now, from, &header, notice, size, ce, buffer), header, payload))
+        Some((self.on_media(now, from, &header, notice, size, ecn, buffer), header, payload))
     }
 
     /// An RTP packet has arrived, already taken apart. Poll afterwards.
@@ -175,7 +175,7 @@ impl Receiver {
         header: &RtpHeader,
         notice: &[u8],
         size: Bytes,
-        ce: bool,
+        ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Received {
         if self.participant.farewell != Farewell::Stays {
@@ -209,7 +209,7 @@ impl Receiver {
         stream.sent = Some(sent);
         let edge = FrameEdge { first: stream.after_marker, last: header.marker };
         stream.after_marker = header.marker;
-        self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ce, notice, buffer });
+        self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
         Received::New(seq)
     }
 

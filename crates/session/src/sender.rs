@@ -6,8 +6,8 @@ use crate::peers::Peers;
 use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings, Siblings};
 use std::collections::VecDeque;
 use steadycast_control::{
-    Allowance, Body, Check, Decision, Departing, Due, FrameEdge, Notice, ReceiverId, Reception, Report, SenderHalf,
-    Sent, Wake, simulcast,
+    Allowance, Body, Check, Decision, Departing, Due, FrameEdge, MediaQueue, Notice, ReceiverId, Reception, Report,
+    SenderHalf, Sent, Wake, Window, simulcast,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
@@ -61,6 +61,8 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     seq: u64,
+    /// Packets of all streams sent so far.
+    number: u64,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
@@ -153,6 +155,7 @@ impl Sender {
             participant,
             peers: Peers::default(),
             seq: u64::from(settings.first_seq),
+            number: 0,
             packets: 0,
             octets: 0,
             greedy_frame: 0,
@@ -237,13 +240,13 @@ impl Sender {
 
     /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford it.
     /// Poll afterwards.
-    pub fn push_frame(&mut self, frame: &Frame) -> bool {
-        self.push_cut(frame, VecDeque::new())
+    pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
+        self.push_cut(now, frame, VecDeque::new())
     }
 
     /// As [`Sender::push_frame`], with the parts into which a payload format has cut it; together they stand for all of it. Their
     /// payloads are as long as they are: `fragment_header` is not added.
-    pub fn push_cut(&mut self, frame: &Frame, parts: VecDeque<Part>) -> bool {
+    pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
         }
@@ -251,7 +254,20 @@ impl Sender {
             self.pacer.skip(frame.kind);
             return false;
         }
-        self.pacer.push(frame, parts, self.decision.pacing)
+        let taken = self.pacer.push(now, frame, parts, self.decision.pacing);
+        if taken {
+            self.tell_queue(now, Some(frame.size));
+        }
+        taken
+    }
+
+    /// Tells the half what waits.
+    fn tell_queue(&mut self, now: Time, frame: Option<Bytes>) {
+        if self.settings.greedy {
+            return;
+        }
+        let age = self.pacer.head().map_or(Span::ZERO, |head| now.since(head.since));
+        self.half.on_queue(&MediaQueue { at: now, waiting: self.pacer.backlog().bytes, age, frame });
     }
 
     /// What a frame of this size takes on the wire.
@@ -367,7 +383,7 @@ impl Sender {
             (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         }
         let members = self.peers.len() as u32;
-        self.half.on_report(&Report { at: now, from: ReceiverId(from), rtt, reception, body, members });
+        self.half.on_report(&Report { at: now, from: ReceiverId(from), rtt, reception, body, packets: &[], members });
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
@@ -419,7 +435,7 @@ impl Sender {
 
     /// When the next packet may leave; `None` when there is none or the window is closed.
     fn media_due(&self) -> Option<Time> {
-        let closed = self.decision.window.is_some_and(|w| w.free == 0);
+        let closed = self.decision.window.is_some_and(Window::is_closed);
         let waits = self.settings.greedy || self.pacer.head().is_some();
         (waits && !closed).then(|| self.pacer.due(self.decision.pacing))
     }
@@ -454,7 +470,7 @@ impl Sender {
         header.payload_len = payload.get() as u16;
         let size = cost + payload;
         let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
-        let media = Media { header, notice, fragment, seq: self.seq, size };
+        let media = Media { header, notice, fragment, number: self.number, seq: self.seq, size };
         if self.settings.greedy {
             self.greedy_frame = self.greedy_frame.wrapping_add(1);
         } else {
@@ -465,7 +481,9 @@ impl Sender {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(header.payload_len));
         let data_limited = !self.settings.greedy && self.pacer.head().is_none();
-        self.half.on_sent(&Sent { at: now, seq: self.seq, size, data_limited });
+        self.half.on_sent(&Sent { at: now, number: self.number, seq: self.seq, size, data_limited });
+        self.tell_queue(now, None);
+        self.number += 1;
         self.seq += 1;
         if self.decision.window.is_some() {
             self.read_decision();

@@ -31,7 +31,7 @@ use steadycast_control::{
     Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, ReceiverHalf, ReceiverId, Reply,
     Report, SenderHalf, Sent, Setup, Slot, Wake,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
 /// Makes the halves of a controller, and lets it serve receivers that send standard reports alone.
 pub struct Served {
@@ -379,7 +379,7 @@ impl Shadow {
                 sent,
                 sampled: sent,
                 edge: packet.edge,
-                ce: false,
+                ecn: Ecn::NotEct,
                 notice: instead.as_ref().unwrap_or(&packet.notice).bytes(),
                 buffer: None,
             });
@@ -498,7 +498,8 @@ impl SenderHalf for Standard {
                 && let Some((body, at)) = &mut shadow.said
             {
                 *at = now;
-                let report = Report { at: now, from: id, rtt: None, reception: None, body: Some(body), members };
+                let report =
+                    Report { at: now, from: id, rtt: None, reception: None, body: Some(body), members, packets: &[] };
                 self.half.on_report(&report);
             }
             self.rank(id);

@@ -52,7 +52,7 @@ fn run(bytes: Option<u64>) -> (Vec<bool>, Sender, Vec<Time>) {
             let n = ms as u32 / 100;
             let kind = if n.is_multiple_of(5) { FrameKind::I } else { FrameKind::P };
             let frame = Frame { index: n, kind, size: Bytes::new(1_000), sampled: at(ms) };
-            taken.push(sender.push_frame(&frame));
+            taken.push(sender.push_frame(Time::ZERO, &frame));
         }
         loop {
             match sender.poll(at(ms)) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_session::{Emit, Guarded, Orders, Origin, Output, Profile, Receiver, Sender, SenderSettings, Served};
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
 /// What came of it.
@@ -36,6 +36,7 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
         group: true,
         id: ReceiverId(id),
         chance: seed.part("half"),
+        ecn: Ecn::NotEct,
     };
     let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
     let rtcp = rtcp(profile, Rate::mbps(2), true);
@@ -96,7 +97,7 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
                 }
                 (Some(receiver), true) => receiver.on_rtcp(now, Origin(1), &datagram),
                 (Some(receiver), false) => {
-                    receiver.on_rtp(now, Origin(1), &datagram, false, None);
+                    receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None);
                     let bytes = bins.entry(now.since(come).as_nanos() / 1_000_000_000).or_default();
                     *bytes += datagram.len() as u64 + 28;
                     if *bytes >= 50_000 {

@@ -8,7 +8,7 @@ use group::{Datagram, Group, SENDER, at, media, receiver, rtcp, sender, settings
 use proptest::prelude::*;
 use steadycast_control::ReceiverId;
 use steadycast_session::{Emit, Origin, Output, Profile, Received};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
 const PERIOD: Span = Span::millis(40);
@@ -308,13 +308,13 @@ fn rtcp_of_45_receivers_stays_within_five_percent() {
 fn duplicates_are_told_as_such_and_count_once() {
     let (mut source, _) = sender(settings(rtcp(Profile::Asmp, Rate::mbps(1), true), Emit::Burst), Rate::mbps(1), &[]);
     let (mut sink, got) = receiver(5, rtcp(Profile::Asmp, Rate::mbps(1), true), Time::ZERO);
-    source.push_frame(&group::frame(0, steadycast_session::FrameKind::I, 20_000, 0));
+    source.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 20_000, 0));
     for (now, packet) in media(&mut source, Time::ZERO, Time::ZERO) {
         let mut bytes = Vec::new();
         packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut bytes);
-        let first = sink.on_rtp(now, Origin(1), &bytes, false, None).map(|r| r.0);
+        let first = sink.on_rtp(now, Origin(1), &bytes, Ecn::NotEct, None).map(|r| r.0);
         assert!(matches!(first, Some(Received::New(_))));
-        let second = sink.on_rtp(now, Origin(1), &bytes, false, None).map(|r| r.0);
+        let second = sink.on_rtp(now, Origin(1), &bytes, Ecn::NotEct, None).map(|r| r.0);
         assert_eq!(second, Some(Received::Duplicate));
     }
     assert_eq!((sink.received(), sink.expected(), got.lock().unwrap().seqs.len()), (22, 22, 22));
@@ -352,7 +352,7 @@ proptest! {
             let now = group.now;
             group.sender.on_rtcp(now, Origin(88), &bytes);
             group.at(0).on_rtcp(now, Origin(88), &bytes);
-            group.at(0).on_rtp(now, Origin(88), &bytes, false, None);
+            group.at(0).on_rtp(now, Origin(88), &bytes, Ecn::NotEct, None);
             group.run_to(now + Span::millis(50));
         }
         group.run_to(group.now + Span::secs(10));
@@ -377,7 +377,7 @@ proptest! {
         }
         if steadycast_wire::rtp::RtpHeader::parse(&bytes).is_err() || steadycast_wire::is_rtcp(&bytes) {
             let before = sink.unreadable();
-            prop_assert!(sink.on_rtp(Time::ZERO, Origin(9), &bytes, false, None).is_none());
+            prop_assert!(sink.on_rtp(Time::ZERO, Origin(9), &bytes, Ecn::NotEct, None).is_none());
             prop_assert_eq!(sink.unreadable(), before + 1);
             prop_assert_eq!(sink.expected(), 0);
             prop_assert!(got.lock().unwrap().seqs.is_empty());
@@ -395,12 +395,12 @@ fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
     // A well-formed RTP packet of another stream is the first that comes.
     let mut stranger = vec![0x80, 96, 0, 7, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef];
     stranger.extend([0; 40]);
-    group.at(0).on_rtp(Time::ZERO, Origin(9), &stranger, false, None);
+    group.at(0).on_rtp(Time::ZERO, Origin(9), &stranger, Ecn::NotEct, None);
     group.run_to(at(2_000));
     let received = group.at(0).received();
     assert!((147..=151).contains(&received), "{received}");
     // Later it is a stray.
-    let verdict = group.at(0).on_rtp(at(2_000), Origin(9), &stranger, false, None).map(|r| r.0);
+    let verdict = group.at(0).on_rtp(at(2_000), Origin(9), &stranger, Ecn::NotEct, None).map(|r| r.0);
     assert_eq!(verdict, Some(Received::Stray));
     group.send(None, Datagram::Rtp(stranger));
     group.run_to(at(2_100));

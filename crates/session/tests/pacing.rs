@@ -14,7 +14,7 @@ fn paced() -> SenderSettings {
 #[test]
 fn the_pacer_spreads_a_frame_at_the_pacing_rate() {
     let (mut sender, _) = sender(paced(), Rate::mbps(1), &[]);
-    assert!(sender.push_frame(&frame(0, FrameKind::I, 9_000, 0)));
+    assert!(sender.push_frame(Time::ZERO, &frame(0, FrameKind::I, 9_000, 0)));
     let sent = media(&mut sender, Time::ZERO, at(1_000));
     assert_eq!(sent[0].0, Time::ZERO);
     for pair in sent.windows(2) {
@@ -30,7 +30,7 @@ fn a_frame_that_its_payload_format_has_cut_leaves_in_these_parts() {
     let (mut sender, _) = sender(paced(), Rate::mbps(1), &[]);
     // The second part's start code is implied, the third has a payload header.
     let parts = [(400, 400), (300, 297), (300, 302)].map(|(len, payload)| Part { len, payload });
-    assert!(sender.push_cut(&frame(0, FrameKind::I, 1_000, 0), parts.into()));
+    assert!(sender.push_cut(Time::ZERO, &frame(0, FrameKind::I, 1_000, 0), parts.into()));
     let sent = media(&mut sender, Time::ZERO, at(1_000));
     let seen: Vec<_> = sent.iter().map(|(_, m)| (m.fragment.offset, m.fragment.len, m.header.payload_len)).collect();
     assert_eq!(seen, [(0, 400, 400), (400, 300, 297), (700, 300, 302)]);
@@ -42,9 +42,9 @@ fn a_frame_that_its_payload_format_has_cut_leaves_in_these_parts() {
 #[test]
 fn a_pause_earns_no_credit_for_a_burst() {
     let (mut sender, _) = sender(paced(), Rate::mbps(1), &[]);
-    sender.push_frame(&frame(0, FrameKind::I, 500, 0));
+    sender.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));
     assert_eq!(media(&mut sender, Time::ZERO, at(900)).len(), 1);
-    sender.push_frame(&frame(1, FrameKind::P, 4_000, 900));
+    sender.push_frame(Time::ZERO, &frame(1, FrameKind::P, 4_000, 900));
     let times: Vec<Time> = media(&mut sender, at(900), at(1_000)).into_iter().map(|(t, _)| t).collect();
     let expected: Vec<Time> = (0..5).map(|n| at(900 + 8 * n)).collect();
     assert_eq!(times, expected);
@@ -53,7 +53,7 @@ fn a_pause_earns_no_credit_for_a_burst() {
 #[test]
 fn burst_emission_lets_a_frame_go_at_once() {
     let (mut sender, _) = sender(SenderSettings { emit: Emit::Burst, ..paced() }, Rate::kbps(10), &[]);
-    sender.push_frame(&frame(0, FrameKind::I, 50_000, 0));
+    sender.push_frame(Time::ZERO, &frame(0, FrameKind::I, 50_000, 0));
     let sent = media(&mut sender, Time::ZERO, Time::ZERO);
     assert_eq!(sent.len(), 50_000_usize.div_ceil(1000 - 28 - 12 - 12));
     assert!(sent.iter().all(|(t, _)| *t == Time::ZERO));
@@ -63,7 +63,7 @@ fn burst_emission_lets_a_frame_go_at_once() {
 fn overrun() -> Sender {
     let (mut sender, _) = sender(paced(), Rate::mbps(1), &[]);
     for n in 0..13 {
-        assert!(sender.push_frame(&frame(n, if n == 0 { FrameKind::I } else { FrameKind::P }, 10_000, 0)));
+        assert!(sender.push_frame(Time::ZERO, &frame(n, if n == 0 { FrameKind::I } else { FrameKind::P }, 10_000, 0)));
     }
     assert_eq!(sender.backlog(), Backlog { bytes: Bytes::new(130_000), skipped: 0 });
     sender
@@ -72,18 +72,21 @@ fn overrun() -> Sender {
 #[test]
 fn at_its_bound_the_backlog_drops_b_frames_first_then_p_frames_and_waits_for_an_i_frame() {
     let mut sender = overrun();
-    assert!(!sender.push_frame(&frame(13, FrameKind::B, 100, 0)), "a B frame is dropped");
+    assert!(!sender.push_frame(Time::ZERO, &frame(13, FrameKind::B, 100, 0)), "a B frame is dropped");
     assert_eq!(media(&mut sender, Time::ZERO, at(45)).len(), 6);
     assert!(sender.backlog().bytes.at(Rate::mbps(1)) < Span::secs(1));
-    assert!(sender.push_frame(&frame(14, FrameKind::P, 100, 45)), "a B frame's loss breaks nothing");
-    assert!(sender.push_frame(&frame(15, FrameKind::P, 10_000, 45)));
-    assert!(!sender.push_frame(&frame(16, FrameKind::P, 100, 45)), "a P frame is dropped");
+    assert!(sender.push_frame(Time::ZERO, &frame(14, FrameKind::P, 100, 45)), "a B frame's loss breaks nothing");
+    assert!(sender.push_frame(Time::ZERO, &frame(15, FrameKind::P, 10_000, 45)));
+    assert!(!sender.push_frame(Time::ZERO, &frame(16, FrameKind::P, 100, 45)), "a P frame is dropped");
     media(&mut sender, at(45), at(500));
     assert!(sender.backlog().bytes.at(Rate::mbps(1)) < Span::secs(1));
-    assert!(!sender.push_frame(&frame(17, FrameKind::B, 100, 500)), "nothing can be decoded until the next I frame");
-    assert!(!sender.push_frame(&frame(18, FrameKind::P, 100, 500)));
-    assert!(sender.push_frame(&frame(19, FrameKind::I, 100, 500)));
-    assert!(sender.push_frame(&frame(20, FrameKind::B, 100, 500)));
+    assert!(
+        !sender.push_frame(Time::ZERO, &frame(17, FrameKind::B, 100, 500)),
+        "nothing can be decoded until the next I frame"
+    );
+    assert!(!sender.push_frame(Time::ZERO, &frame(18, FrameKind::P, 100, 500)));
+    assert!(sender.push_frame(Time::ZERO, &frame(19, FrameKind::I, 100, 500)));
+    assert!(sender.push_frame(Time::ZERO, &frame(20, FrameKind::B, 100, 500)));
     assert_eq!(sender.backlog().skipped, 4);
 }
 
@@ -91,7 +94,7 @@ fn at_its_bound_the_backlog_drops_b_frames_first_then_p_frames_and_waits_for_an_
 fn an_i_frame_that_finds_a_full_backlog_takes_the_place_of_what_has_not_begun() {
     let mut sender = overrun();
     assert_eq!(media(&mut sender, Time::ZERO, Time::ZERO).len(), 1);
-    assert!(sender.push_frame(&frame(13, FrameKind::I, 8_000, 0)));
+    assert!(sender.push_frame(Time::ZERO, &frame(13, FrameKind::I, 8_000, 0)));
     let backlog = sender.backlog();
     // The first frame, begun, stays with what is left of it; the twelve behind it go.
     assert_eq!(backlog, Backlog { bytes: Bytes::new(10_000 - 948 + 8_000), skipped: 12 });
@@ -103,7 +106,7 @@ fn an_i_frame_that_finds_a_full_backlog_takes_the_place_of_what_has_not_begun() 
 fn a_frame_has_one_timestamp_in_90_khz_and_its_last_packet_the_marker() {
     let (mut sender, _) = sender(paced(), Rate::mbps(10), &[]);
     for n in 0..30 {
-        sender.push_frame(&frame(n, FrameKind::P, 2_500, 40 * u64::from(n)));
+        sender.push_frame(Time::ZERO, &frame(n, FrameKind::P, 2_500, 40 * u64::from(n)));
     }
     let sent = media(&mut sender, Time::ZERO, at(2_000));
     assert_eq!(sent.len(), 90);
@@ -130,7 +133,7 @@ proptest! {
         let settings = SenderSettings { packet: Bytes::new(limit), emit: Emit::Burst, ..paced() };
         let (mut sender, _) = sender(settings, Rate::mbps(1), &notices);
         for (n, size) in frames.iter().enumerate() {
-            sender.push_frame(&frame(n as u32, FrameKind::I, *size, 0));
+            sender.push_frame(Time::ZERO, &frame(n as u32, FrameKind::I, *size, 0));
         }
         let sent = media(&mut sender, Time::ZERO, Time::ZERO);
         let mut reached = vec![0; frames.len()];

@@ -5,7 +5,7 @@ mod group;
 use group::{at, frame, receiver, rtcp, sender, settings};
 use steadycast_control::simulcast;
 use steadycast_session::{Emit, FrameKind, Origin, Output, Profile, Receiver, RtcpSettings, Siblings};
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
 fn asmp() -> RtcpSettings {
@@ -37,9 +37,9 @@ fn a_receiver_that_hears_no_media_knocks_ever_more_seldom_and_stops_when_it_hear
     assert_eq!(knocks(&mut silent, Time::ZERO, at(2_000)), [100, 300, 700, 1_500].map(at));
 
     let (mut source, _) = sender(settings(asmp(), Emit::Burst), Rate::mbps(1), &[]);
-    source.push_frame(&frame(0, FrameKind::I, 500, 2_000));
+    source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 2_000));
     let Output::Media(media) = source.poll(at(2_000)) else { panic!("no media") };
-    silent.on_media(at(2_000), Origin(1), &media.header, &[], media.size, false, None);
+    silent.on_media(at(2_000), Origin(1), &media.header, &[], media.size, Ecn::NotEct, None);
     // It speaks again two seconds after the packet.
     assert_eq!(knocks(&mut silent, at(2_000), at(4_100)), [at(4_000)]);
     // Others never do.
@@ -53,14 +53,14 @@ fn a_group_is_told_what_all_groups_are_sent_at() {
     high.tell(Rate::kbps(900));
     let (source, _) = sender(settings(asmp(), Emit::Burst), Rate::kbps(300), &[]);
     let mut source = source.with_siblings(low.clone());
-    source.push_frame(&frame(0, FrameKind::I, 500, 0));
+    source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));
     let (listener, _) = receiver(7, asmp(), Time::ZERO);
     let mut listener = listener.in_simulcast(Time::ZERO);
     let (mut now, mut bytes) = (Time::ZERO, 0);
     while now < at(10_000) {
         match source.poll(now) {
             Output::Media(media) => {
-                listener.on_media(now, Origin(1), &media.header, &[], media.size, false, None);
+                listener.on_media(now, Origin(1), &media.header, &[], media.size, Ecn::NotEct, None);
             }
             Output::Rtcp(compound) => {
                 listener.on_rtcp(now, Origin(1), &compound);
@@ -75,7 +75,7 @@ fn a_group_is_told_what_all_groups_are_sent_at() {
     assert_eq!(listener.siblings(), [Rate::kbps(300), Rate::kbps(900)]);
     // Its price: twelve bytes of head, and four for each group.
     let (mut plain, _) = sender(settings(asmp(), Emit::Burst), Rate::kbps(300), &[]);
-    plain.push_frame(&frame(0, FrameKind::I, 500, 0));
+    plain.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 0));
     let mut now = Time::ZERO;
     let without = loop {
         match plain.poll(now) {

@@ -7,7 +7,7 @@ use group::{at, rtcp, settings};
 use steadycast_control::registry::{Chosen, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_session::{Emit, Origin, Profile, Sender, SenderSettings};
-use steadycast_units::{Bytes, Rate, Seed};
+use steadycast_units::{Bytes, Ecn, Rate, Seed};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
 /// A sender with a controller that keeps a table of its own.
@@ -23,6 +23,7 @@ fn sender() -> Sender {
         id: ReceiverId(group::SENDER),
         chance: Seed(1).part("half"),
         pictures: None,
+        ecn: Ecn::NotEct,
     };
     let rtcp = rtcp(Profile::Asmp, Rate::mbps(2), true);
     let settings = SenderSettings { app: *b"ASMP", ..settings(rtcp, Emit::Paced) };

@@ -33,6 +33,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
         group: false,
         id: ReceiverId(id),
         chance: seed.part("half"),
+        ecn: Ecn::NotEct,
     };
     let rtcp = |profile| rtcp(profile, Rate::mbps(2), false);
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
@@ -75,7 +76,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
                     }
                 };
                 let size = Bytes::new(datagram.len() as u64 + 28);
-                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotCapable) {
+                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotEct) {
                     under_way.insert((at, number), (way, datagram));
                     number += 1;
                 }
@@ -90,7 +91,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
             match (way, is_rtcp(&datagram)) {
                 (0, true) => receiver.on_rtcp(now, Origin(1), &datagram),
                 (0, false) => {
-                    receiver.on_rtp(now, Origin(1), &datagram, false, None);
+                    receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None);
                     if now >= from {
                         bytes += Bytes::new(datagram.len() as u64 + 28);
                     }

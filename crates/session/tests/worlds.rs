@@ -102,6 +102,7 @@ fn drive(world: &mut impl World) -> Seen {
         group: false,
         id: ReceiverId(id),
         chance: seed.part("half"),
+        ecn: Ecn::NotEct,
     };
     let rtcp = RtcpSettings {
         profile: Profile::Rfc3550,
@@ -157,7 +158,7 @@ fn drive(world: &mut impl World) -> Seen {
                     }
                 };
                 let size = Bytes::new(datagram.len() as u64 + 28);
-                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotCapable) {
+                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotEct) {
                     under_way.push((at, port, datagram));
                 }
             }
@@ -174,7 +175,7 @@ fn drive(world: &mut impl World) -> Seen {
             // RTP and RTCP share the forward port (RFC 5761): packet types 192…223 are RTCP.
             Some((Port::Rtp, bytes)) if (192..224).contains(&bytes[1]) => receiver.on_rtcp(now, Origin(1), &bytes),
             Some((Port::Rtp, bytes)) => {
-                receiver.on_rtp(now, Origin(1), &bytes, false, None);
+                receiver.on_rtp(now, Origin(1), &bytes, Ecn::NotEct, None);
                 received += Bytes::new(bytes.len() as u64 + 28);
             }
             Some((Port::Rtcp, bytes)) => sender.on_rtcp(now, Origin(2), &bytes),

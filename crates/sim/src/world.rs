@@ -326,7 +326,7 @@ impl Simulation {
                 let wake = sink.wake();
                 self.network.release(ix);
                 if let Some((size, ack)) = answer {
-                    self.send(from, size, Ecn::NotCapable, || Body::TcpAck(transfer, ack));
+                    self.send(from, size, Ecn::NotEct, || Body::TcpAck(transfer, ack));
                 }
                 self.arm(from, wake);
                 return;

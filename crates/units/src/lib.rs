@@ -10,11 +10,13 @@
 mod amount;
 mod chance;
 mod clock;
+mod ecn;
 mod spread;
 mod text;
 
 pub use amount::{Bytes, Rate};
 pub use chance::{Chance, Seed};
 pub use clock::{Offset, OneWay, PeerTime, Span, Stamp, Time};
+pub use ecn::Ecn;
 pub use spread::Spread;
 pub use text::QuantityError;

@@ -314,10 +314,10 @@ impl ReceiverHalf for Receiver {
         if let Some(rate) = read_rate(arrival.notice) {
             self.announced = Some(rate);
         }
-        self.marked += u64::from(arrival.ce);
+        self.marked += u64::from(arrival.ecn.is_ce());
         if let Some(events) = &mut self.events {
             let rtt = self.rtt.get();
-            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
+            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
             let rate = self.most_received.or(self.announced).unwrap_or(self.config.initial_rate);
             let packet = self.packet;
             events.on_packet(&heard, || 1.0 / loss_for(rate, packet, rtt).get());

@@ -125,7 +125,7 @@ impl ReceiverHalf for Receiver {
                 let ahead = lead.map_or(1, |lead| arrival.seq - lead.seq);
                 self.bitmap = if ahead < 32 { self.bitmap << ahead } else { 0 } | 1;
                 // A mark is a loss that did not happen.
-                gap = self.count(ahead - 1 + u64::from(arrival.ce));
+                gap = self.count(ahead - 1 + u64::from(arrival.ecn.is_ce()));
                 self.lead = Some(Lead { seq: arrival.seq, sent: arrival.sent, at: now });
             }
         }

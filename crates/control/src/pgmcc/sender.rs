@@ -341,7 +341,7 @@ impl SenderHalf for Sender {
         Decision {
             target: self.bounded(self.smoothed),
             pacing: self.bounded(pacing),
-            window: Some(Window { free: (self.window as u32).saturating_sub(self.out.len() as u32) }),
+            window: Some(Window::Packets((self.window as u32).saturating_sub(self.out.len() as u32))),
             limit,
             why: Why {
                 rule: Cow::Borrowed(self.rule),

@@ -59,7 +59,7 @@ impl ReceiverHalf for Receiver {
         }
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
-            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce, rtt };
+            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
             // The packets until the first loss are its interval: nothing is known of the rate that they could have had.
             history.on_packet(&heard, || arrival.seq as f64);
         }

@@ -176,7 +176,7 @@ impl Receiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         let own = self.packet.at(self.received(arrival.at)) * OWN_PACKETS;
         let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
-        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ce || queued, rtt };
+        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
         // What came through at the end of slow start filled a queue; with the round trip through it, it would be credited with more

@@ -12,7 +12,7 @@ use steadycast_control::{
     Announcement, Arrival, Body, Departing, Due, FrameEdge, Mode, Notice, Overheard, ReceiverHalf, ReceiverId,
     Reception, Reply, Report, SenderHalf, Sent, Setup, Slot,
 };
-use steadycast_units::{Bytes, Chance, PeerTime, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Seed, Span, Time};
 
 /// Every local clock has run for this long when the world starts, so that an hour's offset leaves it above zero.
 const CLOCKS: Span = Span::secs(20_000);
@@ -165,6 +165,7 @@ impl World {
             group: true,
             id: ReceiverId(1),
             chance: Seed(seed).part("sender"),
+            ecn: Ecn::NotEct,
         };
         let mut world = Self {
             now: Time::ZERO,
@@ -386,6 +387,7 @@ impl World {
                     reception: Some(reception),
                     body: body.as_ref(),
                     members: self.alive(),
+                    packets: &[],
                 };
                 self.sender.on_report(&report);
                 let decision = self.sender.decision();
@@ -414,7 +416,7 @@ impl World {
         let notice = self.sender.notice(&Departing { at: self.now, seq, size: PACKET, edge });
         self.last_notice = notice;
         let data_limited = rate < self.sender.decision().pacing;
-        self.sender.on_sent(&Sent { at: self.now, seq, size: PACKET, data_limited });
+        self.sender.on_sent(&Sent { at: self.now, seq, size: PACKET, data_limited, number: 0 });
         let packet = Packet { seq, sent: self.now, notice };
         for path in 0..self.paths.len() {
             let (link, free) = self.paths[path];
@@ -446,7 +448,7 @@ impl World {
             sent,
             sampled: sent,
             edge: FrameEdge { first: true, last: true },
-            ce: false,
+            ecn: Ecn::NotEct,
             notice: packet.notice.bytes(),
             buffer: None,
         });

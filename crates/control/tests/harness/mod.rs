@@ -19,7 +19,7 @@ use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Decision, Departing, Due, FrameEdge, Limit, Mode, Notice, Overheard,
     Pictures, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot,
 };
-use steadycast_units::{Bytes, Chance, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
 /// Which packets are lost.
 #[derive(Clone, Debug, Default)]
@@ -251,6 +251,7 @@ impl Plan {
             group: self.receivers > 1,
             id,
             chance: self.seed.part(part),
+            ecn: Ecn::NotEct,
         }
     }
     pub fn build(self) -> World {
@@ -367,7 +368,7 @@ impl World {
         };
         if ready {
             let decision = self.sender.decision();
-            let free = decision.window.is_none_or(|w| w.free > 0);
+            let free = decision.window.is_none_or(|w| !w.is_closed());
             let at = self.last_sent.map_or(self.now, |last| last + self.packet.at(decision.pacing));
             if free {
                 all.push((at, Next::Send));
@@ -418,7 +419,7 @@ impl World {
                 self.app_next > pacer
             }
         };
-        self.sender.on_sent(&Sent { at, seq, size, data_limited });
+        self.sender.on_sent(&Sent { at, seq, size, data_limited, number: 0 });
         self.last_sent = Some(self.now);
         self.sent.push((self.now, seq));
         let mut leaves = self.now;
@@ -475,7 +476,7 @@ impl World {
                     sent,
                     sampled: sent,
                     edge: packet.edge,
-                    ce: packet.ce,
+                    ecn: if packet.ce { Ecn::Ce } else { Ecn::NotEct },
                     notice: packet.notice.bytes(),
                     buffer: member.buffer,
                 });
@@ -494,6 +495,7 @@ impl World {
                     reception: Some(reception),
                     body: body.as_ref(),
                     members,
+                    packets: &[],
                 });
             }
             Event::Overheard(to, from, body) => {
@@ -569,6 +571,7 @@ impl World {
                 reception: None,
                 body: Some(&body),
                 members: self.members.len() as u32,
+                packets: &[],
             };
             self.sender.on_report(&report);
         }

@@ -7,7 +7,7 @@ use steadycast_control::registry::{Chosen, Given, find};
 use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Mode, ReceiverHalf, ReceiverId, Reception, Reply, Report, Sent, Slot,
 };
-use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
 const S: Bytes = Bytes::new(1000);
 
@@ -99,7 +99,7 @@ pub fn sender_stands(name: &'static str, mode: Mode, ops: Vec<(Op, u64)>) -> Res
                 let edge = FrameEdge::default();
                 let notice = sender.notice(&Departing { at: now, seq, size: S, edge });
                 prop_assert!(notice.bytes().len() <= 24 && notice.id() == find(name).unwrap().extension);
-                sender.on_sent(&Sent { at: now, seq, size: S, data_limited });
+                sender.on_sent(&Sent { at: now, seq, size: S, data_limited, number: 0 });
                 if seq % 7 != 3 {
                     let sent = PeerTime::from_nanos(now.as_nanos() as i64);
                     receiver.on_arrival(&Arrival {
@@ -109,7 +109,7 @@ pub fn sender_stands(name: &'static str, mode: Mode, ops: Vec<(Op, u64)>) -> Res
                         sent,
                         sampled: sent,
                         edge,
-                        ce: false,
+                        ecn: Ecn::NotEct,
                         notice: notice.bytes(),
                         buffer: None,
                     });
@@ -148,10 +148,10 @@ pub fn sender_stands(name: &'static str, mode: Mode, ops: Vec<(Op, u64)>) -> Res
     // Silence while sending: the rate has fallen, or was at its least.
     let before = sender.decision().target;
     for _ in 0..400 {
-        if sender.decision().window.is_none_or(|w| w.free > 0) {
+        if sender.decision().window.is_none_or(|w| !w.is_closed()) {
             let at = now;
             let _ = sender.notice(&Departing { at, seq, size: S, edge: FrameEdge::default() });
-            sender.on_sent(&Sent { at, seq, size: S, data_limited: false });
+            sender.on_sent(&Sent { at, seq, size: S, data_limited: false, number: 0 });
             seq += 1;
         }
         now += Span::millis(500);
@@ -172,7 +172,15 @@ fn report(
     lost: i64,
 ) {
     let reception = Reception { expected: 40, lost, fraction: 0.0, highest: 1_000, jitter: Span::ZERO };
-    sender.on_report(&Report { at, from: ReceiverId(9), rtt, reception: Some(reception), body, members: 2 });
+    sender.on_report(&Report {
+        at,
+        from: ReceiverId(9),
+        rtt,
+        reception: Some(reception),
+        body,
+        members: 2,
+        packets: &[],
+    });
 }
 
 fn slot(now: Time, expected: u64, lost: i64) -> Slot {
@@ -195,7 +203,7 @@ pub fn receiver_stands(name: &'static str, ops: Vec<(u64, u64, Vec<u8>, i64)>) -
             sent: PeerTime::from_nanos(sent),
             sampled: PeerTime::from_nanos(sent),
             edge: FrameEdge::default(),
-            ce: jump % 11 == 3,
+            ecn: if jump % 11 == 3 { Ecn::Ce } else { Ecn::NotEct },
             notice: &notice,
             buffer: None,
         });

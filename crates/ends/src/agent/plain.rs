@@ -110,7 +110,7 @@ impl PlainSource {
                 return;
             }
         }
-        out.send(self.packet, Ecn::NotCapable, Body::Plain(self.sent));
+        out.send(self.packet, Ecn::NotEct, Body::Plain(self.sent));
         self.sent += 1;
         self.bytes += self.packet;
         // Where the clock is real it may be called late: the rate is kept all the same, without a burst after a long pause.

@@ -256,7 +256,7 @@ impl TcpSource {
                 self.digest.add(now.as_nanos() ^ u64::from(segment.seq) << 40);
                 self.sent_bytes += segment.len;
                 let ecn = match segment.ecn {
-                    steadycast_tcp::Ecn::NotEct => Ecn::NotCapable,
+                    steadycast_tcp::Ecn::NotEct => Ecn::NotEct,
                     steadycast_tcp::Ecn::Ect => Ecn::Ect0,
                     steadycast_tcp::Ecn::Ce => Ecn::Ce,
                 };
@@ -364,14 +364,14 @@ impl TcpSink {
         out: &mut Out<'_>,
     ) {
         if let Some((size, ack)) = self.take(now, packet, transfer, segment) {
-            out.send(size, Ecn::NotCapable, Body::TcpAck(transfer, ack));
+            out.send(size, Ecn::NotEct, Body::TcpAck(transfer, ack));
         }
     }
 
     /// The delayed acknowledgement is due.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(ack) = self.receiver.on_timer(now) {
-            out.send(self.config.len_of(&ack), Ecn::NotCapable, Body::TcpAck(self.transfer, ack));
+            out.send(self.config.len_of(&ack), Ecn::NotEct, Body::TcpAck(self.transfer, ack));
         }
     }
 

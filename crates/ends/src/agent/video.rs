@@ -37,7 +37,15 @@ impl Row for DecisionRow {
         by.time(&mut self.at);
         by.rate(target);
         by.rate(pacing);
-        by.maybe(window, Window { free: 0 }, |by, window| by.u32(&mut window.free));
+        by.maybe(window, Window::Packets(0), |by, window| {
+            let (mut bytes, mut free) = match *window {
+                Window::Packets(free) => (false, u64::from(free)),
+                Window::Bytes(free) => (true, free.get()),
+            };
+            by.flag(&mut bytes);
+            by.u64(&mut free);
+            *window = if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) };
+        });
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
         by.text(&mut why.rule);
         by.maybe(&mut why.loss, 0.0, Fields::f64);
@@ -176,7 +184,7 @@ impl VideoSource {
             capped_by_ladder,
             epochs: Vec::new(),
             past_feedback: Feedback::default(),
-            ecn: Ecn::NotCapable,
+            ecn: Ecn::NotEct,
             past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
@@ -203,7 +211,7 @@ impl VideoSource {
     /// Its packets may be marked instead of dropped, or not.
     #[must_use]
     pub fn with_ecn(self, capable: bool) -> Self {
-        Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotCapable }, ..self }
+        Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotEct }, ..self }
     }
 
     /// One of several that carry the same video at different rates: it sends only while somebody is there.
@@ -340,7 +348,7 @@ impl VideoSource {
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
         let sampled = shown_at(&self.epochs, &**encoder, coded.display);
         let frame = Frame { index: coded.index, kind: coded.kind, size: coded.size, sampled };
-        sender.push_cut(&frame, encoder.parts());
+        sender.push_cut(now, &frame, encoder.parts());
         true
     }
 
@@ -486,7 +494,7 @@ fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
         debug_assert!(false, "a session wrote RTCP that it can't read");
         return;
     };
-    out.send(size, Ecn::NotCapable, Body::Rtcp { bytes: bytes.into(), parsed: Arc::new(parsed) });
+    out.send(size, Ecn::NotEct, Body::Rtcp { bytes: bytes.into(), parsed: Arc::new(parsed) });
 }
 
 fn level_of(buffer: Option<&mut PlayBuffer>, now: Time) -> Option<BufferLevel> {
@@ -628,9 +636,10 @@ impl VideoSink {
     pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) -> Received {
         let Some(receiver) = &mut self.receiver else { return Received::Stray };
         let from = Origin(u64::from(packet.from.0));
-        let (ce, notice) = (packet.ecn == Ecn::Ce, media.notice.bytes());
+        let notice = media.notice.bytes();
         let level = level_of(self.buffer.as_mut(), now);
-        let received = receiver.on_media(self.skew.own(now), from, &media.header, notice, media.size, ce, level);
+        let received =
+            receiver.on_media(self.skew.own(now), from, &media.header, notice, media.size, packet.ecn, level);
         if matches!(received, Received::New(_)) {
             self.intake.add(now, packet.size, packet.sent);
             let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));

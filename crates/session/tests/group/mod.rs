@@ -11,7 +11,7 @@ use steadycast_control::{
 use steadycast_session::{
     Emit, Frame, FrameKind, Identity, Media, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
 };
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 
 /// What the sender half was told.
@@ -223,7 +223,7 @@ impl Group {
         for (n, receiver) in self.receivers.iter_mut().enumerate() {
             let Some(receiver) = receiver.as_mut().filter(|_| by != Some(n)) else { continue };
             match datagram {
-                Datagram::Rtp(bytes) => drop(receiver.on_rtp(now, from, bytes, false, None)),
+                Datagram::Rtp(bytes) => drop(receiver.on_rtp(now, from, bytes, Ecn::NotEct, None)),
                 Datagram::Rtcp(bytes) => receiver.on_rtcp(now, from, bytes),
             }
         }
@@ -267,7 +267,7 @@ impl Group {
             if due <= self.now {
                 let kind = if self.frames.is_multiple_of(12) { FrameKind::I } else { FrameKind::P };
                 let size = Bytes::new(2000);
-                self.sender.push_frame(&Frame { index: self.frames, kind, size, sampled: due });
+                self.sender.push_frame(due, &Frame { index: self.frames, kind, size, sampled: due });
                 self.frames += 1;
                 continue;
             }
