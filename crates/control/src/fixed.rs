@@ -1,6 +1,6 @@
 //! `fixed`: a constant rate that reacts to nothing. The baseline, and the template of a new controller.
 
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::entry::{Cast, Controller, Feedback, Kind, Param};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::Rate;
 
@@ -12,6 +12,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::None,
     standard_reports: true,
+    repeats: false,
+    fallback: false,
     own_rate: false,
     extension: 0,
     app: *b"NONE",
@@ -23,16 +25,16 @@ pub(crate) const CONTROLLER: Controller = Controller {
         source: "-",
         kind: Kind::Rate { default: Rate::ZERO, paper: Rate::ZERO, min: Rate::bps(1), max: Rate::mbps(1_000_000) },
     }],
-    sender: |setup, values| Box::new(Constant { rate: rate(setup, values) }),
+    sender: |setup, values| {
+        Box::new(Constant { rate: values.rate("rate").unwrap_or(setup.cap).min(setup.cap), rule: "constant rate" })
+    },
     receiver: |_, _| Box::new(Silent),
 };
 
-fn rate(setup: &Setup, values: &Values) -> Rate {
-    values.rate("rate").unwrap_or(setup.cap).min(setup.cap)
-}
-
-struct Constant {
-    rate: Rate,
+/// A rate that never changes, and why it is that.
+pub(crate) struct Constant {
+    pub(crate) rate: Rate,
+    pub(crate) rule: &'static str,
 }
 
 impl SenderHalf for Constant {
@@ -41,17 +43,12 @@ impl SenderHalf for Constant {
     fn on_report(&mut self, _: &Report<'_>) {}
 
     fn decision(&self) -> Decision {
-        Decision {
-            target: self.rate,
-            pacing: self.rate,
-            window: None,
-            limit: Limit::Cap,
-            why: Why::rule("constant rate"),
-        }
+        Decision { target: self.rate, pacing: self.rate, window: None, limit: Limit::Cap, why: Why::rule(self.rule) }
     }
 }
 
-struct Silent;
+/// Says no more than RTCP does.
+pub(crate) struct Silent;
 
 impl ReceiverHalf for Silent {
     fn on_arrival(&mut self, _: &Arrival<'_>) {}

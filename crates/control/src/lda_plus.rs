@@ -4,8 +4,8 @@
 //! that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
 //! `docs/controllers/lda-plus.md` has the equations and the deviations.
 
+use crate::entry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
 use crate::{
     Arrival, Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
     View, Wake, Why, Window,
@@ -22,6 +22,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Periodic,
     standard_reports: true,
+    repeats: false,
+    fallback: false,
     own_rate: false,
     extension: EXTENSION,
     app: *b"LDAP",

@@ -20,6 +20,7 @@
 
 mod asmp;
 mod echo;
+mod entry;
 pub mod equation;
 mod fixed;
 mod half;
@@ -34,11 +35,13 @@ mod queue;
 mod rbuf;
 pub mod registry;
 pub mod simulcast;
+mod spelling;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;
 
 pub use echo::{Echo, EchoReceiver};
+pub use entry::{Controller, Mode, ParamError, Setup, Values};
 pub use half::{
     Allowance, Announcement, Arrival, BufferLevel, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
     Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
@@ -46,7 +49,6 @@ pub use half::{
 };
 pub use message::{Body, Notice};
 pub use pictures::{Pictures, Rung};
-pub use registry::{Controller, Mode, ParamError, Setup, Values};
 
 /// Who sent a report: the SSRC of an RTP receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -66,6 +66,9 @@ impl Factory for Guarded {
     fn feedback(&self) -> Feedback {
         self.own.feedback()
     }
+    fn repeats(&self) -> bool {
+        self.own.repeats()
+    }
 }
 
 /// How far the breaker has gone.

@@ -110,6 +110,9 @@ impl Factory for Defended {
     fn feedback(&self) -> Feedback {
         self.own.feedback()
     }
+    fn repeats(&self) -> bool {
+        self.own.repeats()
+    }
 }
 
 /// Reports that follow each other closer than this are not heard.

@@ -7,8 +7,8 @@
 //! come from the receiver.
 //!
 //! Feedback is slow then: RFC 3550 asks for a report every 5 s, half as often again to twice as often. What a receiver's half has
-//! said stands for three such intervals. Until then it is repeated every second where a rate is what was said (`asmp`), so that
-//! the sender half, which may be used to several reports a second, does not take the receiver for gone. After that the
+//! said stands for three such intervals. Until then it is repeated every second where a rate is what was said (the registry's
+//! `repeats`), so that the sender half, which may be used to several reports a second, does not take the receiver for gone. After that the
 //! controller's own rule for silence holds, and the circuit breaker's.
 //!
 //! A start phase that doubles the rate at each report overshoots for seconds, too. So it is to be over soon: the first report brings
@@ -21,7 +21,7 @@
 //! no queue.
 //!
 //! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
-//! first such receiver on, `asmp` takes its place for the whole session, and the decisions say so.
+//! first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,6 +62,9 @@ impl Factory for Served {
     }
     fn feedback(&self) -> Feedback {
         self.own.feedback()
+    }
+    fn repeats(&self) -> bool {
+        self.own.repeats()
     }
 }
 
@@ -151,8 +154,6 @@ const UNSURE: Span = Span::millis(30);
 const STANDS: Span = Span::secs(15);
 /// See above.
 const REPEATED: Span = Span::secs(1);
-/// Controllers whose reports are rates: repeated, they change nothing.
-const RATES: &[[u8; 4]] = &[*b"ASMP"];
 
 /// Packets of which it is remembered when they left: more than leave between two reports.
 const REMEMBERED: usize = 1 << 16;
@@ -352,7 +353,7 @@ impl Standard {
 impl Shadow {
     /// When what was said is to be repeated.
     fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
-        let (_, at) = self.said.as_ref().filter(|_| RATES.contains(&factory.app()))?;
+        let (_, at) = self.said.as_ref().filter(|_| factory.repeats())?;
         Some(*at + REPEATED).filter(|at| at.since(self.heard) <= STANDS)
     }
 
@@ -532,7 +533,7 @@ impl SenderHalf for Standard {
             decision.why.rule = Cow::Borrowed("below what was too much a report ago");
         }
         if self.fallen {
-            let rule = format!("standard reports alone, so asmp: {}", decision.why.rule);
+            let rule = format!("standard reports alone, so {}: {}", FALLBACK.name, decision.why.rule);
             decision.why.rule = Cow::Owned(rule);
         }
         decision

@@ -233,7 +233,7 @@ impl Indicator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Mode, Values};
+    use crate::entry::{Mode, Values};
     use steadycast_units::PeerTime;
 
     fn indicator(mode: Mode) -> Indicator {

@@ -12,7 +12,7 @@ mod rtt;
 mod sender;
 pub(crate) mod suppress;
 
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::entry::{Cast, Controller, Feedback, Kind, Param, Values};
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
@@ -23,6 +23,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Periodic,
     standard_reports: true,
+    repeats: true,
+    fallback: true,
     own_rate: true,
     extension: message::RATE_ID,
     app: *b"ASMP",

@@ -4,10 +4,10 @@ use super::loss::Losses;
 use super::message::{Claim, read_announcement, read_rate};
 use super::rtt::RoundTrip;
 use super::suppress::{RTCP_SHARE, Rounds, timer};
+use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, loss_for, throughput_full};
 use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::meter::Meter;
-use crate::registry::{Setup, Values};
 use crate::{Announcement, Arrival, Check, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 

@@ -147,7 +147,7 @@ fn moved(span: Span, by: Offset) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Mode, Values};
+    use crate::entry::{Mode, Values};
     use steadycast_units::PeerTime;
 
     fn round_trip(mode: Mode) -> RoundTrip {

@@ -1,7 +1,7 @@
 use super::Config;
 use super::message::{Claim, MOST_ANNOUNCED, announcement, rate_notice};
 use super::suppress::RTCP_SHARE;
-use crate::registry::{Setup, Values};
+use crate::entry::{Setup, Values};
 use crate::{Body, Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

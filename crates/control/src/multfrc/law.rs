@@ -1,6 +1,6 @@
 //! How many connections a stream is worth: one more while the round-trip time shows no queue, fewer when it does.
 
-use crate::registry::Values;
+use crate::entry::Values;
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
@@ -151,7 +151,7 @@ impl Law {
 mod tests {
     use super::*;
     use crate::Mode;
-    use crate::registry::Given;
+    use crate::entry::Given;
 
     fn law(name: &str, mode: Mode, given: &[(&str, Given)]) -> Law {
         let given: Vec<_> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();

@@ -2,7 +2,7 @@
 
 use super::law::Law;
 use super::one::with_n;
-use crate::registry::{Setup, Values};
+use crate::entry::{Setup, Values};
 use crate::tfrc::{self, Among, Finding, REPORT_BYTES, Settings, rtt_notice};
 use crate::{
     Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, View,

@@ -9,7 +9,7 @@ mod law;
 mod many;
 mod one;
 
-use crate::registry::{Cast, Controller, Feedback, Param};
+use crate::entry::{Cast, Controller, Feedback, Param};
 use crate::tfrc;
 use steadycast_units::Span;
 
@@ -23,6 +23,8 @@ pub(crate) const MULTFRC: Controller = Controller {
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    repeats: false,
+    fallback: false,
     own_rate: false,
     extension: many::EXTENSION,
     app: *b"MULT",

@@ -2,7 +2,7 @@
 //! flow, one packet in n.
 
 use super::law::Law;
-use crate::registry::{Setup, Values};
+use crate::entry::{Setup, Values};
 use crate::tfrc::{self, Among, Finding, Mark, Settings, rtt_notice};
 use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf, Sent, Wake};
 use std::borrow::Cow;

@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::registry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::entry::{Cast, Controller, Feedback, Kind, Param, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -19,6 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    repeats: false,
+    fallback: false,
     own_rate: false,
     extension: message::NOTICE_ID,
     app: *b"PGMC",

@@ -1,7 +1,7 @@
 use super::Config;
 use super::message::{Back, Forward, Purpose};
 use crate::asmp::suppress;
-use crate::registry::{Setup, Values};
+use crate::entry::{Setup, Values};
 use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};

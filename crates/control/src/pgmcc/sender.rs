@@ -1,7 +1,7 @@
 use super::Config;
 use super::message::{Back, Forward, Heard, Purpose};
+use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
-use crate::registry::{Setup, Values};
 use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};

@@ -8,8 +8,8 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::registry::{Cast, Controller, Feedback, Param, Values};
-use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
+use crate::entry::{Cast, Controller, Feedback, Param, Values};
+use crate::fixed::{Constant, Silent};
 use receiver::Receiver;
 use sender::Sender;
 use steadycast_units::{Bytes, Rate, Span};
@@ -25,6 +25,8 @@ pub(crate) const TYPE1: Controller = Controller {
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    repeats: false,
+    fallback: false,
     own_rate: false,
     extension: EXTENSION,
     app: *b"RBUF",
@@ -88,13 +90,16 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::None,
     standard_reports: true,
+    repeats: false,
+    fallback: false,
     own_rate: false,
     extension: 0,
     app: *b"NONE",
     dashes: &[2.0, 2.0],
     params: &[IPD_MIN, T_FIXED, T_PER_BYTE],
     sender: |setup, values| {
-        Box::new(Unmoved { rate: Train::read(setup.packet, values).rate(values.span("ipd_min")).min(setup.cap) })
+        let rate = Train::read(setup.packet, values).rate(values.span("ipd_min")).min(setup.cap);
+        Box::new(Constant { rate, rule: "least delay between packets" })
     },
     receiver: |_, _| Box::new(Silent),
     ..TYPE1
@@ -236,36 +241,6 @@ impl Train {
     /// The delay at a rate; nothing where even that is too slow.
     fn delay(&self, rate: Rate) -> Span {
         self.packet.at(rate).saturating_sub(self.sending)
-    }
-}
-
-struct Unmoved {
-    rate: Rate,
-}
-
-impl SenderHalf for Unmoved {
-    fn on_sent(&mut self, _: &Sent) {}
-
-    fn on_report(&mut self, _: &Report<'_>) {}
-
-    fn decision(&self) -> Decision {
-        Decision {
-            target: self.rate,
-            pacing: self.rate,
-            window: None,
-            limit: Limit::Cap,
-            why: Why::rule("least delay between packets"),
-        }
-    }
-}
-
-struct Silent;
-
-impl ReceiverHalf for Silent {
-    fn on_arrival(&mut self, _: &Arrival<'_>) {}
-
-    fn report(&mut self, _: &Slot) -> Reply {
-        Reply::Plain
     }
 }
 

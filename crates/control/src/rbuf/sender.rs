@@ -1,7 +1,7 @@
 use super::message::Finding;
 use super::{EXTENSION, Train};
+use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput};
-use crate::registry::{Setup, Values};
 use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, Why, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 

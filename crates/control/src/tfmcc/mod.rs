@@ -11,7 +11,7 @@ mod rtt;
 mod sender;
 mod timer;
 
-use crate::registry::{Cast, Controller, Feedback, Param, Values};
+use crate::entry::{Cast, Controller, Feedback, Param, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -22,6 +22,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     cast: Cast::Any,
     feedback: Feedback::Clocked,
     standard_reports: false,
+    repeats: false,
+    fallback: false,
     own_rate: true,
     extension: message::NOTICE_ID,
     app: *b"TFMC",

@@ -2,11 +2,11 @@ use super::Config;
 use super::message::{Back, Forward};
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
+use crate::entry::{Setup, Values};
 use crate::equation::{first_interval_sqrt, loss_for, throughput};
 use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::meter::Meter;
 use crate::queue::Queue;
-use crate::registry::{Setup, Values};
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
 

@@ -86,7 +86,7 @@ fn moved(span: Span, by: Offset) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Mode, Values};
+    use crate::entry::{Mode, Values};
     use steadycast_units::PeerTime;
 
     fn config(profile: Profile) -> Config {

@@ -2,7 +2,7 @@ use super::echo::Echoes;
 use super::message::{Back, Forward};
 use super::rtt::elapsed;
 use super::{Config, Profile};
-use crate::registry::{Setup, Values};
+use crate::entry::{Setup, Values};
 use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use steadycast_units::{Bytes, Rate, Span, Time};

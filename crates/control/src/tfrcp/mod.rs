@@ -9,7 +9,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::registry::{Cast, Controller, Dashes, Feedback, Param, Setup, Values};
+use crate::entry::{Cast, Controller, Dashes, Feedback, Param, Setup, Values};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -42,6 +42,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         cast: Cast::Unicast,
         feedback: Feedback::Clocked,
         standard_reports: true,
+        repeats: false,
+        fallback: false,
         own_rate: false,
         extension: 0,
         app: *b"MTFR",

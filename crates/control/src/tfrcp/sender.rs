@@ -1,8 +1,8 @@
 use super::message::Message;
 use super::{Law, Settings, Variant};
+use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput_full};
 use crate::pictures::Pictures;
-use crate::registry::{Setup, Values};
 use crate::{Allowance, Body, Decision, Due, Limit, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,0 +1,235 @@
+use super::Settings;
+use super::message::{Finding, Mark, RTT_UNIT, echo, read_rtt_notice};
+use crate::entry::Setup;
+use crate::equation::{self, LossRate};
+use crate::loss::{Change, Heard, LossHistory};
+use crate::queue::Queue;
+use crate::{Arrival, Due, ReceiverHalf, Reply, Slot, View, Wake};
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
+
+/// Expiries of the feedback timer that are kept, so that X_recv can reach back a round trip.
+const MARKS: usize = 16;
+/// Until a data packet carries a round-trip time, losses are told apart with this one.
+const UNKNOWN_RTT: Span = Span::millis(500);
+
+/// Which packets a receiver counts losses among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// All.
+    All,
+    /// The marked ones, numbered by themselves ([`Mark`]).
+    Marked,
+}
+
+/// The receiving half: one TFRC connection.
+pub(crate) struct Receiver {
+    packet: Bytes,
+    settings: Settings,
+    among: Among,
+    /// The newest number among the marked packets, extended.
+    vseq: Option<u64>,
+    history: LossHistory,
+    queue: Queue,
+    /// The least R that a packet has carried.
+    least_rtt: Option<Span>,
+    /// R as the packet with the highest sequence number carried it.
+    rtt: Option<Span>,
+    /// Sequence number, stamp and arrival of the packet with the highest sequence number.
+    latest: Option<(u64, Stamp, Time)>,
+    /// All bytes that have arrived.
+    total: Bytes,
+    /// When the feedback timer expired, and what had arrived until then.
+    marks: VecDeque<(Time, Bytes)>,
+    timer: Option<Time>,
+    reported: Option<Time>,
+    /// Data has arrived since the last report.
+    fresh: bool,
+    urgent: Option<Wake>,
+    received: Option<Rate>,
+    /// The largest X_recv before the first loss.
+    best: Rate,
+}
+
+impl Receiver {
+    pub(crate) fn new(setup: &Setup, settings: &Settings, among: Among) -> Self {
+        Self {
+            packet: setup.packet,
+            settings: *settings,
+            among,
+            vseq: None,
+            history: LossHistory::new(settings.loss),
+            queue: Queue::new(settings.start_delay),
+            least_rtt: None,
+            rtt: None,
+            latest: None,
+            total: Bytes::ZERO,
+            marks: VecDeque::new(),
+            timer: None,
+            reported: None,
+            fresh: false,
+            urgent: None,
+            received: None,
+            best: Rate::ZERO,
+        }
+    }
+
+    /// X_recv: over the time since the latest expiry of the timer that is at least a round trip ago (RFC 5348, 6.2), at least
+    /// one packet per round trip.
+    fn measure(&self, now: Time) -> Option<Rate> {
+        let rtt = self.rtt?;
+        let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
+        let rate = self.total.saturating_sub(mark.1).per(now.since(mark.0).max(rtt));
+        Some(rate.max(self.packet.per(rtt)))
+    }
+
+    fn mark(&mut self, at: Time, total: Bytes) {
+        self.marks.push_back((at, total));
+        let rtt = self.rtt.unwrap_or_default();
+        // One mark that is a round trip old is enough.
+        while self.marks.len() > MARKS || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
+            self.marks.pop_front();
+        }
+    }
+
+    fn interval(&self, rtt: Span) -> Span {
+        rtt.scale(self.settings.report)
+    }
+
+    /// The number nearest to the newest one whose low 16 bits are `low`.
+    fn extended(&mut self, low: u16) -> u64 {
+        // From the middle of the range, so that what comes before the first one that is heard has a number as well.
+        let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
+        let seq = near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16));
+        self.vseq = Some(near.max(seq));
+        seq
+    }
+
+    /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when it
+    /// expired at least once.
+    fn expired_in_silence(&mut self, now: Time) -> bool {
+        let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
+        if now < timer {
+            return false;
+        }
+        let interval = self.interval(rtt).max(RTT_UNIT);
+        let more = now.since(timer).as_nanos() / interval.as_nanos();
+        if more > 0 {
+            self.mark(timer + interval * (more - 1), self.total);
+        }
+        self.mark(timer + interval * more, self.total);
+        self.timer = Some(timer + interval * (more + 1));
+        true
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        let now = arrival.at;
+        let (round_trip, rest) = arrival.notice.split_at(arrival.notice.len().min(3));
+        let silence = self.expired_in_silence(now);
+        let before = self.total;
+        self.total += arrival.size;
+        if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
+            self.latest = Some((arrival.seq, echo(arrival.sent), now));
+            self.rtt = read_rtt_notice(round_trip).or(self.rtt);
+            self.least_rtt = [self.least_rtt, self.rtt].into_iter().flatten().min();
+        }
+        if let (Some(rtt), None) = (self.rtt, self.timer) {
+            self.mark(now, before);
+            self.timer = Some(now + self.interval(rtt));
+        }
+
+        let rtt = self.rtt.unwrap_or(UNKNOWN_RTT);
+        let best = self.best.max(self.measure(now).filter(|_| self.reported.is_some()).unwrap_or_default());
+        let half = self.packet.per(rtt * 2);
+        let packet = self.packet;
+        let previous = self.history.rate();
+        let mark = Mark::read(rest);
+        let worth = mark.map_or(1.0, |m| m.worth);
+        // A queue that grows before the first loss says what a mark would. What came through has filled it: with the round trip
+        // through it, more would be credited once it is gone.
+        let way = OneWay::between(arrival.sent, now);
+        let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
+        let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
+        // What one of the connections that this one stands for would have got.
+        let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
+        let heard = |seq| Heard { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
+        let change = match (self.among, mark) {
+            (Among::All, _) => self.history.on_packet(&heard(arrival.seq), first),
+            (Among::Marked, Some(mark)) => {
+                let vseq = self.extended(mark.vseq);
+                if mark.marked {
+                    self.history.on_packet(&heard(vseq), first)
+                } else {
+                    self.history.on_other(&heard(vseq), first)
+                }
+            }
+            (Among::Marked, None) => Change::default(),
+        };
+
+        self.fresh = true;
+        let why = if change.new_loss_event && self.history.rate() > previous {
+            Some("loss event")
+        } else if change.removed_loss_event {
+            Some("loss event taken back")
+        } else if self.rtt.is_none() {
+            Some("no round-trip time yet")
+        } else if silence {
+            Some("data after silence")
+        } else if self.settings.report > 1.0 && self.reported.is_some_and(|at| now.since(at) >= rtt) {
+            Some("a round trip since the last")
+        } else if self.reported.is_none() {
+            Some("first packet")
+        } else {
+            None
+        };
+        if let (Some(why), None) = (why, self.urgent) {
+            self.urgent = Some(Wake { at: now, why });
+        }
+    }
+
+    fn due(&self) -> Due {
+        match (self.urgent, self.timer) {
+            (Some(wake), _) => Due::At(wake),
+            (None, Some(at)) if self.fresh => Due::At(Wake { at, why: "feedback timer" }),
+            _ => Due::Hold,
+        }
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
+        let now = slot.now;
+        // The very first report says zero, as long as there is no round trip to measure over.
+        let received = self.measure(now).filter(|_| self.reported.is_some());
+        let loss = self.history.rate();
+        if let Some(rate) = received {
+            self.received = Some(rate);
+            if loss.is_none() {
+                self.best = self.best.max(rate);
+            }
+        }
+        self.mark(now, self.total);
+        self.timer = self.rtt.map(|rtt| now + self.interval(rtt));
+        self.reported = Some(now);
+        (self.fresh, self.urgent) = (false, None);
+        let missing = if slot.expected == 0 { 0.0 } else { slot.lost.max(0) as f64 / slot.expected as f64 };
+        let feedback = Finding {
+            echo,
+            delay: now.since(arrived),
+            received: received.unwrap_or_default(),
+            loss,
+            missing: missing.min(1.0) as f32,
+        };
+        Reply::Body(feedback.write())
+    }
+
+    fn view(&self) -> View {
+        View {
+            rate: self.received,
+            loss: self.history.rate().map(LossRate::get),
+            rtt: self.rtt,
+            state: Some(if self.history.events() == 0 { "slow start" } else { "congestion avoidance" }),
+        }
+    }
+}

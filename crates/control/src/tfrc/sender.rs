@@ -1,0 +1,419 @@
+use super::Settings;
+use super::message::{EXTENSION, Finding, RTT_UNIT, rtt_notice};
+use crate::entry::Setup;
+use crate::equation::{self, LossRate};
+use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
+
+/// A round trip longer than this is not a measurement.
+const ABSURD_RTT: Span = Span::secs(60);
+/// As long as no round-trip time is known.
+const FIRST_TIMER: Span = Span::secs(2);
+/// Runs of packets without data-limitation that are kept: those of two round trips or so.
+const RUNS: usize = 64;
+/// Entries of X_recv_set (RFC 5348, 8.2.2).
+const RECEIVED_ENTRIES: usize = 3;
+
+/// TCP's retransmission time-out as ns-2's TFRC estimates it: in whole ticks of 0.1 s, without a minimum of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct TcpRto {
+    /// Smoothed round-trip time in eighths of a tick, its mean deviation in quarters.
+    smoothed: i64,
+    deviation: i64,
+}
+
+impl TcpRto {
+    const TICK: Span = Span::millis(100);
+
+    fn sample(&mut self, rtt: Span) {
+        let ticks = ((rtt.ratio(Self::TICK) + 0.5) as i64).max(1);
+        if self.smoothed == 0 {
+            (self.smoothed, self.deviation) = (ticks * 8, ticks * 2);
+            return;
+        }
+        let off = ticks - self.smoothed / 8;
+        self.smoothed = (self.smoothed + off).max(1);
+        self.deviation = (self.deviation + off.abs() - self.deviation / 4).max(1);
+    }
+
+    fn value(&self) -> Span {
+        let ticks = (self.smoothed + 8 * self.deviation) / 8;
+        Self::TICK * u64::try_from(ticks).unwrap_or(1).max(1)
+    }
+}
+
+/// The round-trip time as the sender knows it.
+#[derive(Clone, Copy, Debug)]
+struct RoundTrip {
+    /// R, smoothed.
+    smoothed: Span,
+    latest: Span,
+    /// Mean of the square roots of all samples, R_sqmean.
+    root_mean: f64,
+}
+
+/// The sending half: one TFRC connection.
+pub(crate) struct Sender {
+    packet: Bytes,
+    floor: Rate,
+    cap: Rate,
+    settings: Settings,
+    /// Number of TCP connections that this one stands for; scales the equation's rate.
+    worth: f64,
+    /// X: the rate that the network allows, before floor and cap.
+    allowed: Rate,
+    rtt: Option<RoundTrip>,
+    rto: TcpRto,
+    loss: Option<LossRate>,
+    /// X_recv_set, oldest first. Never empty; at first it holds "no limit".
+    received: Vec<(Rate, Time)>,
+    doubled: Time,
+    changed: Time,
+    /// The equation has set the rate before.
+    lossy: bool,
+    first_sent: Option<Time>,
+    nofeedback: Option<Time>,
+    /// Nothing was sent since the no-feedback timer was set.
+    idle: bool,
+    /// Runs of packets during which the sender was not data-limited, first and last, oldest first; and whether the latest
+    /// still goes on.
+    not_limited: VecDeque<(Time, Time)>,
+    unlimited: bool,
+    covered_to: Option<Time>,
+    rule: &'static str,
+    by: Option<ReceiverId>,
+    /// With losses the rate is at most twice what arrives, once X_recv_set no longer holds "no limit", above the least rate.
+    twice: Check,
+}
+
+impl Sender {
+    pub(crate) fn new(setup: &Setup, settings: &Settings) -> Self {
+        Self {
+            packet: setup.packet,
+            floor: setup.floor.min(setup.cap),
+            cap: setup.cap,
+            settings: *settings,
+            worth: 1.0,
+            allowed: setup.packet.per(Span::secs(1)),
+            rtt: None,
+            rto: TcpRto::default(),
+            loss: None,
+            received: vec![(Rate::MAX, Time::ZERO)],
+            doubled: Time::ZERO,
+            changed: Time::ZERO,
+            lossy: false,
+            first_sent: None,
+            nofeedback: None,
+            idle: true,
+            not_limited: VecDeque::new(),
+            unlimited: false,
+            covered_to: None,
+            rule: "one packet per second until the first report",
+            by: None,
+            twice: Check::new("INV-6"),
+        }
+    }
+
+    fn least(&self) -> Rate {
+        self.packet.per(self.settings.t_mbi)
+    }
+
+    /// W_init / R, W_init = min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
+    fn initial_rate(&self, rtt: Span) -> Rate {
+        let packet = self.packet.get();
+        Bytes::new((4 * packet).min((2 * packet).max(4_380))).per(rtt)
+    }
+
+    fn bounded(&self, rate: Rate) -> Rate {
+        rate.max(self.floor).min(self.cap)
+    }
+
+    /// From the next report on, the rate is `n` times what the equation gives for the reported loss.
+    pub(crate) fn set_worth(&mut self, n: f64) {
+        self.worth = n;
+    }
+
+    /// R.
+    pub(crate) fn round_trip(&self) -> Option<Span> {
+        self.rtt.map(|r| r.smoothed)
+    }
+
+    fn equation(&self, rtt: Span, loss: LossRate) -> Rate {
+        let one = if self.settings.tcp_rto {
+            equation::throughput_full(self.packet, rtt, loss, self.rto.value(), 1.0)
+        } else {
+            equation::throughput(self.packet, rtt, loss)
+        };
+        one.scale(self.worth)
+    }
+
+    fn measured(&mut self, sample: Span) -> RoundTrip {
+        let root = sample.as_secs_f64().sqrt();
+        let q = self.settings.q;
+        let rtt = match self.rtt {
+            None => RoundTrip { smoothed: sample, latest: sample, root_mean: root },
+            Some(old) => RoundTrip {
+                smoothed: old.smoothed.scale(q) + sample.scale(1.0 - q),
+                latest: sample,
+                root_mean: q * old.root_mean + (1.0 - q) * root,
+            },
+        };
+        self.rtt = Some(rtt);
+        self.rto.sample(sample);
+        rtt
+    }
+
+    fn most_received(&self) -> Rate {
+        self.received.iter().map(|(rate, _)| *rate).max().unwrap_or(Rate::MAX)
+    }
+
+    fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
+        self.received.push((rate, now));
+        self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
+        let keep = if self.settings.gentle { 1 } else { RECEIVED_ENTRIES };
+        let surplus = self.received.len().saturating_sub(keep);
+        self.received.drain(..surplus);
+    }
+
+    fn maximize_received(&mut self, rate: Rate, now: Time) {
+        self.received.push((rate, now));
+        self.received.retain(|(rate, _)| *rate != Rate::MAX);
+        self.received = vec![(self.most_received(), now)];
+    }
+
+    /// Whether the application, and not the rate, limited the sender throughout the interval that a report covers, which ends
+    /// with the packet sent at `to` (RFC 5348, 8.2.1).
+    ///
+    /// The RFC keeps two times at which it was not, and so takes a sender that always has data for a data-limited one when two
+    /// reports come within a round trip: both times lie after the first. Here all such times are kept, as runs.
+    fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
+        let from = to.before(rtt);
+        // What ended before is not asked for again, since reports come in order.
+        while self.not_limited.front().is_some_and(|(_, last)| *last <= from) {
+            if self.not_limited.len() == 1 && self.unlimited {
+                break;
+            }
+            self.not_limited.pop_front();
+        }
+        self.covered_to = Some(to);
+        let going_on = |n: usize| self.unlimited && n + 1 == self.not_limited.len();
+        !self.not_limited.iter().enumerate().any(|(n, (first, last))| *first <= to && (*last > from || going_on(n)))
+    }
+
+    /// Step 4 of RFC 5348, 4.3, with `limit` for recv_limit, and what to call it when it binds.
+    fn allow(&mut self, now: Time, rtt: Span, limit: Rate, name: &'static str) {
+        if let Some(loss) = self.loss {
+            let fair = self.equation(rtt, loss);
+            let mut rate = fair.min(limit);
+            self.rule = if fair <= limit { "throughput equation" } else { name };
+            if self.settings.gentle && self.lossy && rate > self.allowed {
+                let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
+                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.worth));
+            }
+            if rate < self.least() {
+                rate = self.least();
+                self.rule = "least rate";
+            }
+            self.allowed = rate;
+            self.changed = now;
+            self.lossy = true;
+        } else if now.since(self.doubled) + RTT_UNIT >= rtt {
+            // The unit, because reports that come every R as the receiver knows it must not miss R by its rounding.
+            let twice = self.allowed.scale(2.0);
+            self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
+            self.allowed = twice.min(limit).max(self.initial_rate(rtt));
+            (self.doubled, self.changed) = (now, now);
+        }
+    }
+
+    fn set_timer(&mut self, now: Time) {
+        let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.nofeedback));
+        let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
+        self.nofeedback = Some(now + round_trips.max(packets));
+        self.idle = true;
+    }
+
+    fn first_report(&mut self, now: Time, rtt: Span) {
+        self.allowed = self.initial_rate(rtt);
+        self.rule = "initial window";
+        (self.doubled, self.changed) = (now, now);
+        // "No limit" holds for two round trips from here.
+        self.received = vec![(Rate::MAX, now)];
+        if let Some(loss) = self.loss {
+            let fair = self.equation(rtt, loss);
+            if fair < self.allowed {
+                self.allowed = fair.max(self.least());
+                self.rule = "throughput equation";
+            }
+        }
+    }
+
+    /// RFC 5348, 4.4. True when the rate was cut.
+    fn halve(&mut self, now: Time) -> bool {
+        let half = self.allowed.scale(0.5).max(self.least());
+        let Some(rtt) = self.rtt.map(|r| r.smoothed) else {
+            if !self.idle {
+                self.allowed = half;
+            }
+            return !self.idle;
+        };
+        let recover = self.initial_rate(rtt);
+        let received = self.most_received();
+        match self.loss {
+            Some(_) if self.idle && received < recover => false,
+            None if self.idle && self.allowed < recover.scale(2.0) => false,
+            None => {
+                self.allowed = half;
+                true
+            }
+            Some(_) if self.settings.gentle => {
+                self.allowed = half;
+                self.changed = now;
+                true
+            }
+            Some(loss) => {
+                let fair = self.equation(rtt, loss);
+                let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
+                let limit = limit.max(self.least());
+                self.received = vec![(limit.scale(0.5), now)];
+                // The letter would let the rate rise here where the equation was never the limit, before a second report.
+                self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
+                true
+            }
+        }
+    }
+
+    /// A report has arrived. Returns the round-trip time that it shows; `None` when it can't be true, or comes too late, and
+    /// changes nothing.
+    pub(crate) fn hear(&mut self, feedback: &Finding, now: Time, from: ReceiverId) -> Option<Span> {
+        let sent = feedback.echo.own(now);
+        // The stamp is rounded down to its unit: the packet left until then at the latest.
+        let left = sent + Stamp::UNIT;
+        // Overtaken by a later report, or older than anything we sent.
+        let first = self.first_sent?;
+        if left < first || self.covered_to.is_some_and(|to| left < to) {
+            return None;
+        }
+        let age = now.since(sent);
+        if feedback.delay > age + Stamp::UNIT || age.saturating_sub(feedback.delay) > ABSURD_RTT {
+            return None;
+        }
+        let sample = age.saturating_sub(feedback.delay).max(RTT_UNIT);
+        let is_first = self.rtt.is_none();
+        let rtt = self.measured(sample).smoothed;
+        let worse = feedback.loss > self.loss;
+        self.loss = feedback.loss;
+        self.by = Some(from);
+        let received = feedback.received;
+        let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
+        if is_first {
+            self.first_report(now, rtt);
+        } else if data_limited && worse {
+            for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
+                *rate = rate.scale(0.5);
+            }
+            self.maximize_received(received.scale(0.85), now);
+            self.allow(now, rtt, self.most_received(), "loss while data-limited: the received rate");
+        } else {
+            if data_limited {
+                self.maximize_received(received, now);
+            } else {
+                self.update_received(received, now, rtt);
+            }
+            self.allow(now, rtt, self.most_received().scale(2.0), "twice the received rate");
+        }
+        self.set_timer(now);
+        let most = self.most_received();
+        if self.loss.is_some() && most < Rate::MAX && self.allowed > self.least() {
+            self.twice.see(self.allowed.as_bps_f64() <= 2.0 * most.as_bps_f64() + 8.0);
+        }
+        Some(sample)
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        if self.first_sent.is_none() {
+            self.first_sent = Some(sent.at);
+            self.nofeedback = Some(sent.at + FIRST_TIMER);
+        } else if self.nofeedback.is_none() {
+            self.set_timer(sent.at);
+        }
+        self.idle = false;
+        match self.not_limited.back_mut() {
+            Some((_, last)) if self.unlimited && !sent.data_limited => *last = sent.at,
+            _ if !sent.data_limited => {
+                if self.not_limited.len() == RUNS {
+                    self.not_limited.pop_front();
+                }
+                self.not_limited.push_back((sent.at, sent.at));
+            }
+            _ => {}
+        }
+        self.unlimited = !sent.data_limited;
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        if let Some(feedback) = report.body.and_then(Finding::read) {
+            self.hear(&feedback, report.at, report.from);
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.nofeedback.is_some_and(|at| at <= now) {
+            if self.halve(now) {
+                self.rule = "no report: halved";
+                self.set_timer(now);
+            } else {
+                // Idle: however often the timer expired, nothing would change before the next packet, which sets it again.
+                self.nofeedback = None;
+            }
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.nofeedback.map(|at| Wake { at, why: "no report" })
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.twice)
+    }
+
+    fn decision(&self) -> Decision {
+        let instant = match self.rtt {
+            Some(rtt) if self.settings.damping => {
+                self.allowed.scale(rtt.root_mean / rtt.latest.as_secs_f64().sqrt()).max(self.least())
+            }
+            _ => self.allowed,
+        };
+        let limit = if self.rtt.is_none() {
+            Limit::Start
+        } else if self.allowed > self.cap {
+            Limit::Cap
+        } else if self.allowed < self.floor {
+            Limit::Floor
+        } else if self.loss.is_none() {
+            Limit::Start
+        } else {
+            Limit::Network
+        };
+        Decision {
+            target: self.bounded(self.allowed),
+            pacing: self.bounded(instant),
+            window: None,
+            limit,
+            why: Why {
+                rule: Cow::Borrowed(self.rule),
+                loss: self.loss.map(LossRate::get),
+                rtt: self.rtt.map(|r| r.smoothed),
+                by: self.by,
+            },
+        }
+    }
+
+    fn notice(&mut self, _: &Departing) -> Notice {
+        Notice::new(EXTENSION, &rtt_notice(self.rtt.map(|r| r.smoothed)))
+    }
+}
