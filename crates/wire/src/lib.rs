@@ -5,9 +5,11 @@
 
 mod bytes;
 pub mod ntp;
+pub mod parity;
 pub mod payload;
 pub mod rtcp;
 pub mod rtp;
+pub mod rtx;
 pub mod seq;
 
 /// What IP version 4 without options (20) and UDP (8) add to each datagram, in bytes.
