@@ -64,24 +64,6 @@ impl Trail {
     }
 }
 
-/// What became of RTCP datagrams that this end wrote, so that a group's echo of them is known.
-#[derive(Debug, Default)]
-struct Echo([u64; 8], usize);
-
-impl Echo {
-    fn digest(bytes: &[u8]) -> u64 {
-        // FNV-1a: any hash will do, since only one's own datagrams are compared with each other.
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
-    }
-    fn wrote(&mut self, bytes: &[u8]) {
-        self.1 = (self.1 + 1) % self.0.len();
-        self.0[self.1] = Self::digest(bytes);
-    }
-    fn is_own(&self, bytes: &[u8]) -> bool {
-        self.0.contains(&Self::digest(bytes))
-    }
-}
-
 /// A video sender on its sockets.
 pub struct WiredSource {
     source: VideoSource,
@@ -89,7 +71,6 @@ pub struct WiredSource {
     trail: Option<Trail>,
     peers: Option<Peers>,
     srtp: Option<Srtp>,
-    echo: Echo,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
@@ -97,8 +78,7 @@ pub struct WiredSource {
 impl WiredSource {
     /// Of this sender. With a trail it leaves there what each packet carried.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
-        let (echo, outgoing) = (Echo::default(), Vec::new());
-        Self { source, payloads, trail, peers: None, srtp: None, echo, outgoing, ended: false }
+        Self { source, payloads, trail, peers: None, srtp: None, outgoing: Vec::new(), ended: false }
     }
 
     /// Keeps a list of who sends reports.
@@ -167,7 +147,6 @@ impl WiredSource {
                     });
                 }
                 Body::Rtcp { bytes, .. } => {
-                    self.echo.wrote(&bytes);
                     out.push(Which::Rtcp, None, |all| protected(&bytes, &mut self.srtp, all));
                 }
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
@@ -200,13 +179,11 @@ impl End for WiredSource {
                 None => return,
             },
         };
-        if !self.echo.is_own(bytes) {
-            let mine = self.source.session().map_or(0, Sender::ssrc);
-            let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
-            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
-            if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-                peers.hear(now, mine, datagram.meta.from, bytes);
-            }
+        let mine = self.source.session().map_or(0, Sender::ssrc);
+        let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
+        self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
+        if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
+            peers.hear(now, mine, datagram.meta.from, bytes);
         }
     }
 
@@ -233,7 +210,6 @@ pub struct WiredSink {
     least: Option<OneWay>,
     sent: Option<PeerTime>,
     srtp: Option<Srtp>,
-    echo: Echo,
     /// Where reports go; `None`: to the group.
     reports: Reports,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -299,7 +275,6 @@ impl WiredSink {
             least: None,
             sent: None,
             srtp: None,
-            echo: Echo::default(),
             reports,
             outgoing: Vec::new(),
             ended: false,
@@ -390,7 +365,6 @@ impl WiredSink {
                 }
                 Reports::Sender { known, .. } => known,
             };
-            self.echo.wrote(&bytes);
             out.push(Which::Rtcp, to, |all| protected(&bytes, &mut self.srtp, all));
         }
         result
@@ -451,9 +425,6 @@ impl WiredSink {
     }
 
     fn on_rtcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        if self.echo.is_own(datagram.bytes) {
-            return;
-        }
         let Ok(compound) = Compound::parse(datagram.bytes) else {
             self.unreadable += 1;
             return;
