@@ -219,9 +219,9 @@ impl Session {
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            if ended.is_none() && self.session().is_some_and(Receiver::source_ended) {
-                ended = Some(now);
-            }
+            // Another source may come instead.
+            let says_so = self.session().is_some_and(Receiver::source_ended);
+            ended = if says_so { ended.or(Some(now)) } else { None };
             if self.shared.stop.load(Ordering::Relaxed) || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
                 break;
             }
@@ -262,6 +262,7 @@ impl Session {
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
             "from": end.media_from().map(|a| a.to_string()),
             "reports_to": end.reports_to().map(|a| a.to_string()),
+            "ended_by": ended_by(end),
             "reports": sink.rtcp_packets, "buffer": buffer,
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
@@ -297,7 +298,9 @@ impl Session {
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let span = wired.last_media().unwrap_or(now).since(from);
         let rate = (!span.is_zero()).then(|| wired.sink().intake.bytes.per(span).as_bps_f64());
-        let receiver = json!({ "name": self.options.cname, "frames": frames, "throughput_bps": rate });
+        let ended = ended_by(&wired);
+        let receiver =
+            json!({ "name": self.options.cname, "frames": frames, "throughput_bps": rate, "ended_by": ended });
         let mut flow = Map::new();
         flow.insert("receivers".into(), json!([receiver]));
         flow.insert("throughput_bps".into(), json!(rate));
@@ -316,4 +319,9 @@ impl Session {
         LiveRecord::new(&words, agent, from, now, flow, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
+}
+
+/// What the source's last word was: the address that it came from.
+fn ended_by(end: &WiredSink) -> Option<String> {
+    end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()))
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::Notice;
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{Fragment, Media, Received, Sender};
+use steadycast_session::{Fragment, Media, Received, Receiver, Sender};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
@@ -220,6 +220,7 @@ pub struct WiredSink {
     first: Option<Time>,
     last: Option<Time>,
     from: Option<SocketAddr>,
+    ended_by: Option<SocketAddr>,
 }
 
 /// Which step of the media's clock a frame belongs to, counted from the first packet.
@@ -283,6 +284,7 @@ impl WiredSink {
             first: None,
             last: None,
             from: None,
+            ended_by: None,
         }
     }
 
@@ -331,6 +333,15 @@ impl WiredSink {
     /// Where media comes from.
     pub const fn media_from(&self) -> Option<SocketAddr> {
         self.from
+    }
+
+    /// Where the BYE came from with which its source has ended.
+    pub fn ended_by(&self) -> Option<SocketAddr> {
+        self.ended_by.filter(|_| self.source_ended())
+    }
+
+    fn source_ended(&self) -> bool {
+        self.sink.session().is_some_and(Receiver::source_ended)
     }
 
     /// Where its reports go; `None` when nobody is known, or to the whole group.
@@ -433,7 +444,11 @@ impl WiredSink {
             (*known, *heard) = (Some(datagram.meta.from), true);
         }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
+        let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
+        if !ended && self.source_ended() {
+            self.ended_by = Some(datagram.meta.from);
+        }
     }
 }
 

@@ -168,6 +168,8 @@ def ordered(status: Json) -> list[Json]:
 def receive_hints(status: Json, address: str) -> list[str]:
     """Say what is missing at a receiver."""
     found = []
+    if status["ended_by"]:
+        found.append(f"ended by {status['ended_by']}")
     if status["silent_s"] is None and status["at_s"] > 3:
         found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
     elif status["silent_s"] is not None and status["silent_s"] > 2:
