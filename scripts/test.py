@@ -4,7 +4,7 @@ A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs 
 there and counts as skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to
 `make claims`. A Python test skips itself, with its reason.
 
-Under ``STEADYCAST_REQUIRE=all`` a skip is a failure. One kind is not, up to a tenth of the tests of faults in real time:
+Under ``STEADYCAST_REQUIRE=all`` a skip is a failure. One kind is not, up to a tenth of the tests of faults:
 the run says of itself that the machine was too busy for it.
 """
 

@@ -259,6 +259,9 @@ impl Session {
             "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
             "received": self.session().map_or(0, Receiver::received),
             "expected": self.session().map_or(0, Receiver::expected),
+            // Without a payload format nobody knows what a picture is.
+            "still_s": counts.shown.or(end.first_media()).filter(|_| self.options.description.format.is_some())
+                .map(|at| now.since(at).as_secs_f64()),
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
             "from": end.media_from().map(|a| a.to_string()),
             "reports_to": end.reports_to().map(|a| a.to_string()),
@@ -290,7 +293,7 @@ impl Session {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        let frames = (counts != crate::FrameCounts::default()).then(|| {
+        let frames = (counts.whole + counts.damaged > 0).then(|| {
             json!({ "sent": counts.whole + counts.damaged + counts.missing, "ok": counts.whole,
                     "lost": counts.damaged + counts.missing, "late": 0, "undecodable": 0 })
         });

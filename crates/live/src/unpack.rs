@@ -7,6 +7,7 @@ use std::time::Duration;
 use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat};
 use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
 /// A frame as it came out of its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct FrameCounts {
     pub damaged: u64,
     /// Frames of which nothing came, by the gaps in the time stamps.
     pub missing: u64,
+    /// When the last packet of the latest whole frame came.
+    pub shown: Option<Time>,
 }
 
 /// What is known of a frame when its bytes have gone.
@@ -110,7 +113,12 @@ impl FrameShelf {
     fn put(&self, frame: ReceivedFrame, missing: u64) {
         let mut shelf = self.locked();
         shelf.counts.missing += missing;
-        *(if frame.damaged { &mut shelf.counts.damaged } else { &mut shelf.counts.whole }) += 1;
+        if frame.damaged {
+            shelf.counts.damaged += 1;
+        } else {
+            shelf.counts.whole += 1;
+            shelf.counts.shown = Some(frame.last);
+        }
         let size = Bytes::new(frame.bytes.len() as u64);
         let row = FrameRow { ticks: frame.ticks, size, damaged: frame.damaged, came: (frame.first, frame.last) };
         shelf.rows.push(row);
@@ -127,19 +135,31 @@ impl FrameShelf {
     }
 }
 
-/// How long a packet waits for one before it, at the most.
+/// How long a packet waits for one before it, from the last one that went on in sequence: while others do, a number far ahead
+/// proves nothing.
 const REORDERED: Span = Span::millis(80);
 /// How many wait, at the most.
 const HELD: usize = 256;
+
+/// A packet, and when it came.
+type Held = (Time, RtpHeader, Vec<u8>);
 
 /// Puts packets into order, and their payloads together.
 pub struct Unpacker {
     shelf: FrameShelf,
     payload_type: u8,
     depacketiser: Depacketiser,
-    held: BTreeMap<u64, (Time, RtpHeader, Vec<u8>)>,
+    held: BTreeMap<u64, Held>,
     /// The extended sequence number that comes next.
     next: Option<u64>,
+    /// When the latest packet came that went on in sequence.
+    progress: Time,
+    /// Packets since the last gap.
+    since_gap: u64,
+    /// Packets in sequence that came after those behind them had been given up, and the number of the first.
+    late: (u64, Vec<Held>),
+    /// Packets that are missing since the last frame.
+    lost: u64,
     /// The frame that is being put together.
     open: Option<Open>,
     ticks: Option<(u32, i64)>,
@@ -166,6 +186,10 @@ impl Unpacker {
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
             next: None,
+            progress: Time::ZERO,
+            since_gap: 0,
+            late: (0, Vec::new()),
+            lost: 0,
             open: None,
             ticks: None,
             period: None,
@@ -178,14 +202,19 @@ impl Unpacker {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
-            if !due && self.held.len() <= HELD && now.since(at) <= REORDERED {
+            if !due && self.held.len() <= HELD && now.since(at.max(self.progress)) <= REORDERED {
                 return;
             }
             let Some((_, (at, header, payload))) = self.held.pop_first() else { return };
-            if self.next.is_some_and(|next| seq > next) {
+            if let Some(next) = self.next.filter(|next| seq > *next) {
                 self.gap();
+                self.lost += seq - next;
+            }
+            if due {
+                self.progress = self.progress.max(at);
             }
             self.next = Some(seq + 1);
+            self.since_gap += 1;
             self.packet(at, &header, &payload);
         }
     }
@@ -196,6 +225,27 @@ impl Unpacker {
             open.damaged = true;
         }
         self.clean = false;
+        self.since_gap = 0;
+        self.late.1.clear();
+    }
+
+    /// A packet came after what is behind it had been given up. The stream goes back when packets go on in sequence there: more than went
+    /// on after the gap, or as far behind as none can be late. So a made-up number can't have the true ones thrown away.
+    fn take_late(&mut self, seq: u64, packet: Held) {
+        let (first, run) = &mut self.late;
+        if *first + run.len() as u64 != seq || run.len() >= HELD {
+            run.clear();
+            *first = seq;
+        }
+        run.push(packet);
+        let (first, votes) = (*first, run.len() as u64);
+        let far = self.next.is_some_and(|next| first + u64::from(MAX_MISORDER) <= next);
+        if votes >= u64::from(MIN_SEQUENTIAL) && (far || votes > self.since_gap) {
+            let run = std::mem::take(&mut self.late.1);
+            self.gap();
+            self.next = Some(first);
+            self.held.extend((first..).zip(run));
+        }
     }
 
     fn packet(&mut self, at: Time, header: &RtpHeader, payload: &[u8]) {
@@ -227,11 +277,12 @@ impl Unpacker {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // A step over several frames after a loss; without one the sender has left them out.
+            // A step over several frames after a loss, of a packet each at the least; without one the sender has left them out.
             if open.damaged || frame.damaged {
-                missing = (step / period - 1).clamp(0, 1_000) as u64;
+                missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
         }
+        self.lost = 0;
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
         let (first, last) = (open.first, open.last);
@@ -241,11 +292,15 @@ impl Unpacker {
 
 impl Consumer for Unpacker {
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // One that comes after all is of no use any more.
-        if header.payload_type != self.payload_type || self.next.is_some_and(|next| seq < next) {
+        if header.payload_type != self.payload_type {
             return;
         }
-        self.held.insert(seq, (now, *header, payload.to_vec()));
+        let packet = (now, *header, payload.to_vec());
+        if self.next.is_some_and(|next| seq < next) {
+            self.take_late(seq, packet);
+        } else {
+            self.held.insert(seq, packet);
+        }
         self.release(now);
     }
 }
@@ -273,6 +328,12 @@ mod tests {
         (Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone()), shelf)
     }
 
+    /// Whole, damaged and missing frames.
+    fn counted(shelf: &FrameShelf) -> (u64, u64, u64) {
+        let counts = shelf.counts();
+        (counts.whole, counts.damaged, counts.missing)
+    }
+
     fn taken(shelf: &FrameShelf) -> Vec<(i64, Vec<u8>, bool)> {
         let frames = shelf.take(Duration::ZERO).unwrap();
         frames.into_iter().map(|f| (f.ticks, f.bytes, f.damaged)).collect()
@@ -286,7 +347,7 @@ mod tests {
         }
         let expected = [(0, vec![0, 10, 0, 11], false), (3_600, vec![1, 12], false), (7_200, vec![2, 13], false)];
         assert_eq!(taken(&shelf), expected);
-        assert_eq!(shelf.counts(), FrameCounts { whole: 3, damaged: 0, missing: 0 });
+        assert_eq!(counted(&shelf), (3, 0, 0));
     }
 
     #[test]
@@ -310,7 +371,82 @@ mod tests {
         // Frames 2 and 3, one packet each, never come.
         packet(&mut unpacker, 160, 5, 4, true);
         packet(&mut unpacker, 300, 6, 5, true);
-        assert_eq!(shelf.counts(), FrameCounts { whole: 3, damaged: 1, missing: 2 });
+        assert_eq!(counted(&shelf), (3, 1, 2));
+    }
+
+    /// A frame of one packet every 10 ms, and what is put between.
+    fn stream(unpacker: &mut Unpacker, frames: std::ops::Range<u64>, mut each: impl FnMut(&mut Unpacker, u64)) {
+        for n in frames {
+            packet(unpacker, n * 10, n, n as u32, true);
+            each(unpacker, n);
+        }
+    }
+
+    #[test]
+    fn one_made_up_number_ahead_of_a_stream_that_goes_on_costs_the_frame_that_it_takes_the_place_of_at_most() {
+        for (ahead, damaged) in [(2, 1), (90, 1), (2_500, 0), (20_000, 0)] {
+            let (mut unpacker, shelf) = fresh();
+            stream(&mut unpacker, 0..500, |unpacker, n| {
+                if n == 100 {
+                    packet(unpacker, 1_001, n + ahead, 7, false);
+                }
+            });
+            assert_eq!(counted(&shelf), (500 - damaged, damaged, 0), "{ahead} ahead");
+        }
+    }
+
+    #[test]
+    fn a_made_up_number_that_was_believed_in_a_pause_costs_two_frames_and_the_true_ones_go_on() {
+        for ahead in [2, 90, 2_500, 20_000] {
+            let (mut unpacker, shelf) = fresh();
+            stream(&mut unpacker, 0..100, |_, _| {});
+            // Nothing of the stream comes for a while.
+            packet(&mut unpacker, 1_200, 100 + ahead, 7, true);
+            packet(&mut unpacker, 1_300, 101 + ahead, 8, true);
+            stream(&mut unpacker, 131..500, |_, _| {});
+            let after = shelf.counts();
+            assert!((467..=471).contains(&after.whole), "{ahead} ahead: {after:?}");
+            assert!((1..=4).contains(&after.damaged), "{ahead} ahead: {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_pair_that_comes_later_than_it_is_waited_for_does_not_turn_the_stream_back() {
+        let (mut unpacker, shelf) = fresh();
+        stream(&mut unpacker, 0..50, |unpacker, n| {
+            if n == 20 {
+                unpacker.next = Some(23);
+                unpacker.gap();
+            }
+            if n == 40 {
+                packet(unpacker, 401, 21, 21, true);
+                packet(unpacker, 402, 22, 22, true);
+            }
+        });
+        let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+        assert!(ticks.is_sorted(), "{ticks:?}");
+    }
+
+    #[test]
+    fn many_losses_do_not_add_up_their_waits() {
+        let (mut unpacker, shelf) = fresh();
+        // Every third packet is lost, 10 ms apart: each is waited for 80 ms from the packet behind it.
+        for n in (0..300).filter(|n| n % 3 != 2) {
+            packet(&mut unpacker, n * 10, n, n as u32, true);
+        }
+        let newest = taken(&shelf).last().map(|f| f.1[1]);
+        assert!((285..=292).contains(&(u64::from(newest.unwrap()) + 256)), "{newest:?}");
+    }
+
+    #[test]
+    fn missing_frames_are_at_most_as_many_as_missing_packets() {
+        let (mut unpacker, shelf) = fresh();
+        packet(&mut unpacker, 0, 1, 0, true);
+        packet(&mut unpacker, 10, 2, 1, true);
+        // The sender left a second out, and one packet is missing.
+        packet(&mut unpacker, 1_000, 4, 26, true);
+        packet(&mut unpacker, 1_100, 5, 27, true);
+        assert_eq!(counted(&shelf), (3, 1, 1));
     }
 
     #[test]

@@ -16,6 +16,9 @@ Json = dict[str, Any]
 _SILENT_S = 6.0
 """After so long without a report somebody is called silent: standard receivers report every 2.4 to 5 s."""
 
+_STILL_S = 2.0
+"""After so long without a whole frame the picture stands still, also at one picture a second."""
+
 
 def rate(bps: float | None) -> str:
     """Write a rate."""
@@ -174,6 +177,8 @@ def receive_hints(status: Json, address: str) -> list[str]:
         found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"nothing has come for {status['silent_s']:.0f} s")
+    elif status["still_s"] is not None and status["still_s"] > _STILL_S:
+        found.append(f"the picture has stood still for {status['still_s']:.0f} s: no frame came whole")
     if status["overrun"]:
         found.append(f"{status['overrun']} frames were not written in time")
     if status["unreadable"]:
