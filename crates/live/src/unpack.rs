@@ -162,7 +162,8 @@ pub struct Unpacker {
     lost: u64,
     /// The frame that is being put together.
     open: Option<Open>,
-    ticks: Option<(u32, i64)>,
+    /// The frame before.
+    before: Option<Before>,
     /// Between two frames, the least that was seen.
     period: Option<i64>,
     last_ticks: Option<i64>,
@@ -170,7 +171,17 @@ pub struct Unpacker {
     clean: bool,
 }
 
+/// What the next frame's time counts from: the time stamps of one source do not go with those of another.
+#[derive(Clone, Copy)]
+struct Before {
+    ssrc: u32,
+    timestamp: u32,
+    ticks: i64,
+    first: Time,
+}
+
 struct Open {
+    ssrc: u32,
     timestamp: u32,
     first: Time,
     last: Time,
@@ -191,7 +202,7 @@ impl Unpacker {
             late: (0, Vec::new()),
             lost: 0,
             open: None,
-            ticks: None,
+            before: None,
             period: None,
             last_ticks: None,
             clean: true,
@@ -249,13 +260,14 @@ impl Unpacker {
     }
 
     fn packet(&mut self, at: Time, header: &RtpHeader, payload: &[u8]) {
-        if self.open.as_ref().is_some_and(|open| open.timestamp != header.timestamp) {
+        if self.open.as_ref().is_some_and(|open| (open.ssrc, open.timestamp) != (header.ssrc, header.timestamp)) {
             // The marker was lost; and of which of the two frames more is missing nobody knows.
             self.finish();
             self.depacketiser.gap();
         }
         let clean = self.clean;
-        let open = self.open.get_or_insert(Open { timestamp: header.timestamp, first: at, last: at, damaged: !clean });
+        let RtpHeader { ssrc, timestamp, .. } = *header;
+        let open = self.open.get_or_insert(Open { ssrc, timestamp, first: at, last: at, damaged: !clean });
         open.last = open.last.max(at);
         open.damaged |= self.depacketiser.push(payload).is_err();
         if header.marker {
@@ -267,12 +279,18 @@ impl Unpacker {
     fn finish(&mut self) {
         let frame = self.depacketiser.finish();
         let Some(open) = self.open.take() else { return };
-        let ticks = match self.ticks {
-            Some((stamp, ticks)) => ticks + i64::from(open.timestamp.wrapping_sub(stamp) as i32),
+        let same = self.before.is_none_or(|before| before.ssrc == open.ssrc);
+        let ticks = match self.before {
+            Some(before) if same => before.ticks + i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32),
+            // Another source's first frame comes as long after the last one as it arrived after it.
+            Some(before) => {
+                let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
+                self.last_ticks.unwrap_or(before.ticks) + waited.max(self.period.unwrap_or(1))
+            }
             None => 0,
         };
-        self.ticks = Some((open.timestamp, ticks));
-        let step = self.last_ticks.map(|last| ticks - last).filter(|step| *step > 0);
+        self.before = Some(Before { ssrc: open.ssrc, timestamp: open.timestamp, ticks, first: open.first });
+        let step = self.last_ticks.filter(|_| same).map(|last| ticks - last).filter(|step| *step > 0);
         let mut missing = 0;
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
@@ -436,6 +454,31 @@ mod tests {
         }
         let newest = taken(&shelf).last().map(|f| f.1[1]);
         assert!((285..=292).contains(&(u64::from(newest.unwrap()) + 256)), "{newest:?}");
+    }
+
+    #[test]
+    fn another_sources_time_stamps_go_on_where_the_ones_before_ended() {
+        let (mut unpacker, shelf) = fresh();
+        stream(&mut unpacker, 0..100, |_, _| {});
+        // Another source, 4 s later, with time stamps hours away and its first packet missing.
+        for n in 101..200u64 {
+            let header = RtpHeader {
+                payload_type: 96,
+                marker: true,
+                seq: n as u16,
+                timestamp: (n as u32 * 3_600).wrapping_add(3_000_000_000),
+                ssrc: 2,
+                send_time: None,
+                payload_len: 2,
+            };
+            unpacker.take(Time::ZERO + Span::millis(4_000 + n * 10), n, &header, &[1, 2]);
+        }
+        let counts = counted(&shelf);
+        assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
+        let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+        let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
+        // 4 s and two of the packets' distances.
+        assert_eq!(steps, [4_020 * 90]);
     }
 
     #[test]
