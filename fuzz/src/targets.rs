@@ -11,7 +11,7 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::payload::{Depacketiser, PayloadFormat};
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, picture_kind};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 
@@ -47,12 +47,19 @@ pub fn rtcp(data: &[u8]) {
 pub fn payload(data: &[u8]) {
     let Some((format, mut rest)) = data.split_first() else { return };
     let formats = [PayloadFormat::Mpeg4, PayloadFormat::Mpeg2, PayloadFormat::H263p, PayloadFormat::H264];
-    let mut depacketiser = Depacketiser::new(formats[usize::from(*format) % formats.len()]);
+    let format = formats[usize::from(*format) % formats.len()];
+    let mut depacketiser = Depacketiser::new(format);
     while let Some((len, behind)) = rest.split_first() {
         rest = behind;
         match *len {
             0 => depacketiser.gap(),
-            255 => drop(depacketiser.finish()),
+            255 => {
+                let frame = depacketiser.finish();
+                assert!(
+                    picture_kind(format, &frame.bytes).is_none() || frame.bytes.len() > 4,
+                    "a kind without a header"
+                );
+            }
             len => {
                 let (payload, behind) = rest.split_at(usize::from(len).min(rest.len()));
                 rest = behind;

@@ -269,7 +269,8 @@ impl Session {
             "reports": sink.rtcp_packets, "buffer": buffer,
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
-            "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing },
+            "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
+                        "undecodable": counts.undecodable },
             "overrun": self.shelf.overrun(), "unreadable": end.unreadable(),
         })
     }
@@ -293,10 +294,11 @@ impl Session {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        let frames = (counts.whole + counts.damaged > 0).then(|| {
-            json!({ "sent": counts.whole + counts.damaged + counts.missing, "ok": counts.whole,
-                    "lost": counts.damaged + counts.missing, "late": 0, "undecodable": 0 })
-        });
+        let lost = counts.damaged + counts.missing;
+        let sent = counts.whole + counts.undecodable + lost;
+        let frames = (sent > 0).then(
+            || json!({ "sent": sent, "ok": counts.whole, "lost": lost, "late": 0, "undecodable": counts.undecodable }),
+        );
         // What went on before the first packet is not the network's doing.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let span = wired.last_media().unwrap_or(now).since(from);

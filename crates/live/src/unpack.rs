@@ -4,8 +4,10 @@ use crate::Consumer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use steadycast_media::{Chain, Fate};
+use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Span, Time};
-use steadycast_wire::payload::{Depacketiser, PayloadFormat};
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
@@ -27,13 +29,15 @@ pub struct ReceivedFrame {
 /// What became of the frames of a stream, as far as its packets tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Frames of which all came.
+    /// Frames of which all came, and all that they depend on.
     pub whole: u64,
+    /// Frames of which all came, but not what they depend on.
+    pub undecodable: u64,
     /// Frames of which something is missing.
     pub damaged: u64,
     /// Frames of which nothing came, by the gaps in the time stamps.
     pub missing: u64,
-    /// When the last packet of the latest whole frame came.
+    /// When the last packet of the latest frame came that can be shown.
     pub shown: Option<Time>,
 }
 
@@ -44,8 +48,8 @@ pub struct FrameRow {
     pub ticks: i64,
     /// Its bytes.
     pub size: Bytes,
-    /// Something of it is missing.
-    pub damaged: bool,
+    /// What became of it, as far as its packets tell: nobody knows when it was to be shown.
+    pub fate: Fate,
     /// When its first and its last packet came.
     pub came: (Time, Time),
 }
@@ -110,17 +114,19 @@ impl FrameShelf {
         self.locked().rows.clone()
     }
 
-    fn put(&self, frame: ReceivedFrame, missing: u64) {
+    fn put(&self, frame: ReceivedFrame, fate: Fate, missing: u64) {
         let mut shelf = self.locked();
         shelf.counts.missing += missing;
-        if frame.damaged {
-            shelf.counts.damaged += 1;
-        } else {
-            shelf.counts.whole += 1;
-            shelf.counts.shown = Some(frame.last);
+        match fate {
+            Fate::Lost => shelf.counts.damaged += 1,
+            Fate::Undecodable => shelf.counts.undecodable += 1,
+            Fate::Ok | Fate::Late => {
+                shelf.counts.whole += 1;
+                shelf.counts.shown = Some(frame.last);
+            }
         }
         let size = Bytes::new(frame.bytes.len() as u64);
-        let row = FrameRow { ticks: frame.ticks, size, damaged: frame.damaged, came: (frame.first, frame.last) };
+        let row = FrameRow { ticks: frame.ticks, size, fate, came: (frame.first, frame.last) };
         shelf.rows.push(row);
         if !shelf.wanted {
             return;
@@ -147,7 +153,9 @@ type Held = (Time, RtpHeader, Vec<u8>);
 /// Puts packets into order, and their payloads together.
 pub struct Unpacker {
     shelf: FrameShelf,
+    format: PayloadFormat,
     payload_type: u8,
+    chain: Chain,
     depacketiser: Depacketiser,
     held: BTreeMap<u64, Held>,
     /// The extended sequence number that comes next.
@@ -186,6 +194,8 @@ struct Open {
     first: Time,
     last: Time,
     damaged: bool,
+    /// Something is missing before its first packet.
+    after_gap: bool,
 }
 
 impl Unpacker {
@@ -193,7 +203,9 @@ impl Unpacker {
     pub fn new(format: PayloadFormat, payload_type: u8, shelf: FrameShelf) -> Self {
         Self {
             shelf,
+            format,
             payload_type,
+            chain: Chain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
             next: None,
@@ -267,7 +279,8 @@ impl Unpacker {
         }
         let clean = self.clean;
         let RtpHeader { ssrc, timestamp, .. } = *header;
-        let open = self.open.get_or_insert(Open { ssrc, timestamp, first: at, last: at, damaged: !clean });
+        let open =
+            self.open.get_or_insert(Open { ssrc, timestamp, first: at, last: at, damaged: !clean, after_gap: !clean });
         open.last = open.last.max(at);
         open.damaged |= self.depacketiser.push(payload).is_err();
         if header.marker {
@@ -303,8 +316,21 @@ impl Unpacker {
         self.lost = 0;
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
+        if !same {
+            self.chain = Chain::default();
+        }
+        if open.after_gap || missing > 0 {
+            // What was lost before it counts as a frame that others need: nobody knows.
+            self.chain.next(FrameKind::P, false);
+        }
+        let kind = match picture_kind(self.format, &frame.bytes) {
+            Some(PictureKind::Intra) => FrameKind::I,
+            Some(PictureKind::Disposable) => FrameKind::B,
+            Some(PictureKind::Predicted) | None => FrameKind::P,
+        };
+        let fate = self.chain.next(kind, !damaged);
         let (first, last) = (open.first, open.last);
-        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, missing);
+        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, fate, missing);
     }
 }
 
@@ -327,7 +353,20 @@ impl Consumer for Unpacker {
 mod tests {
     use super::*;
 
+    const I: u8 = 0x00;
+    const P: u8 = 0x40;
+    const B: u8 = 0x80;
+
+    /// A frame of MPEG-4 of a kind, or another part of one, that ends with two numbers.
+    fn frame_of(kind: u8, one: u8, other: u8) -> [u8; 7] {
+        [0, 0, 1, 0xb6, kind, one, other]
+    }
+
     fn packet(unpacker: &mut Unpacker, ms: u64, seq: u64, frame: u32, marker: bool) {
+        packet_of(unpacker, I, ms, seq, frame, marker);
+    }
+
+    fn packet_of(unpacker: &mut Unpacker, kind: u8, ms: u64, seq: u64, frame: u32, marker: bool) {
         let header = RtpHeader {
             payload_type: 96,
             marker,
@@ -337,7 +376,7 @@ mod tests {
             send_time: None,
             payload_len: 2,
         };
-        unpacker.take(Time::ZERO + Span::millis(ms), seq, &header, &[frame as u8, seq as u8]);
+        unpacker.take(Time::ZERO + Span::millis(ms), seq, &header, &frame_of(kind, frame as u8, seq as u8));
     }
 
     fn fresh() -> (Unpacker, FrameShelf) {
@@ -354,7 +393,8 @@ mod tests {
 
     fn taken(shelf: &FrameShelf) -> Vec<(i64, Vec<u8>, bool)> {
         let frames = shelf.take(Duration::ZERO).unwrap();
-        frames.into_iter().map(|f| (f.ticks, f.bytes, f.damaged)).collect()
+        let numbers = |bytes: &[u8]| bytes.chunks(7).flat_map(|part| part[5..].to_vec()).collect();
+        frames.into_iter().map(|f| (f.ticks, numbers(&f.bytes), f.damaged)).collect()
     }
 
     #[test]
@@ -471,7 +511,7 @@ mod tests {
                 send_time: None,
                 payload_len: 2,
             };
-            unpacker.take(Time::ZERO + Span::millis(4_000 + n * 10), n, &header, &[1, 2]);
+            unpacker.take(Time::ZERO + Span::millis(4_000 + n * 10), n, &header, &frame_of(I, 1, 2));
         }
         let counts = counted(&shelf);
         assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
@@ -479,6 +519,40 @@ mod tests {
         let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
         // 4 s and two of the packets' distances.
         assert_eq!(steps, [4_020 * 90]);
+    }
+
+    #[test]
+    fn what_depends_on_a_lost_frame_is_undecodable_until_the_next_intra_frame() {
+        // The kinds of whole frames, and by a dash one that is lost, which the time stamps tell.
+        for (frames, fates) in [
+            ("IPPP", [4, 0, 0]),
+            // The frame after a gap counts as lost with it: nobody knows of which of the two more is missing.
+            ("IP-PPPIP", [4, 2, 2]),
+            ("IBPBPBP", [7, 0, 0]),
+            ("PPIP", [2, 0, 2]),
+            ("IB-BPPI", [3, 2, 2]),
+            ("IPP-IPB", [3, 2, 2]),
+        ] {
+            let (mut unpacker, shelf) = fresh();
+            for (n, kind) in frames.bytes().enumerate().filter(|(_, kind)| *kind != b'-') {
+                let kind = if kind == b'I' {
+                    I
+                } else if kind == b'P' {
+                    P
+                } else {
+                    B
+                };
+                packet_of(&mut unpacker, kind, n as u64 * 100, n as u64, n as u32, true);
+            }
+            // What waits for the lost one is let go.
+            packet_of(&mut unpacker, I, 2_000, frames.len() as u64, frames.len() as u32, true);
+            let counts = shelf.counts();
+            let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
+            assert_eq!(told, fates, "{frames}");
+            let rows = shelf.rows();
+            let undecodable = rows.iter().filter(|row| row.fate == Fate::Undecodable).count();
+            assert_eq!(undecodable as u64, counts.undecodable);
+        }
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! | H.264 | RFC 6184 | none, or 2 bytes in each part of a divided unit (FU-A) | NAL units |
 //!
 //! [`fragments`] needs no more than sizes and allocates nothing: it is what a simulation cuts by. [`payloads`] cuts the
-//! same way and has the bytes. [`Depacketiser`] is the way back.
+//! same way and has the bytes. [`Depacketiser`] is the way back, and [`picture_kind`] says what a frame depends on.
 
 mod depacketise;
+mod kind;
 mod units;
 
 pub use depacketise::{Depacketiser, MAX_FRAME, Reassembled};
+pub use kind::{PictureKind, picture_kind};
 pub use units::{AccessUnit, unit_sizes};
 
 use std::iter::Peekable;

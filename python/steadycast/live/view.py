@@ -186,6 +186,11 @@ def receive_hints(status: Json, address: str) -> list[str]:
     return found
 
 
+def _not_whole(frames: Json) -> int:
+    """Frames that can't be shown as they were sent: of them or of what they depend on something is missing."""
+    return int(frames["damaged"] + frames["missing"] + frames["undecodable"])
+
+
 def receive_line(status: Json) -> str:
     """Say how a receiver goes, in one plain line."""
     frames = status["frames"]
@@ -193,7 +198,7 @@ def receive_line(status: Json) -> str:
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
         + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
         + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
-        f"{frames['damaged'] + frames['missing']} not; {status['reports']} reports sent"
+        f"{_not_whole(frames)} not; {status['reports']} reports sent"
     )
 
 
@@ -212,7 +217,7 @@ def receive_view(status: Json, address: str) -> Group:
         ms(status["delay_ms"]),
         ms(status["jitter_ms"]),
         str(frames["whole"]),
-        str(frames["damaged"] + frames["missing"]),
+        str(_not_whole(frames)),
         str(status["reports"]),
     )
     said = f"from {status['from'] or 'nobody yet'}, reports to {status['reports_to'] or 'the group'}"
