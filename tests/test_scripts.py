@@ -64,3 +64,26 @@ def test_cargo_that_ends_without_results_is_a_failure(
     monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", "raise SystemExit(101)"))
     assert command.main() == 1
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 0 skipped, cargo test ended with code 101"
+
+
+@pytest.mark.parametrize(
+    ("stalled", "others", "faults", "lacking"),
+    [
+        (0, 0, 0, False),
+        (2, 0, 20, False),
+        (3, 0, 20, True),
+        (1, 0, 9, True),
+        (1, 1, 20, True),
+        (0, 1, 20, True),
+    ],
+)
+def test_a_stalled_machine_may_cost_a_tenth_of_the_tests_of_faults_and_no_other(
+    command: ModuleType, stalled: int, others: int, faults: int, lacking: bool
+) -> None:
+    skipped = Counter({command.STALLED: stalled, "ns is not installed": others})
+    assert (command.Count(skipped=skipped, faults=faults).lacking() is not None) == lacking
+
+
+def test_the_tests_of_faults_are_found_by_the_name_that_they_have(command: ModuleType) -> None:
+    file = SCRIPTS.parent / Path(*command.FAULTS.split(".")).with_suffix(".py")
+    assert f'pytest.skip("{command.STALLED}")' in file.read_text()

@@ -12,7 +12,7 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
-use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame};
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
     Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ReceiverEstimate, ReportBlock, TransportFeedback,
 };
@@ -107,7 +107,13 @@ pub fn payload(data: &[u8]) {
         rest = behind;
         match *len {
             0 => depacketiser.gap(),
-            255 => drop(depacketiser.finish()),
+            255 => {
+                let frame = depacketiser.finish();
+                assert!(
+                    picture_kind(format, &frame.bytes).is_none() || frame.bytes.len() > 4,
+                    "a kind without a header"
+                );
+            }
             len => {
                 let (payload, behind) = rest.split_at(usize::from(len).min(rest.len()));
                 rest = behind;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -198,6 +199,18 @@ def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_ea
         seen[reports] = packets.count(b"video.dst2"), sent[1]
     assert seen["source"][0] == 0
     assert seen["group"][1] - 5 <= seen["group"][0] <= seen["group"][1]
+
+
+def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(tmp_path: Path) -> None:
+    path = tmp_path / "group.toml"
+    path.write_text(GROUP % "group")
+    done = steadycast(["emulate", str(path), "--pcap", "r1", "-o", "out"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    packets = (tmp_path / "out" / "pcap" / "r1.pcapng").read_bytes()
+    # Chunks of SDES: an SSRC, the item CNAME, the name's length and the name.
+    named = {(name, ssrc) for ssrc, name in re.findall(rb"(?s)(.{4})\x01.(video[.a-z0-9]+)", packets)}
+    assert len(named) == 3, named
+    assert len({name for name, _ in named}) == 3, named
 
 
 def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:

@@ -204,6 +204,43 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert alone == ["no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?"]
 
 
+HEARD: dict[str, Any] = {
+    "at_s": 30.0,
+    "rate_bps": 1e6,
+    "loss_frac": 0.0,
+    "delay_ms": 5.0,
+    "jitter_ms": 1.0,
+    "from": "10.0.0.1:5004",
+    "reports_to": None,
+    "reports": 9,
+    "buffer": None,
+    "view": {"rate_bps": None, "loss": None, "rtt_ms": None, "state": None},
+    "frames": {"whole": 194, "damaged": 2, "missing": 0, "undecodable": 0},
+    "ended_by": None,
+    "silent_s": 0.1,
+    "still_s": 0.1,
+    "overrun": 0,
+    "unreadable": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, []),
+        ({"still_s": 2.0}, []),
+        ({"still_s": 12.0}, ["the picture has stood still for 12 s: no frame came whole"]),
+        ({"still_s": 12.0, "silent_s": 12.0}, ["nothing has come for 12 s"]),
+        ({"still_s": None}, []),
+        ({"ended_by": "BYE of 10.0.0.1"}, ["ended by BYE of 10.0.0.1"]),
+    ],
+)
+def test_a_receivers_view_says_that_the_picture_stands_still_and_how_the_source_ended(
+    more: dict[str, Any], told: list[str]
+) -> None:
+    assert view.receive_hints({**HEARD, **more}, "10.0.0.9:5004") == told
+
+
 class Operated:
     """A sender that notes what it is told."""
 

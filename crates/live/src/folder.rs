@@ -4,6 +4,7 @@ use crate::{FrameRow, Peers};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, Column, FlowEnds, Record, Table};
+use steadycast_media::Fate;
 use steadycast_scenario::{Problems, Scenario};
 use steadycast_units::{Rate, Span, Time};
 
@@ -174,8 +175,8 @@ impl LiveRecord {
                 "first_s" => real(|f| f.came.0.as_secs_f64()),
                 "arrived_s" => real(|f| f.came.1.as_secs_f64()),
                 "fate" => Column::Text {
-                    codes: self.frames.iter().map(|f| u32::from(f.damaged)).collect(),
-                    texts: vec!["ok".into(), "lost".into()],
+                    codes: self.frames.iter().map(|f| f.fate as u32).collect(),
+                    texts: [Fate::Ok, Fate::Lost, Fate::Late, Fate::Undecodable].map(|f| f.name().to_owned()).into(),
                 },
                 _ => match column {
                     Column::Real(_) => Column::Real(vec![f64::NAN; rows]),

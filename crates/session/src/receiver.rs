@@ -43,6 +43,8 @@ pub struct Receiver {
 
 /// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
 const ANSWER: Span = Span::millis(500);
+/// A source whose media pauses for this time is followed to another SSRC that it uses, its BYE heard or not.
+const RENAMED: Span = Span::millis(500);
 /// The subtype of an APP packet that says no more than that a receiver of the controller's own is there.
 const PRESENT: u8 = 31;
 
@@ -52,8 +54,12 @@ struct Stream {
     /// What is added to its sequence numbers: a sender that changes its SSRC goes on where it was.
     ahead: i64,
     heard: Time,
+    /// Where its media comes from.
+    from: Origin,
     /// Its source has said BYE.
     ended: bool,
+    /// The SSRC under which its source goes on, by its BYE.
+    heir: Option<u32>,
     sent: Option<PeerTime>,
     timestamp: u32,
     ticks: i64,
@@ -135,9 +141,10 @@ impl Receiver {
         self.past.1 + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
-    /// Whether the source that it follows has said BYE.
+    /// Whether the source that it follows has said BYE, and does not go on under another SSRC.
     pub fn source_ended(&self) -> bool {
-        self.stream.as_ref().is_some_and(|s| s.ended)
+        let goes_on = |heir: u32| self.participant.members.contains(heir);
+        self.stream.as_ref().is_some_and(|s| s.ended && !s.heir.is_some_and(goes_on))
     }
 
     /// Datagrams that could not be read.
@@ -185,7 +192,7 @@ impl Receiver {
             self.hear_media(now, header.ssrc, from);
             return Received::Stray;
         }
-        if self.stream.as_ref().is_none_or(|s| s.ssrc != header.ssrc) && !self.follow(now, header) {
+        if self.stream.as_ref().is_none_or(|s| s.ssrc != header.ssrc) && !self.follow(now, from, header) {
             return Received::Stray;
         }
         if !self.hear_media(now, header.ssrc, from) {
@@ -201,7 +208,7 @@ impl Receiver {
             Arrived::Duplicate(_) => return Received::Duplicate,
             Arrived::Probation | Arrived::Stray => return Received::Stray,
         };
-        stream.heard = now;
+        (stream.heard, stream.from) = (now, from);
         let seq = u64::try_from(seq + stream.ahead).unwrap_or(0);
         // Without a send-time extension (a standard sender) the media clock is the next best.
         let sampled = stream.sampled(header.timestamp);
@@ -229,12 +236,16 @@ impl Receiver {
     }
 
     /// Whether the packet's source is the one to follow from now on: the first that is heard, and another one when that one has
-    /// said BYE, is silent, or never came to a second packet.
-    fn follow(&mut self, now: Time, header: &RtpHeader) -> bool {
+    /// said BYE, is silent, goes on as this one, or never came to a second packet.
+    fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let mut ahead = 0;
         if let Some(old) = &self.stream {
-            let silent = || now.since(old.heard) > self.participant.member_timeout();
-            if !(old.ended || old.reception.received() < 2 || silent()) {
+            let silent = |span: Span| now.since(old.heard) > span;
+            // A BYE may be lost; and a source may have two streams, of which we follow one.
+            let renamed =
+                || silent(RENAMED) && old.from == from && self.participant.members.same_source(old.ssrc, header.ssrc);
+            let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
+            if !(ended || old.reception.received() < 2 || renamed() || silent(self.participant.member_timeout())) {
                 return false;
             }
             let (expected, received, duplicates) = self.past;
@@ -244,7 +255,7 @@ impl Receiver {
             // To the controller it is one stream: a sender with another SSRC is no loss.
             ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
         }
-        self.stream = Some(Stream::new(now, header, ahead));
+        self.stream = Some(Stream::new(now, from, header, ahead));
         true
     }
 
@@ -293,15 +304,14 @@ impl Receiver {
                 {
                     self.siblings = simulcast::read_rates(data).unwrap_or_default();
                 }
-                Packet::Bye { ssrcs, .. } => {
-                    for ssrc in ssrcs {
-                        self.participant.heard_bye(now, from, *ssrc, len);
-                        if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == *ssrc) {
-                            stream.ended = true;
-                        }
-                    }
-                }
                 _ => {}
+            }
+        }
+        for ssrc in self.participant.heard_byes(now, from, compound, len) {
+            // What speaks for the source is where its media comes from: its RTCP may not have been heard before.
+            if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
+                stream.ended = true;
+                stream.heir = heir(compound, ssrc);
             }
         }
     }
@@ -438,14 +448,24 @@ impl Receiver {
     }
 }
 
+/// The SSRC under which a source goes on that gives `ssrc` up: the compound names it as well.
+fn heir(compound: &Compound, ssrc: u32) -> Option<u32> {
+    let named =
+        || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
+    let (_, name) = named().find(|(of, _)| *of == ssrc)?;
+    named().find(|(of, other)| *of != ssrc && other == name).map(|(of, _)| *of)
+}
+
 impl Stream {
-    fn new(now: Time, header: &RtpHeader, ahead: i64) -> Self {
+    fn new(now: Time, from: Origin, header: &RtpHeader, ahead: i64) -> Self {
         Self {
             ssrc: header.ssrc,
             reception: Reception::trusting(header.ssrc, CLOCK_RATE),
             ahead,
             heard: now,
+            from,
             ended: false,
+            heir: None,
             sent: None,
             timestamp: header.timestamp,
             ticks: 0,

@@ -337,16 +337,13 @@ impl Sender {
                         reports = true;
                     }
                 }
-                Packet::Bye { ssrcs, .. } => {
-                    for ssrc in ssrcs {
-                        self.participant.heard_bye(now, from, *ssrc, datagram.len());
-                        if self.peers.get(*ssrc).is_some_and(|p| p.from == from) {
-                            self.peers.remove(*ssrc);
-                            self.half.on_leave(now, ReceiverId(*ssrc));
-                        }
-                    }
-                }
                 _ => {}
+            }
+        }
+        for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
+            if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
+                self.peers.remove(ssrc);
+                self.half.on_leave(now, ReceiverId(ssrc));
             }
         }
         if reports {

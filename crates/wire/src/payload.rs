@@ -15,18 +15,20 @@
 //! [`opens_key_frame`] of a payload, whether a decoder can begin there.
 //!
 //! [`fragments`] needs no more than sizes and allocates nothing: it is what a simulation cuts by. [`payloads`] cuts the
-//! same way and has the bytes. [`Depacketiser`] is the way back.
+//! same way and has the bytes. [`Depacketiser`] is the way back, and [`picture_kind`] says what a frame depends on.
 
 mod av1;
 mod depacketise;
 mod h265;
 mod key;
+mod kind;
 mod units;
 mod vp8;
 mod vp9;
 
 pub use depacketise::{Depacketiser, MAX_FRAME, Reassembled};
 pub use key::{is_key_frame, opens_key_frame};
+pub use kind::{PictureKind, picture_kind};
 pub use units::{AccessUnit, unit_sizes};
 
 use std::iter::Peekable;

@@ -2,8 +2,8 @@
 use proptest::prelude::*;
 use steadycast_wire::ParseError;
 use steadycast_wire::payload::{
-    AccessUnit, Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, fragments, is_key_frame, opens_key_frame, payloads,
-    unit_sizes,
+    AccessUnit, Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, PictureKind, fragments, is_key_frame,
+    opens_key_frame, payloads, picture_kind, unit_sizes,
 };
 
 const FORMATS: [PayloadFormat; 8] = PayloadFormat::ALL;
@@ -573,5 +573,39 @@ proptest! {
                 let _ = (opens_key_frame(format, payload), is_key_frame(format, payload));
             }
         }
+    }
+}
+
+/// Bytes written as hexadecimal digits.
+fn hex(digits: &str) -> Vec<u8> {
+    let digits: Vec<u32> = digits.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
+}
+
+#[test]
+fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
+    use PayloadFormat::{H263p, H264, Mpeg2, Mpeg4};
+    use PictureKind::{Disposable, Intra, Predicted};
+    for (format, kind, head) in [
+        (Mpeg4, Intra, "000001b0f1000001b5a913000001b3001007000001b61060ed969e"),
+        (Mpeg4, Predicted, "000001b651702206c5cc80681c06"),
+        (Mpeg4, Disposable, "000001b690e0649fc3c7ca020832"),
+        (Mpeg2, Intra, "000001b80008004000000100000ffff8000001b58ffff34180000001013be7"),
+        (Mpeg2, Predicted, "000001000097fffb80000001b5811ff3418000000101123e"),
+        (Mpeg2, Disposable, "00000100005ffffbb8000001b58111134180000001011b8a"),
+        (H263p, Intra, "000080020c071ee115281faa"),
+        (H263p, Predicted, "000080060e0200f750415410"),
+        (H263p, Intra, "000080021cb8210012401d005ee11528"),
+        (H263p, Predicted, "000080061cb821049240090040f75041"),
+        (H264, Intra, "00000001674d4014f60b04b4200000000168ce3c800000000165888200308318004c"),
+        (H264, Intra, "00000001060601c48000000001419a2802ca1dc004"),
+        (H264, Predicted, "00000001419a2802ca1dc004f9c8"),
+        (H264, Disposable, "00000001019e4501a505f8013ee7"),
+    ] {
+        let head = hex(head);
+        assert_eq!(picture_kind(format, &head), Some(kind), "{format:?} {head:02x?}");
+    }
+    for format in FORMATS {
+        assert_eq!([&[][..], &[0; 40], &[0xff; 40]].map(|bytes| picture_kind(format, bytes)), [None; 3]);
     }
 }

@@ -243,6 +243,8 @@ def _follow(receiver: Any, sink: Sink | None, options: Options, length: float | 
     except ValueError as error:
         raise session.refused(error) from None
     summary = session.summary_of(record, complete=True)
+    if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):
+        print(f"ended by {ended_by}", file=sys.stderr)
     if sink is not None:
         sink.finish()
         summary["warnings"] += sink.notes

@@ -16,6 +16,9 @@ Json = dict[str, Any]
 _SILENT_S = 6.0
 """After so long without a report somebody is called silent: standard receivers report every 2.4 to 5 s."""
 
+_STILL_S = 2.0
+"""After so long without a whole frame the picture stands still, also at one picture a second."""
+
 
 def rate(bps: float | None) -> str:
     """Write a rate."""
@@ -168,15 +171,24 @@ def ordered(status: Json) -> list[Json]:
 def receive_hints(status: Json, address: str) -> list[str]:
     """Say what is missing at a receiver."""
     found = []
+    if status["ended_by"]:
+        found.append(f"ended by {status['ended_by']}")
     if status["silent_s"] is None and status["at_s"] > 3:
         found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"nothing has come for {status['silent_s']:.0f} s")
+    elif status["still_s"] is not None and status["still_s"] > _STILL_S:
+        found.append(f"the picture has stood still for {status['still_s']:.0f} s: no frame came whole")
     if status["overrun"]:
         found.append(f"{status['overrun']} frames were not written in time")
     if status["unreadable"]:
         found.append(f"{status['unreadable']} datagrams could not be read: is the stream encrypted?")
     return found
+
+
+def _not_whole(frames: Json) -> int:
+    """Frames that can't be shown as they were sent: of them or of what they depend on something is missing."""
+    return int(frames["damaged"] + frames["missing"] + frames["undecodable"])
 
 
 def receive_line(status: Json) -> str:
@@ -186,7 +198,7 @@ def receive_line(status: Json) -> str:
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
         + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
         + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
-        f"{frames['damaged'] + frames['missing']} not; {status['reports']} reports sent"
+        f"{_not_whole(frames)} not; {status['reports']} reports sent"
     )
 
 
@@ -205,7 +217,7 @@ def receive_view(status: Json, address: str) -> Group:
         ms(status["delay_ms"]),
         ms(status["jitter_ms"]),
         str(frames["whole"]),
-        str(frames["damaged"] + frames["missing"]),
+        str(_not_whole(frames)),
         str(status["reports"]),
     )
     said = f"from {status['from'] or 'nobody yet'}, reports to {status['reports_to'] or 'the group'}"

@@ -504,7 +504,8 @@ fn level_of(buffer: Option<&mut PlayBuffer>, now: Time) -> Option<BufferLevel> {
 /// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
-    anchor: Option<OneWay>,
+    /// Whose first frame it was, and its way: another source has another clock.
+    anchor: Option<(u32, OneWay)>,
     pub max: Offset,
 }
 
@@ -650,7 +651,9 @@ impl VideoSink {
                 && let Some(stamp) = media.header.send_time
             {
                 let way = OneWay::between(stamp.peer(None), now);
-                let anchor = *self.jitter.anchor.get_or_insert(way);
+                let ssrc = media.header.ssrc;
+                let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
+                self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
             }
         }
