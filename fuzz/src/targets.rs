@@ -6,8 +6,8 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
 use steadycast_live::{MasterKey, RTP_TAG, Srtp};
 use steadycast_session::{
-    Defended, Emit, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
-    Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender,
+    SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -277,6 +277,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
     let app = factory.app();
     let settings = SenderSettings {
+        feedback: FeedbackFormat::Own,
         identity: who(SENDER, "sender"),
         rtcp,
         packet: Bytes::new(1_200),

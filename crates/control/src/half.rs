@@ -155,7 +155,7 @@ pub struct Report<'a> {
     /// The controller's own report, where there is one.
     pub body: Option<&'a Body>,
     /// What it tells of single packets, in the order in which they were sent; empty where the feedback tells nothing of them.
-    /// A packet may stand in several reports: the later one counts.
+    /// A missing packet may stand in several reports; one that has arrived stands in one.
     pub packets: &'a [PacketReport],
     /// Receivers that are in the session now, this one included.
     pub members: u32,

@@ -10,7 +10,9 @@ use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
-use steadycast_session::{Defended, Emit, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings};
+use steadycast_session::{
+    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings,
+};
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -293,6 +295,7 @@ impl<'a> Cast<'a> {
                     credit,
                     greedy,
                     gated: video.defences,
+                    feedback: FeedbackFormat::Own,
                     app: factory.app(),
                     first_seq,
                     first_timestamp: video

@@ -18,7 +18,9 @@ use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
-use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
+use steadycast_session::{
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -215,6 +217,7 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
+            feedback: FeedbackFormat::Own,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),

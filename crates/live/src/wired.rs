@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::Notice;
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{Fragment, Media, Received, Receiver, Sender};
+use steadycast_session::{Fragment, Media, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
-use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
 /// Where the bytes of a sender's packets come from.
 pub trait Payloads: Send {
@@ -431,7 +431,7 @@ impl WiredSink {
     }
 
     fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        let Ok((header, mut extensions, payload)) = RtpHeader::parse(datagram.bytes) else {
+        let Ok((header, extensions, payload)) = RtpHeader::parse(datagram.bytes) else {
             self.unreadable += 1;
             return;
         };
@@ -441,7 +441,14 @@ impl WiredSink {
             *known = Some(SocketAddr::new(from.ip(), port));
         }
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
-        let notice = extensions.next().filter(fits).map_or(Notice::NONE, |(id, bytes)| Notice::new(id, bytes));
+        let (mut notice, mut transport) = (Notice::NONE, None);
+        for (id, bytes) in extensions {
+            match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
+                Some(number) => transport = Some(number.seq),
+                None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
+                None => {}
+            }
+        }
         // Only what is followed counts.
         let mut clocks = self.clocks.of(header.ssrc);
         let (seq, fragment) = match &self.trail {
@@ -455,7 +462,7 @@ impl WiredSink {
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let media = Media { number: 0, header, notice, fragment, seq, size };
+        let media = Media { header, notice, fragment, number: 0, transport, seq, size };
         let ecn = datagram.meta.ecn;
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);

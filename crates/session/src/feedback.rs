@@ -144,6 +144,13 @@ impl History {
 }
 
 impl Joined {
+    /// Both, of packets of one compound.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.packets.extend(other.packets);
+        self.sort();
+        Self { rtt: other.rtt.or(self.rtt), ..self }
+    }
+
     fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }

@@ -1,3 +1,4 @@
+use crate::feedback::{FeedbackFormat, History, Joined};
 use crate::gate::Gate;
 use crate::media::overhead;
 use crate::pacer::Pacer;
@@ -7,7 +8,7 @@ use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, 
 use std::collections::VecDeque;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, FrameEdge, MediaQueue, Notice, ReceiverId, Reception, Report,
-    SenderHalf, Sent, Wake, Window, simulcast,
+    SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
@@ -38,6 +39,8 @@ pub struct SenderSettings {
     pub greedy: bool,
     /// No address may report more often than a whole group would: what goes beyond is counted and not read.
     pub gated: bool,
+    /// The format in which receivers report single packets. Any format is read; this one is prepared for.
+    pub feedback: FeedbackFormat,
     /// The controller's APP packets' name.
     pub app: [u8; 4],
     /// First sequence number.
@@ -63,6 +66,8 @@ pub struct Sender {
     seq: u64,
     /// Packets of all streams sent so far.
     number: u64,
+    /// What was sent last, where receivers report single packets.
+    history: Option<History>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
@@ -101,6 +106,13 @@ impl Purse {
         }
         !self.closed
     }
+}
+
+/// What a compound tells of one receiver.
+struct Told<'a> {
+    block: Option<&'a ReportBlock>,
+    body: Option<&'a Body>,
+    packets: Joined,
 }
 
 /// Least time between a unicast sender's reports under AVPF.
@@ -156,6 +168,7 @@ impl Sender {
             peers: Peers::default(),
             seq: u64::from(settings.first_seq),
             number: 0,
+            history: (settings.feedback != FeedbackFormat::Own).then(History::default),
             packets: 0,
             octets: 0,
             greedy_frame: 0,
@@ -273,9 +286,14 @@ impl Sender {
     /// What a frame of this size takes on the wire.
     fn cost(&self, size: Bytes) -> Bytes {
         let head = Bytes::new(u64::from(self.settings.fragment_header));
-        let each = overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost) + head;
+        let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost) + head;
         let fits = self.settings.packet.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
+    }
+
+    /// Whether packets carry their transport-wide number.
+    fn numbered(&self) -> bool {
+        self.settings.feedback == FeedbackFormat::TransportWide
     }
 
     fn bare_header(&self) -> RtpHeader {
@@ -325,6 +343,7 @@ impl Sender {
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
+        let mut joined = self.join(now, &compound);
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -332,8 +351,10 @@ impl Sender {
                 {
                     let block = blocks.iter().find(|b| b.ssrc == mine);
                     let body = self.body_of(&compound, *ssrc);
-                    if block.is_some() || body.is_some() {
-                        self.report(now, from, *ssrc, block, body.as_ref());
+                    let packets = joined.take();
+                    if block.is_some() || body.is_some() || packets.is_some() {
+                        let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
+                        self.report(now, from, *ssrc, &told);
                         reports = true;
                     }
                 }
@@ -362,7 +383,16 @@ impl Sender {
         })
     }
 
-    fn report(&mut self, now: Time, origin: Origin, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
+    /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
+    fn join(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
+        let mine = self.participant.identity.ssrc;
+        let history = self.history.as_mut()?;
+        let stream_of = |ssrc| (ssrc == mine).then_some(Stream::Media);
+        compound.packets.iter().filter_map(|packet| history.read(now, packet, stream_of)).reduce(Joined::and)
+    }
+
+    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
+        let Told { block, body, packets: joined } = told;
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone));
         }
@@ -379,8 +409,18 @@ impl Sender {
             });
             (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         }
+        // What a packet's own feedback measures is newer than what a report block does.
+        let rtt = joined.rtt.or(rtt);
         let members = self.peers.len() as u32;
-        self.half.on_report(&Report { at: now, from: ReceiverId(from), rtt, reception, body, packets: &[], members });
+        self.half.on_report(&Report {
+            at: now,
+            from: ReceiverId(from),
+            rtt,
+            reception,
+            body: *body,
+            packets: &joined.packets,
+            members,
+        });
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
@@ -443,7 +483,7 @@ impl Sender {
         let (frame, offset, rest, part) = match self.pacer.head() {
             Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
             None => {
-                let cost = overhead(&header, &Notice::NONE).max(self.notice_cost);
+                let cost = overhead(&header, &Notice::NONE, self.numbered()).max(self.notice_cost);
                 let frame = Frame { index: self.greedy_frame, kind: FrameKind::P, size: room(cost), sampled: now };
                 (frame, Bytes::ZERO, frame.size, None)
             }
@@ -452,7 +492,7 @@ impl Sender {
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= most };
         let size = self.settings.packet;
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
-        let cost = overhead(&header, &notice);
+        let cost = overhead(&header, &notice, self.numbered());
         self.notice_cost = cost;
         let head = Bytes::new(u64::from(self.settings.fragment_header));
         let fits = room(cost).saturating_sub(head).max(Bytes::new(1));
@@ -467,7 +507,11 @@ impl Sender {
         header.payload_len = payload.get() as u16;
         let size = cost + payload;
         let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
-        let media = Media { header, notice, fragment, number: self.number, seq: self.seq, size };
+        let transport = self.numbered().then_some(self.number as u16);
+        let media = Media { header, notice, fragment, number: self.number, transport, seq: self.seq, size };
+        if let Some(history) = &mut self.history {
+            history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
+        }
         if self.settings.greedy {
             self.greedy_frame = self.greedy_frame.wrapping_add(1);
         } else {

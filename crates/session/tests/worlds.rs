@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_link::{Amount, Config, Ecn, Fate, Link, Queue, Service, Steps};
-use steadycast_session::{Emit, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings};
+use steadycast_session::{
+    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 
@@ -123,6 +125,7 @@ fn drive(world: &mut impl World) -> Seen {
         credit: Span::millis(200), // a loaded machine may wake us late
         greedy: true,
         gated: false,
+        feedback: FeedbackFormat::Own,
         app: factory.app(),
         first_seq: 65_500,
         first_timestamp: 0,
