@@ -386,8 +386,8 @@ impl Sender {
         self.half.on_report(&Report { at: now, from: ReceiverId(from), rtt, reception, body, packets: &[], members });
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too many
-    /// changes nothing.
+    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
+    /// many changes nothing.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
