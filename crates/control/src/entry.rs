@@ -398,9 +398,11 @@ pub struct Controller {
     pub feedback: Feedback,
     /// Whether it can be run on standard receiver reports alone.
     pub standard_reports: bool,
-    /// Whether a report says the same when it is said again, as a rate does: between a slow receiver's reports its last one is repeated.
+    /// Whether a report says the same when it is said again, as a rate does. Between a slow receiver's reports its last one is
+    /// then repeated.
     pub repeats: bool,
-    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. One of all.
+    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. Only one
+    /// controller does.
     pub fallback: bool,
     /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between groups.
     pub own_rate: bool,

@@ -364,11 +364,6 @@ impl Emulation {
         self.code
     }
 
-    /// How well it kept the time.
-    pub fn punctuality(&self) -> &Punctuality {
-        &self.told
-    }
-
     fn with_record<T>(&self, use_it: impl FnOnce(&Record<'_>) -> T) -> Option<T> {
         let network = self.network.as_ref()?;
         let record = Record {

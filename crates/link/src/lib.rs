@@ -240,6 +240,50 @@ impl Link {
     }
 
     /// Offers a packet at `now`, which is never earlier than at the call before.
+    ///
+    /// ```
+    /// use steadycast_link::{Amount, Config, Drop, Ecn, Fate, Link, Queue, Service, Steps};
+    /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+    ///
+    /// let config = Config {
+    ///     service: Service::Rate(Steps::constant(Rate::mbps(1))),
+    ///     delay: Steps::constant(Span::millis(10)),
+    ///     queue: Queue::DropTail(Amount::Packets(2)),
+    ///     ..Config::default()
+    /// };
+    /// let mut link = Link::new(&config, "forth", Seed(1));
+    /// let mut offer = || link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct);
+    /// // A packet takes 8 ms to transmit. The second waits for the first, and the third finds the queue full.
+    /// let arrives = |ms| Fate::Arrives { at: Time::ZERO + Span::millis(ms), ecn: Ecn::NotEct };
+    /// assert_eq!(offer(), arrives(18));
+    /// assert_eq!(offer(), arrives(26));
+    /// assert_eq!(offer(), Fate::Dropped(Drop::Full));
+    /// ```
+    ///
+    /// A queue that decides as packets leave keeps them: the driver asks for their fates.
+    ///
+    /// ```
+    /// use steadycast_link::{Amount, CoDel, Config, Ecn, Fate, Link, Queue, Service, Steps};
+    /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+    ///
+    /// let service = Service::Rate(Steps::constant(Rate::mbps(1)));
+    /// let (limit, target, interval) = (Amount::Packets(100), Span::millis(5), Span::millis(100));
+    /// let queue = Queue::CoDel(CoDel { limit, target, interval, ecn: false });
+    /// let config = Config { service, queue, ..Config::default() };
+    /// let mut link = Link::new(&config, "forth", Seed(1));
+    /// let offered: Vec<_> = (0..2).map(|_| link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct)).collect();
+    /// let mut told = Vec::new();
+    /// let mut now = Time::ZERO;
+    /// loop {
+    ///     while let Some((token, fate)) = link.take(now) {
+    ///         told.push((Fate::Held(token), fate));
+    ///     }
+    ///     let Some(due) = link.due() else { break };
+    ///     now = due;
+    /// }
+    /// let arrives = |ms| Fate::Arrives { at: Time::ZERO + Span::millis(ms), ecn: Ecn::NotEct };
+    /// assert_eq!(told, [(offered[0], arrives(8)), (offered[1], arrives(16))]);
+    /// ```
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         let idle = &mut self.idle;

@@ -119,11 +119,6 @@ impl TimerConfig {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
         Self { t_min: self.t_min.min(reduced), ..self }
     }
-    /// With a bandwidth of its own for RTCP.
-    #[must_use]
-    pub fn with_rtcp_bw(self, rtcp_bw: Rate) -> Self {
-        Self { rtcp_bw, ..self }
-    }
     /// Between two members for good.
     #[must_use]
     pub fn point_to_point(self) -> Self {

@@ -423,7 +423,95 @@ impl Sender {
         });
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
+    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
+    /// many changes nothing.
+    ///
+    /// One frame crosses a path of 20 ms, and the receiver's reports come back:
+    ///
+    /// ```
+    /// use std::collections::VecDeque;
+    /// use steadycast_control::registry::{Chosen, Setup};
+    /// use steadycast_control::{Mode, ReceiverId, Wake};
+    /// use steadycast_session::{
+    ///     Emit, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    /// };
+    /// use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+    /// use steadycast_wire::ntp::NtpEpoch;
+    ///
+    /// let (packet, session_bandwidth, seed) = (Bytes::new(1000), Rate::mbps(1), Seed(1));
+    /// let pair = Chosen::shared("fixed", Mode::Repaired, &[])?;
+    /// let setup = Setup {
+    ///     packet,
+    ///     mode: Mode::Repaired,
+    ///     floor: Rate::ZERO,
+    ///     cap: session_bandwidth,
+    ///     pictures: None,
+    ///     session_bandwidth,
+    ///     group: false,
+    ///     id: ReceiverId(1),
+    ///     chance: seed.part("half"),
+    ///     ecn: Ecn::NotEct,
+    /// };
+    /// let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth, t_min: None, group: false, summary: false };
+    /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
+    /// let settings = SenderSettings {
+    ///     identity: who(1),
+    ///     rtcp,
+    ///     packet,
+    ///     payload_type: 96,
+    ///     fragment_header: 0,
+    ///     emit: Emit::Paced,
+    ///     backlog: Span::secs(1),
+    ///     credit: Span::ZERO,
+    ///     greedy: false,
+    ///     gated: false,
+    ///     app: pair.app(),
+    ///     first_seq: 0,
+    ///     first_timestamp: 0,
+    ///     epoch: NtpEpoch::from_unix_secs(0),
+    /// };
+    /// let (mut now, end, delay) = (Time::ZERO, Time::ZERO + Span::secs(5), Span::millis(20));
+    /// let mut sender = Sender::new(settings, pair.sender(&setup), seed.part("sender"), now);
+    /// let mut receiver = Receiver::new(who(2), rtcp, pair.app(), pair.receiver(&setup), seed.part("receiver"), now);
+    ///
+    /// sender.push_frame(now, &Frame { index: 0, kind: FrameKind::I, size: Bytes::new(5_000), sampled: now });
+    /// // Datagrams under way: when each arrives, and where.
+    /// let mut path: VecDeque<(Time, &str, Vec<u8>)> = VecDeque::new();
+    /// while now < end {
+    ///     let mut wake = end;
+    ///     let mut waits = |until: Option<Wake>| wake = until.map_or(wake, |w| wake.min(w.at));
+    ///     loop {
+    ///         match sender.poll(now) {
+    ///             Output::Media(media) => {
+    ///                 let mut datagram = Vec::new();
+    ///                 media.encode(&vec![0; media.header.payload_len.into()], &mut datagram);
+    ///                 path.push_back((now + delay, "RTP", datagram));
+    ///             }
+    ///             Output::Rtcp(datagram) => path.push_back((now + delay, "RTCP to the receiver", datagram)),
+    ///             Output::Wait(until) => break waits(until),
+    ///         }
+    ///     }
+    ///     loop {
+    ///         match receiver.poll(now) {
+    ///             Output::Rtcp(datagram) => path.push_back((now + delay, "RTCP to the sender", datagram)),
+    ///             Output::Wait(until) => break waits(until),
+    ///             Output::Media(_) => unreachable!("a receiver sends no media"),
+    ///         }
+    ///     }
+    ///     now = path.front().map_or(wake, |(at, ..)| wake.min(*at));
+    ///     while let Some((_, to, datagram)) = path.pop_front_if(|(at, ..)| *at <= now) {
+    ///         match to {
+    ///             "RTP" => drop(receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None)),
+    ///             "RTCP to the receiver" => receiver.on_rtcp(now, Origin(1), &datagram),
+    ///             _ => sender.on_rtcp(now, Origin(2), &datagram),
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!((sender.packets(), receiver.received()), (6, 6));
+    /// // Between two parties the interval is 360 s / 1000, the bandwidth in kb/s (RFC 3550, 6.2).
+    /// assert!((10..=18).contains(&sender.feedback().packets));
+    /// # Ok::<(), steadycast_control::ParamError>(())
+    /// ```
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.given_up(now) {
             return Output::Rtcp(bytes);

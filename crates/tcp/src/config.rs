@@ -352,11 +352,6 @@ impl Config {
         }
     }
 
-    /// Size on the wire of an acknowledgment without SACK blocks.
-    pub fn ack_len(&self) -> Bytes {
-        self.header
-    }
-
     /// Size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.
     pub fn len_of(&self, ack: &Ack) -> Bytes {
         let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
