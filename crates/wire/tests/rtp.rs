@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 use steadycast_units::{Bytes, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtp::{ReportRequest, RtpHeader, TransportNumber};
 use steadycast_wire::seq::{ExtendedSeq, Verdict};
 use steadycast_wire::{ParseError, is_rtcp};
 
@@ -29,6 +29,23 @@ fn a_plain_header_has_the_layout_of_rfc_3550() {
     let bytes = encoded(&header(), &[], &[7, 8]);
     assert_eq!(bytes, [0x80, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 0xaa, 0xbb, 0xcc, 0xdd, 7, 8]);
     assert_eq!(header().packet_size(&[]), Bytes::new(28 + 12 + 2));
+}
+
+#[test]
+fn a_transport_wide_number_has_two_bytes_or_four_with_a_request() {
+    let written = |number: TransportNumber| {
+        let mut out = Vec::new();
+        number.write(&mut out);
+        assert_eq!(TransportNumber::read(&out), Some(number));
+        out
+    };
+    assert_eq!(written(TransportNumber { seq: 0xfffe, request: None }), [0xff, 0xfe]);
+    let request = |timed, packets| Some(ReportRequest { timed, packets });
+    assert_eq!(written(TransportNumber { seq: 1, request: request(true, 0x1234) }), [0, 1, 0x92, 0x34]);
+    assert_eq!(written(TransportNumber { seq: 1, request: request(false, 0x7fff) }), [0, 1, 0x7f, 0xff]);
+    for wrong in [&[][..], &[1], &[1, 2, 3], &[1, 2, 3, 4, 5]] {
+        assert_eq!(TransportNumber::read(wrong), None);
+    }
 }
 
 #[test]
