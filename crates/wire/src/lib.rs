@@ -8,6 +8,7 @@ pub mod ntp;
 pub mod payload;
 pub mod rtcp;
 pub mod rtp;
+pub mod rtx;
 pub mod seq;
 
 /// What IP version 4 without options (20) and UDP (8) add to each datagram, in bytes.
