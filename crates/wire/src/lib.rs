@@ -5,6 +5,7 @@
 
 mod bytes;
 pub mod ntp;
+pub mod parity;
 pub mod payload;
 pub mod rtcp;
 pub mod rtp;
