@@ -96,14 +96,12 @@ impl Description {
     }
 
     fn encoding(&self) -> (&'static str, Option<String>) {
-        match self.format {
+        let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
                 // Profile 3 level 5 (advanced simple) fits what is sent; decoders go by the configuration.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
-                ("MP4V-ES", Some(format!("profile-level-id=245{}", config.unwrap_or_default())))
+                Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
-            Some(PayloadFormat::Mpeg2) => ("MPV", None),
-            Some(PayloadFormat::H263p) => ("H263-1998", None),
             Some(PayloadFormat::H264) => {
                 let sets: Vec<&[u8]> = parameter_sets(&self.config);
                 let mut fmtp = "packetization-mode=1".to_owned();
@@ -114,10 +112,12 @@ impl Description {
                     let sets: Vec<String> = sets.iter().map(|s| base64(s)).collect();
                     fmtp += &format!("; sprop-parameter-sets={}", sets.join(","));
                 }
-                ("H264", Some(fmtp))
+                Some(fmtp)
             }
-            None => ("x-steadycast-greedy", None),
-        }
+            // The others need no parameters, or have them in band.
+            _ => None,
+        };
+        (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
     }
 
     /// From text: its first video stream.
@@ -152,14 +152,9 @@ impl Description {
             let find = |value: &str| value.strip_prefix(&prefix).map(|rest| rest.trim().to_owned());
             media.get_attribute_values(name).flatten().find_map(find)
         };
-        let name = of_type("rtpmap").map(|map| map.split('/').next().unwrap_or_default().to_ascii_uppercase());
-        let format = match name.as_deref() {
-            Some("MP4V-ES") => Some(PayloadFormat::Mpeg4),
-            Some("MPV") => Some(PayloadFormat::Mpeg2),
-            Some("H263-1998" | "H263-2000") => Some(PayloadFormat::H263p),
-            Some("H264") => Some(PayloadFormat::H264),
-            None if payload_type == 32 => Some(PayloadFormat::Mpeg2),
-            _ => None,
+        let format = match of_type("rtpmap") {
+            Some(map) => PayloadFormat::of_encoding(map.split('/').next().unwrap_or_default()),
+            None => PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type)),
         };
         let fmtp = of_type("fmtp").unwrap_or_default();
         let parameter = |key: &str| {

@@ -201,7 +201,7 @@ impl Sending {
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
         let (format, config, greedy) = (medium.format(), medium.config(), matches!(medium, Medium::Greedy));
-        let payload_type = if format == Some(PayloadFormat::Mpeg2) { 32 } else { 96 };
+        let payload_type = format.and_then(PayloadFormat::static_type).unwrap_or(96);
         let identity = Identity { ssrc: seed.part("ssrc").bits32(), cname: options.cname.clone() };
         let first_seq = seed.part("seq").bits32() as u16;
         let settings = SenderSettings {

@@ -262,7 +262,7 @@ impl PyReceiver {
                     ttl: None,
                     mux: false,
                     secure: false,
-                    payload_type: if format == Some(PayloadFormat::Mpeg2) { 32 } else { 96 },
+                    payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
                     format,
                     config: Vec::new(),
                     bandwidth: None,
@@ -290,12 +290,7 @@ impl PyReceiver {
     /// The codec's name, or `None`.
     #[getter]
     fn codec(&self) -> Option<&'static str> {
-        self.description.format.map(|format| match format {
-            PayloadFormat::Mpeg4 => "mpeg4",
-            PayloadFormat::Mpeg2 => "mpeg2",
-            PayloadFormat::H263p => "h263",
-            PayloadFormat::H264 => "h264",
-        })
+        self.description.format.map(PayloadFormat::codec)
     }
 
     /// What a decoder must be told first.
