@@ -206,6 +206,13 @@ def receive(options: Options) -> Json:
             "the payload format is not known, so no pictures can be had of it",
             "give the sender's .sdp file, or --codec",
         )
+    if wants and receiver.codec not in _RAW:
+        receiver.stop()
+        raise UserError(
+            options.what,
+            f"pictures in {receiver.codec} are not decoded yet",
+            "leave out --out, --play and --reference to receive it without pictures, or have it sent in " + ", ".join(_RAW),
+        )
     try:
         sink = Sink(receiver, options) if wants else None
     except UserError:
