@@ -8,7 +8,7 @@ mod congestion;
 mod feedback;
 mod transport;
 
-pub use acknowledged::{Acknowledged, Arrived, Ecn};
+pub use acknowledged::{Acknowledged, Arrived};
 pub use congestion::{CongestionFeedback, PacketArrival, StreamArrivals};
 pub use feedback::{KeyFrameRequest, Nack, ReceiverEstimate};
 pub use transport::{PacketStatus, Ticks, TransportFeedback};

@@ -1,49 +1,14 @@
 //! What becomes of every format of per-packet feedback: one record for each packet.
 
-use steadycast_units::PeerTime;
-
-/// The two ECN bits of an IP header (RFC 3168, section 5; ECT(1) as RFC 9331 uses it).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ecn {
-    /// The sender's transport is not capable of ECN.
-    #[default]
-    NotEct,
-    /// ECT(1): the sender's control is scalable (L4S).
-    Ect1,
-    /// ECT(0): the sender's control answers a mark as it would a loss.
-    Ect0,
-    /// Congestion experienced.
-    Ce,
-}
-
-impl Ecn {
-    /// The codepoint in the low two bits; the others are ignored.
-    pub const fn from_bits(bits: u8) -> Self {
-        match bits & 3 {
-            0 => Self::NotEct,
-            1 => Self::Ect1,
-            2 => Self::Ect0,
-            _ => Self::Ce,
-        }
-    }
-    /// The codepoint, 0…3.
-    pub const fn bits(self) -> u8 {
-        match self {
-            Self::NotEct => 0,
-            Self::Ect1 => 1,
-            Self::Ect0 => 2,
-            Self::Ce => 3,
-        }
-    }
-}
+use steadycast_units::{Ecn, PeerTime};
 
 /// How one packet arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// When, on the receiver's clock; `None` when the receiver doesn't say.
     pub at: Option<PeerTime>,
-    /// The ECN bits of its IP header; [`Ecn::NotEct`] in formats that don't carry them.
-    pub ecn: Ecn,
+    /// The ECN field of its IP header; `None` in a format that has no room for it.
+    pub ecn: Option<Ecn>,
 }
 
 /// What a receiver says of one packet, in whatever format it said so.

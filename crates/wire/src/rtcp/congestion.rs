@@ -1,10 +1,10 @@
 //! Congestion control feedback of RTP streams (RFC 8888), with erratum 8166: `num_reports` is the number of blocks.
 
 use super::acknowledged::{peer_time, unwrap};
-use super::{Acknowledged, Arrived, Ecn, FeedbackKind, Packet};
+use super::{Acknowledged, Arrived, FeedbackKind, Packet};
 use crate::ParseError;
 use crate::bytes::{Reader, to_words};
-use steadycast_units::{PeerTime, Span};
+use steadycast_units::{Ecn, PeerTime, Span};
 
 const CCFB: u8 = 11;
 /// Of RFC 8888, section 3.1: a report covers less than a quarter of the sequence space.
@@ -162,7 +162,7 @@ impl CongestionFeedback {
         let arrived = move |arrival: PacketArrival| {
             // 64 of the report's units are one of the offset's.
             let at = arrival.units().map(|units| peer_time(reported - i64::from(units) * 64, PER_SECOND));
-            Arrived { at, ecn: arrival.ecn }
+            Arrived { at, ecn: Some(arrival.ecn) }
         };
         self.streams.iter().flat_map(move |stream| {
             let seqs = (0..=u16::MAX).map(|n| stream.begin_seq.wrapping_add(n));

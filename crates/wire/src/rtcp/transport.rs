@@ -3,7 +3,7 @@
 
 use super::acknowledged::{peer_time, unwrap};
 use super::congestion::MAX_REPORTS;
-use super::{Acknowledged, Arrived, Ecn, FeedbackKind, Packet};
+use super::{Acknowledged, Arrived, FeedbackKind, Packet};
 use crate::ParseError;
 use crate::bytes::Reader;
 use steadycast_units::{PeerTime, Span, Time};
@@ -187,7 +187,7 @@ impl TransportFeedback {
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = Acknowledged> + '_ {
         let seqs = (0..=u16::MAX).map(|n| self.begin_seq.wrapping_add(n));
         seqs.zip(&self.packets).map(move |(seq, status)| {
-            let arrived = |at| Some(Arrived { at, ecn: Ecn::NotEct });
+            let arrived = |at| Some(Arrived { at, ecn: None });
             let arrival = match status {
                 PacketStatus::Missing => None,
                 PacketStatus::Untimed => arrived(None),
