@@ -20,8 +20,8 @@ pub struct Acknowledged {
     pub arrival: Option<Arrived>,
 }
 
-/// A count of units that wraps after 32 bits, as a count that doesn't: the one nearest to `near`, a time in nanoseconds on
-/// the same clock; `first` without one.
+/// A count of units that wraps after 32 bits, as a count that doesn't: the one nearest to `near`, a time in nanoseconds
+/// on the same clock; `first` without one.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
     let near = (i128::from(near.as_nanos()) * i128::from(per_second)).div_euclid(NANOS) as i64;
