@@ -29,8 +29,8 @@
 //! The c_ij are a Cauchy matrix, 1 / (x_i ⊕ y_j) with x_i = 0x80 ⊕ i and y_j = j, with column j scaled by x_0 ⊕ y_j.
 //! Every square part of such a matrix can be inverted, hence any k symbols suffice; and parity 0 is the plain XOR.
 //!
-//! The code is our own since the crates for this field fix another matrix (Vandermonde, or Cauchy without a row of
-//! ones) and shards of one length, and this is shorter than what it would take to bend them.
+//! The code is our own: the crates for this field fix another matrix (Vandermonde, or Cauchy without a row of ones), or
+//! are many times as long as this is.
 
 use crate::ParseError;
 use crate::bytes::Reader;
