@@ -141,8 +141,8 @@ pub fn rtx(data: &[u8]) {
     assert_eq!(stream.header(header.seq, &original), Ok(header));
 }
 
-/// Parity: the first byte says how many packets a block has, then come symbols, each behind what it is (of a packet, or from 128 on a
-/// parity) and its length; and the whole as a payload, a packet and a symbol.
+/// Parity: the first byte says how many packets a block has, then come symbols, each behind what it is (of a packet, or
+/// from 128 on a parity) and its length; and the whole as a payload, a packet and a symbol.
 pub fn parity(data: &[u8]) {
     if let Ok((header, bytes)) = ParityHeader::parse(data) {
         let mut again = Vec::new();

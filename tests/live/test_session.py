@@ -124,6 +124,24 @@ def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) 
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "codec"), [("H265", "h265"), ("VP8", "vp8"), ("VP9", "vp9"), ("AV1", "av1")]
+)
+def test_pictures_of_a_codec_that_is_only_carried_are_refused_with_its_name(
+    name: str, codec: str, port: int, tmp_path: Path
+) -> None:
+    sdp = tmp_path / "stream.sdp"
+    sdp.write_text(
+        "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+        f"m=video {port} RTP/AVP 96\r\na=rtpmap:96 {name}/90000\r\n"
+    )
+    words = steadycast("receive", str(sdp), "--out", str(tmp_path / "film.mkv"))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert f"pictures in {codec} are not decoded yet" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
 @needs("ffmpeg")
 def test_raw_frames_on_standard_input_are_sent(port: int) -> None:
     made = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=176x144:rate=15", "-t", "3"]

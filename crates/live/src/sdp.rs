@@ -287,7 +287,8 @@ mod tests {
             Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
         ];
-        for one in all {
+        // Those of the others have nothing of their own.
+        for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
             let text = one.write(own, 17);
             assert_eq!(Description::read(text.as_bytes()), Ok(one), "{text}");
         }

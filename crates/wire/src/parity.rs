@@ -1,7 +1,7 @@
 //! Parity packets: a Reed–Solomon code over the packets of a block, so that any k of its k + r packets give all k back.
 //!
-//! Media is sent unchanged. Parity is a stream of its own, with its own source, numbers and payload type, whose payload is ours
-//! (a receiver of FlexFEC, RFC 8627, ignores it, since it begins with the reserved bits 11):
+//! Media is sent unchanged. Parity is a stream of its own, with its own source, numbers and payload type, whose payload
+//! is ours (a receiver of FlexFEC, RFC 8627, ignores it, since it begins with the reserved bits 11):
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -11,25 +11,26 @@
 //! :                         parity symbol                         :
 //! ```
 //!
-//! A block is `packets` packets of one source with the numbers from `base` on. A packet's symbol is, most significant byte first,
+//! A block is `packets` packets of one source with the numbers from `base` on. A packet's symbol is, most significant
+//! byte first,
 //!
 //! ```text
 //! | length − 12 (16) | header bytes 0 and 1, V cleared (16) | time stamp (32) | all bytes after the 12th |
 //! ```
 //!
-//! so that it says all of the packet but its number, which its place in the block gives, and its source. Symbols are filled up with
-//! zeros to the longest of their block. With 8 bits of each symbol as an element of GF(2⁸), polynomial x⁸ + x⁴ + x³ + x² + 1
-//! (0x11D), parity i (0…63) of the symbols s of the packets j (0…63) is
+//! so that it says all of the packet but its number, which its place in the block gives, and its source. Symbols are
+//! filled up with zeros to the longest of their block. With 8 bits of each symbol as an element of GF(2⁸), polynomial
+//! x⁸ + x⁴ + x³ + x² + 1 (0x11D), parity i (0…63) of the symbols s of the packets j (0…63) is
 //!
 //! ```text
 //! p_i = Σ_j c_ij · s_j,    c_ij = (0x80 ⊕ j) / (0x80 ⊕ i ⊕ j)
 //! ```
 //!
-//! The c_ij are a Cauchy matrix, 1 / (x_i ⊕ y_j) with x_i = 0x80 ⊕ i and y_j = j, with column j scaled by x_0 ⊕ y_j. Every square
-//! part of such a matrix can be inverted, hence any k symbols suffice; and parity 0 is the plain XOR.
+//! The c_ij are a Cauchy matrix, 1 / (x_i ⊕ y_j) with x_i = 0x80 ⊕ i and y_j = j, with column j scaled by x_0 ⊕ y_j.
+//! Every square part of such a matrix can be inverted, hence any k symbols suffice; and parity 0 is the plain XOR.
 //!
-//! The code is our own since the crates for this field fix another matrix (Vandermonde, or Cauchy without a row of ones) and
-//! shards of one length, and this is shorter than what it would take to bend them.
+//! The code is our own: the crates for this field fix another matrix (Vandermonde, or Cauchy without a row of ones), or
+//! are many times as long as this is.
 
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -153,9 +154,9 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     parity
 }
 
-/// The symbols that are missing of a block of `packets`, each with its place in the block, in order. `sources` are places and
-/// symbols of packets that arrived, `parities` indices and symbols of parities; of those that are given twice the first counts.
-/// A symbol may come out with zeros behind it, as in [`packet`].
+/// The symbols that are missing of a block of `packets`, each with its place in the block, in order. `sources` are
+/// places and symbols of packets that arrived, `parities` indices and symbols of parities; of those that are given
+/// twice the first counts. A symbol may come out with zeros behind it, as in [`packet`].
 ///
 /// # Errors
 /// There are fewer than `packets` symbols; a place or index is beyond its limit; a packet is longer than its parity.
@@ -205,8 +206,8 @@ pub fn recover(
     Ok(missing.into_iter().zip(solved).collect())
 }
 
-/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. All square parts of the matrix can be inverted, so that no pivot
-/// is zero.
+/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. All square parts of the matrix can be inverted, so that
+/// no pivot is zero.
 fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for at in 0..matrix.len() {
         let inverse = div(1, matrix[at][at]);

@@ -82,7 +82,8 @@ impl PayloadFormat {
         Self::ALL.into_iter().find(|format| format.codec() == name)
     }
 
-    /// The encoding name of `a=rtpmap` in a session description: the media subtype that the format's document registers.
+    /// The encoding name of `a=rtpmap` in a session description: the media subtype that the format's document
+    /// registers.
     pub const fn encoding(self) -> &'static str {
         match self {
             Self::Mpeg4 => "MP4V-ES",
@@ -177,8 +178,8 @@ impl Fragment {
 
 /// Cuts an access unit into payloads of at most `max_payload` bytes (but see [`MIN_PAYLOAD`]).
 ///
-/// Whole units share a payload as far as they fit, except NAL units and OBUs. One that is longer than a payload is divided, and
-/// shares none of its payloads with others, so that a loss costs as few units as may be.
+/// Whole units share a payload as far as they fit, except NAL units and OBUs. One that is longer than a payload is
+/// divided, and shares none of its payloads with others, so that a loss costs as few units as may be.
 pub fn fragments<'a>(format: PayloadFormat, frame: &AccessUnit<'a>, max_payload: usize) -> Fragments<'a> {
     Fragments { format, max: max_payload.max(MIN_PAYLOAD), units: Units::new(format, *frame).peekable(), rest: None }
 }
@@ -263,8 +264,8 @@ impl Payload<'_> {
     }
 }
 
-/// As [`fragments`] of [`AccessUnit::Bytes`], with the bytes of the payloads. `picture` counts the frames: VP8 and VP9 send its
-/// lower 15 bits.
+/// As [`fragments`] of [`AccessUnit::Bytes`], with the bytes of the payloads. `picture` counts the frames: VP8 and VP9
+/// send its lower 15 bits.
 pub fn payloads(
     format: PayloadFormat,
     frame: &[u8],

@@ -154,7 +154,8 @@ pub enum Packet {
         sender: u32,
         /// Of which source; in RFC 8888 the first of its streams.
         media: u32,
-        /// What follows: whole words, filled up with zeros when written; in transport-wide feedback filled up with padding.
+        /// What follows: whole words, filled up with zeros when written; in transport-wide feedback filled up with
+        /// padding.
         fci: Vec<u8>,
     },
     /// Receiver summary information of a source to which receivers report alone (RFC 5760, section 7.1.1). Of its sub-reports only
@@ -422,8 +423,8 @@ impl Packet {
     }
 }
 
-/// Whether padding fills a packet up to whole words, wherever it stands in a compound. RFC 3550 pads by whole words, and at the end
-/// alone; libwebrtc pads transport-wide feedback so.
+/// Whether padding fills a packet up to whole words, wherever it stands in a compound. RFC 3550 pads by whole words,
+/// and at the end alone; libwebrtc pads transport-wide feedback so.
 const fn fills_up(packet_type: u8, fmt: u8) -> bool {
     packet_type == RTPFB && fmt == transport::TRANSPORT_WIDE
 }

@@ -14,8 +14,9 @@ const TWO_BYTE_PROFILE: u16 = 0x1000;
 /// One element of a header extension, to be written: its id (not 0) and up to 255 bytes.
 pub type Element<'a> = (u8, &'a [u8]);
 
-/// The header extension of transport-wide feedback: a number that counts all packets of a transport (draft-holmer-rmcat-transport-wide-cc-extensions-01,
-/// section 2), and libwebrtc's request (version 2, `transport-wide-cc-02`). Its element's id is agreed on in a session description.
+/// The header extension of transport-wide feedback: a number that counts all packets of a transport
+/// (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2), and libwebrtc's request (version 2,
+/// `transport-wide-cc-02`). Its element's id is agreed on in a session description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportNumber {
     /// The packet's number among all of the transport, modulo 2¹⁶.

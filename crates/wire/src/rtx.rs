@@ -1,7 +1,8 @@
 //! Retransmission of RTP packets in a stream of their own (RFC 4588).
 //!
-//! A packet that is sent again has the original's time stamp, marker and payload; its number, payload type and, where both streams
-//! share a session, its source are those of the retransmission stream. The original's number (OSN) stands before the payload:
+//! A packet that is sent again has the original's time stamp, marker and payload; its number, payload type and, where
+//! both streams share a session, its source are those of the retransmission stream. The original's number (OSN) stands
+//! before the payload:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,7 +15,8 @@ use crate::ParseError;
 use crate::bytes::Reader;
 use crate::rtp::RtpHeader;
 
-/// Bytes that a packet is longer when it is sent again: those of the OSN. Media has to leave that much room below the MTU.
+/// Bytes that a packet is longer when it is sent again: those of the OSN. Media has to leave that much room below the
+/// MTU.
 pub const OSN: usize = 2;
 
 /// Which stream repeats which (RFC 4588, sections 5.2 and 8.1).
@@ -31,8 +33,8 @@ pub struct RtxStream {
 }
 
 impl RtxStream {
-    /// The header of an original that is sent again under the number `seq`. It has no send time: whatever sends it stamps it with
-    /// its own departure, which isn't the original's.
+    /// The header of an original that is sent again under the number `seq`. It has no send time: whatever sends it
+    /// stamps it with its own departure, which isn't the original's.
     ///
     /// # Errors
     /// The payload leaves no room for the OSN in a datagram.
@@ -50,7 +52,8 @@ impl RtxStream {
         out.extend_from_slice(payload);
     }
 
-    /// The original of a packet of the retransmission stream: its header and its payload. When the original left is not known.
+    /// The original of a packet of the retransmission stream: its header and its payload. When the original left is not
+    /// known.
     ///
     /// # Errors
     /// The packet is of another stream, or has no OSN, as one that a sender fills its rate up with.

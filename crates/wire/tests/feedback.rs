@@ -1,5 +1,7 @@
 //! The claims about feedback on single packets: which are asked for again, and when each arrived.
 use proptest::prelude::*;
+use rtcp_types::TwccPacketStatus;
+use rtcp_types::prelude::*;
 use steadycast_units::{Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ParseError;
 use steadycast_wire::rtcp::{
@@ -211,8 +213,9 @@ fn a_report_without_times_has_no_deltas() {
     let Packet::Feedback { fci, .. } = &packet else { panic!() };
     assert_eq!(fci[8..], [0b1011_0100, 0]);
     assert_eq!(TransportFeedback::from_packet(&read(&packet)), Ok(Some(feedback.clone())));
-    let seqs: Vec<_> = feedback.acknowledged(None).map(|it| (it.seq, it.arrival.map(|a| a.at))).collect();
-    assert_eq!(seqs, [(65_535, Some(None)), (0, Some(None)), (1, None), (2, Some(None))]);
+    let seqs: Vec<_> = feedback.acknowledged(None).map(|it| (it.seq, it.arrival)).collect();
+    let untimed = Some(Arrived { at: None, ecn: None });
+    assert_eq!(seqs, [(65_535, untimed), (0, untimed), (1, None), (2, untimed)]);
     let mixed = transport(0, 0, vec![Untimed, at(77), Missing]);
     assert_eq!(TransportFeedback::from_packet(&read(&mixed.to_packets(1_200)[0])), Ok(Some(mixed)));
 }
@@ -358,6 +361,72 @@ proptest! {
             together.extend(part.packets);
         }
         prop_assert_eq!(together, feedback.packets);
+    }
+
+    #[test]
+    fn an_independent_reader_finds_the_same_numbers_in_our_nack(
+        first: u16, steps in prop::collection::vec(1u16..40, 0..200),
+    ) {
+        let missing: Vec<u16> = std::iter::once(first)
+            .chain(steps.iter().scan(first, |at, step| { *at = at.wrapping_add(*step); Some(*at) }))
+            .collect();
+        let ours = bytes(&nack(&missing[..Nack::fitting(&missing)]).to_packet());
+        let theirs = rtcp_types::TransportFeedback::parse(&ours).expect("it reads it");
+        let theirs = theirs.parse_fci::<rtcp_types::Nack<'_>>().expect("it is a NACK");
+        prop_assert_eq!(theirs.entries().collect::<Vec<_>>(), &missing[..Nack::fitting(&missing)]);
+    }
+
+    #[test]
+    fn an_independent_reader_finds_the_same_ticks_in_our_reports(packets in statuses(8), begin_seq: u16) {
+        // It knows no packets without a time.
+        let timed = |status| if status == PacketStatus::Untimed { PacketStatus::Missing } else { status };
+        let feedback = transport(begin_seq, 0, packets.into_iter().map(timed).collect());
+        let (mut seq, mut together) = (begin_seq, Vec::new());
+        for packet in feedback.to_packets(1_200) {
+            let ours = bytes(&packet);
+            let theirs = rtcp_types::TransportFeedback::parse(&ours).expect("it reads it");
+            let theirs = theirs.parse_fci::<rtcp_types::Twcc<'_>>().expect("it is one");
+            let mut ticks = theirs.reference_time() << 8;
+            for status in theirs.packets() {
+                let (number, status) = status.expect("it is whole");
+                prop_assert_eq!(number, seq);
+                seq = seq.wrapping_add(1);
+                together.push(match status {
+                    TwccPacketStatus::NotReceived => PacketStatus::Missing,
+                    TwccPacketStatus::Received { delta } => {
+                        ticks = ticks.wrapping_add(i32::from(delta) as u32);
+                        at(ticks)
+                    }
+                });
+            }
+        }
+        prop_assert_eq!(together, feedback.packets);
+    }
+
+    #[test]
+    fn reports_of_an_independent_writer_are_read(
+        begin_seq: u16, reference in 0u32..1 << 24, count: u8,
+        deltas in prop::collection::vec(proptest::option::weighted(0.7, prop_oneof![3 => 0i16..256, 1 => any::<i16>()]), 1..300),
+    ) {
+        let theirs = |delta: &Option<i16>| match delta {
+            Some(delta) => TwccPacketStatus::Received { delta: *delta },
+            None => TwccPacketStatus::NotReceived,
+        };
+        let list: Vec<_> = deltas.iter().map(theirs).collect();
+        let twcc = rtcp_types::Twcc::builder(begin_seq, reference, count, &list, None);
+        let mut written = vec![0; 4_000];
+        let len = rtcp_types::TransportFeedback::builder(&twcc).sender_ssrc(1).media_ssrc(2).write_into(&mut written);
+        let compound = Compound::parse(&written[..len.expect("there is room")]).expect("it can be read");
+        let mut ticks = reference << 8;
+        let expected = deltas.iter().map(|delta| match delta {
+            Some(delta) => {
+                ticks = ticks.wrapping_add(i32::from(*delta) as u32);
+                at(ticks)
+            }
+            None => PacketStatus::Missing,
+        });
+        let expected = transport(begin_seq, count, expected.collect());
+        prop_assert_eq!(TransportFeedback::from_packet(&compound.packets[0]), Ok(Some(expected)));
     }
 
     #[test]

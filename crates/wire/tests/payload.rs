@@ -314,7 +314,8 @@ fn av1_elements_of_others_are_read() {
         got.bytes
     };
     let two = vec![0x12, 0, 0x0a, 1, 9, 0x32, 2, 7, 8];
-    // Two elements with one length, with two; with delimiters, tile lists and size fields that could have been left out.
+    // Two elements with one length, with two; with delimiters, tile lists and size fields that could have been left
+    // out.
     assert_eq!(whole(&[&[0x28, 2, 0x08, 9, 0x30, 7, 8]]), two);
     assert_eq!(whole(&[&[0x08, 2, 0x08, 9, 3, 0x30, 7, 8]]), two);
     assert_eq!(whole(&[&[0x08, 2, 0x12, 0, 3, 0x0a, 1, 9, 2, 0x40, 5, 0x84, 0x00, 0x32, 2, 7, 8]]), two);
@@ -508,7 +509,8 @@ proptest! {
             prop_assert!(plan.iter().all(|it| it.payload_len() <= max.max(MIN_PAYLOAD)));
             let cut = cut(format, &frame, max);
             prop_assert_eq!(cut.len(), plan.len());
-            // An arbitrary byte string may have NAL units of no known type, which nobody may send, and isn't a sequence of OBUs.
+            // An arbitrary byte string may have NAL units of no known type, which nobody may send, and isn't a sequence
+            // of OBUs.
             if !matches!(format, PayloadFormat::H264 | PayloadFormat::H265 | PayloadFormat::Av1) {
                 tiles(&plan, frame.len());
                 prop_assert_eq!(together(format, &cut), (frame.clone(), false));
@@ -576,12 +578,6 @@ proptest! {
     }
 }
 
-/// Bytes written as hexadecimal digits.
-fn hex(digits: &str) -> Vec<u8> {
-    let digits: Vec<u32> = digits.chars().filter_map(|c| c.to_digit(16)).collect();
-    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
-}
-
 #[test]
 fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
     use PayloadFormat::{H263p, H264, Mpeg2, Mpeg4};
@@ -608,4 +604,10 @@ fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
     for format in FORMATS {
         assert_eq!([&[][..], &[0; 40], &[0xff; 40]].map(|bytes| picture_kind(format, bytes)), [None; 3]);
     }
+}
+
+/// Bytes written as hexadecimal digits.
+fn hex(digits: &str) -> Vec<u8> {
+    let digits: Vec<u32> = digits.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
 }

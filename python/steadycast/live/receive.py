@@ -211,7 +211,7 @@ def receive(options: Options) -> Json:
         raise UserError(
             options.what,
             f"pictures in {receiver.codec} are not decoded yet",
-            "leave out --out, --play and --reference to receive it without pictures, or have it sent in " + ", ".join(_RAW),
+            f"receive it without --out, --play and --reference, or have it sent in {', '.join(_RAW)}",
         )
     try:
         sink = Sink(receiver, options) if wants else None

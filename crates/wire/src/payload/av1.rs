@@ -4,11 +4,12 @@
 //! | Z | Y | W (2) | N | 0 (3) |, then OBU elements
 //! ```
 //!
-//! Z: the first element continues one of the packet before. Y: the last one goes on in the next packet. W: the number of elements, the
-//! last of which has no length before it; or 0, and each has one (leb128). N: a coded video sequence begins.
+//! Z: the first element continues one of the packet before. Y: the last one goes on in the next packet. W: the number
+//! of elements, the last of which has no length before it; or 0, and each has one (leb128). N: a coded video sequence
+//! begins.
 //!
-//! What is sent has one OBU or a part of one in each packet. OBUs lose their size fields on the way; temporal delimiters and tile lists
-//! aren't sent, and are ignored when they come.
+//! What is sent has one OBU or a part of one in each packet. OBUs lose their size fields on the way; temporal
+//! delimiters and tile lists aren't sent, and are ignored when they come.
 
 use super::Fragment;
 use super::units::Unit;
@@ -26,8 +27,8 @@ const HAS_SIZE: u8 = 2;
 /// A temporal delimiter in the low-overhead format.
 const DELIMITER: [u8; 2] = [TEMPORAL_DELIMITER << 3 | HAS_SIZE, 0];
 
-/// Where the parts of an OBU are: | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the payload (AV1, section
-/// 5.3).
+/// Where the parts of an OBU are: | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the payload
+/// (AV1, section 5.3).
 #[derive(Clone, Copy, Debug)]
 struct Obu {
     kind: u8,
@@ -94,8 +95,8 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
     Unit { offset, len: at + obu.len(), prefix: at + obu.head + obu.size, head: obu.head, apart: false }
 }
 
-/// What isn't sent of a unit of which only the size is known: a delimiter, if it is the first; a header of one byte, which the
-/// payload header repeats; the size field.
+/// What isn't sent of a unit of which only the size is known: a delimiter, if it is the first; a header of one byte,
+/// which the payload header repeats; the size field.
 pub(super) fn assumed_prefix(first: bool, len: usize) -> usize {
     let before = (if first { DELIMITER.len() } else { 0 } + 1).min(len);
     let rest = len - before;
@@ -106,7 +107,8 @@ pub(super) fn assumed_prefix(first: bool, len: usize) -> usize {
     before + size.min(rest)
 }
 
-/// The aggregation header of one element, and the OBU's header where it begins. `rest` is the frame from the fragment on.
+/// The aggregation header of one element, and the OBU's header where it begins. `rest` is the frame from the fragment
+/// on.
 pub(super) fn header(rest: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     let begins = key && fragment.offset == 0;
     let (z, y) = (u8::from(!fragment.starts_unit), u8::from(!fragment.ends_unit));
@@ -161,8 +163,8 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     Ok(elements)
 }
 
-/// The last OBU of a frame, which begins at `at`, has all its bytes: gives it a size field, and the frame a temporal delimiter before
-/// its first one. One that isn't to be read is taken out, as is a damaged one.
+/// The last OBU of a frame, which begins at `at`, has all its bytes: gives it a size field, and the frame a temporal
+/// delimiter before its first one. One that isn't to be read is taken out, as is a damaged one.
 pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
     let bytes = &frame[at..];
     if bytes.is_empty() {
@@ -191,8 +193,8 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
     Ok(())
 }
 
-/// Whether a temporal unit begins a coded video sequence: it has a sequence header, and its first frame is a key frame that is shown
-/// (AV1, section 7.5).
+/// Whether a temporal unit begins a coded video sequence: it has a sequence header, and its first frame is a key frame
+/// that is shown (AV1, section 7.5).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let (mut rest, mut still, mut sequence) = (frame, false, false);
     while !rest.is_empty() {
@@ -202,7 +204,8 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
         match obu.kind {
             SEQUENCE_HEADER => {
                 sequence = true;
-                // seq_profile (3), still_picture (1), reduced_still_picture_header (1): frame headers begin otherwise then.
+                // seq_profile (3), still_picture (1), reduced_still_picture_header (1): frame headers begin otherwise
+                // then.
                 still = first & 0x08 != 0;
             }
             // show_existing_frame (1) 0, frame_type (2) 0, show_frame (1) 1.

@@ -10,8 +10,8 @@ pub const MAX_FRAME: usize = 16 << 20;
 /// A frame as it came out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reassembled {
-    /// Its bytes, as far as they are of use: each NAL unit behind a start code of four bytes; in AV1 a temporal delimiter and each
-    /// OBU with its size.
+    /// Its bytes, as far as they are of use: each NAL unit behind a start code of four bytes; in AV1 a temporal
+    /// delimiter and each OBU with its size.
     pub bytes: Vec<u8>,
     /// Whether something is missing or was refused.
     pub damaged: bool,
@@ -41,8 +41,8 @@ impl Depacketiser {
     }
 
     /// One or more packets are missing before the next one. What can't be decoded without them is dropped: the rest of
-    /// a slice, a GOB or a NAL unit; of an OBU all, since its size is not known; of a frame of VP8 or VP9 the rest. MPEG-4 is kept,
-    /// since its decoders look for the next marker themselves.
+    /// a slice, a GOB or a NAL unit; of an OBU all, since its size is not known; of a frame of VP8 or VP9 the rest.
+    /// MPEG-4 is kept, since its decoders look for the next marker themselves.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;
@@ -157,7 +157,8 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// A part of a NAL unit; `fu` says in its first bits whether it is the first or the last one, `nal` is the unit's header.
+    /// A part of a NAL unit; `fu` says in its first bits whether it is the first or the last one, `nal` is the unit's
+    /// header.
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<(), ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {

@@ -12,7 +12,8 @@ use super::Fragment;
 pub(super) const AP: u8 = 48;
 /// Fragmentation unit.
 pub(super) const FU: u8 = 49;
-/// NAL units below it hold picture data; 16…23 of them are of pictures that a decoder can begin with (H.265, table 7-1).
+/// NAL units below it hold picture data; 16…23 of them are of pictures that a decoder can begin with (H.265, table
+/// 7-1).
 pub(super) const FIRST_OTHER: u8 = 32;
 
 /// The type of a NAL unit or a payload.

@@ -6,8 +6,9 @@ use super::{AccessUnit, Depacketiser, PayloadFormat, av1, h265, vp8, vp9};
 /// Start code of a video object plane (ISO 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
-/// Whether a decoder can begin with a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an IRAP picture (H.265,
-/// section 3.62), a key frame (VP8, VP9), or the beginning of a coded video sequence (AV1, section 7.5).
+/// Whether a decoder can begin with a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an IRAP
+/// picture (H.265, section 3.62), a key frame (VP8, VP9), or the beginning of a coded video sequence (AV1, section
+/// 7.5).
 pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     let byte = |at: usize| frame.get(at).copied();
     let after = |code: u8, bytes: usize| {
@@ -32,9 +33,9 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     }
 }
 
-/// Whether a frame that a decoder can begin with begins to be sent in this payload: in VP9 by P, B and the layer in its descriptor, in
-/// AV1 by N and a sequence header, in the others by the picture's header behind the payload's. Of a frame whose parameter sets go in
-/// payloads of their own it is true of the first one with picture data.
+/// Whether a frame that a decoder can begin with begins to be sent in this payload: in VP9 by P, B and the layer in its
+/// descriptor, in AV1 by N and a sequence header, in the others by the picture's header behind the payload's. Of a
+/// frame whose parameter sets go in payloads of their own it is true of the first one with picture data.
 pub fn opens_key_frame(format: PayloadFormat, payload: &[u8]) -> bool {
     match format {
         PayloadFormat::Vp9 => {
@@ -54,8 +55,8 @@ fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Opti
         .find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
 }
 
-/// Picture start code 22 bits, temporal reference 8, then PTYPE: its bits 6 to 8 are the format, 9 is the type; format 7 means that
-/// PLUSPTYPE follows instead (H.263, sections 5.1.1 to 5.1.4).
+/// Picture start code 22 bits, temporal reference 8, then PTYPE: its bits 6 to 8 are the format, 9 is the type; format
+/// 7 means that PLUSPTYPE follows instead (H.263, sections 5.1.1 to 5.1.4).
 fn is_h263_intra(frame: &[u8]) -> bool {
     let bits = |from: usize, count: usize| {
         (from..from + count)

@@ -14,19 +14,20 @@ pub(super) const FU_A: u8 = 28;
 /// A frame, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessUnit<'a> {
-    /// Only its size: one unit, which begins with the format's start code (of 4 bytes before NAL units, a temporal delimiter and
-    /// a size field before OBUs).
+    /// Only its size: one unit, which begins with the format's start code (of 4 bytes before NAL units, a temporal
+    /// delimiter and a size field before OBUs).
     Size(usize),
     /// The sizes of its units, as [`unit_sizes`] gives them.
     Units(&'a [usize]),
-    /// All of it. H.264 and H.265 in the byte stream format of their annexes B, or one bare NAL unit; AV1 in the low-overhead format
-    /// of its section 5.
+    /// All of it. H.264 and H.265 in the byte stream format of their annexes B, or one bare NAL unit; AV1 in the
+    /// low-overhead format of its section 5.
     Bytes(&'a [u8]),
 }
 
 /// The sizes of the units of a frame, start codes included: enough for [`fragments`](super::fragments) to cut it as if
-/// it had the bytes (as long as they have start codes of 4 bytes before NAL units, no field pictures in MPEG-2, and in AV1 one temporal
-/// delimiter, at the beginning, headers without extensions and size fields that are as short as may be).
+/// it had the bytes (as long as they have start codes of 4 bytes before NAL units, no field pictures in MPEG-2, and in
+/// AV1 one temporal delimiter, at the beginning, headers without extensions and size fields that are as short as may
+/// be).
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
     Units::new(format, AccessUnit::Bytes(frame)).map(|unit| unit.len).collect()
 }

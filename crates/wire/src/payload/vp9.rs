@@ -23,8 +23,8 @@ pub(super) struct Descriptor {
     pub(super) ends: bool,
 }
 
-/// The descriptor that is sent: I with M, P, B and E. P stands in all but key frames: an intra-only frame, too, is none that a decoder
-/// can begin with.
+/// The descriptor that is sent: I with M, P, B and E. P stands in all but key frames: an intra-only frame, too, is none
+/// that a decoder can begin with.
 pub(super) fn header(picture: u32, key: bool, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     let bounds = u8::from(fragment.starts_unit) << 3 | u8::from(fragment.ends_unit) << 2;
@@ -84,8 +84,8 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Whether a frame is a key frame, by its uncompressed header (VP9, section 6.2): marker 2, two bits of the profile, one more in
-/// profile 3, `show_existing_frame`, `frame_type`.
+/// Whether a frame is a key frame, by its uncompressed header (VP9, section 6.2): marker 2, two bits of the profile,
+/// one more in profile 3, `show_existing_frame`, `frame_type`.
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };

@@ -7,7 +7,7 @@ use steadycast_units::{Ecn, PeerTime};
 pub struct Arrived {
     /// When, on the receiver's clock; `None` when the receiver doesn't say.
     pub at: Option<PeerTime>,
-    /// Its ECN field; `None` in formats that don't carry it.
+    /// The ECN field of its IP header; `None` in a format that has no room for it.
     pub ecn: Option<Ecn>,
 }
 
@@ -20,8 +20,8 @@ pub struct Acknowledged {
     pub arrival: Option<Arrived>,
 }
 
-/// A count of units that wraps after 32 bits, as a count that doesn't: the one nearest to `near`, a time in nanoseconds on
-/// the same clock; `first` without one.
+/// A count of units that wraps after 32 bits, as a count that doesn't: the one nearest to `near`, a time in nanoseconds
+/// on the same clock; `first` without one.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
     let near = (i128::from(near.as_nanos()) * i128::from(per_second)).div_euclid(NANOS) as i64;

@@ -52,7 +52,8 @@ impl PacketArrival {
 pub struct StreamArrivals {
     /// The source.
     pub ssrc: u32,
-    /// The first sequence number reported. When nothing arrived since the last report: the highest one, without `arrivals`.
+    /// The first sequence number reported. When nothing arrived since the last report: the highest one, without
+    /// `arrivals`.
     pub begin_seq: u16,
     /// From that number on; `None` for a packet that hasn't arrived. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
@@ -70,7 +71,7 @@ pub struct CongestionFeedback {
 }
 
 impl CongestionFeedback {
-    /// As a packet of a compound.
+    /// As one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a datagram.
     pub fn to_packet(&self) -> Packet {
         let mut body = Vec::new();
         for stream in &self.streams {
@@ -92,8 +93,8 @@ impl CongestionFeedback {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
     }
 
-    /// The same as reports of at most `max` bytes each, RTCP's header included, in order; none is shorter than two packets of
-    /// one source, which take 24 bytes.
+    /// The same as reports of at most `max` bytes each, RTCP's header included, in order; none is shorter than two
+    /// packets of one source, which take 24 bytes.
     pub fn split(&self, max: usize) -> Vec<Self> {
         let room = max.saturating_sub(FRAME).max(STREAM + 4);
         let fresh = || Self { streams: Vec::new(), ..*self };
@@ -151,12 +152,14 @@ impl CongestionFeedback {
         Ok(Some(Self { sender: *sender, streams, report_time: word }))
     }
 
-    /// When the report was made, on the receiver's clock: the point nearest to `near`, an earlier time on it (`None` at first).
+    /// When the report was made, on the receiver's clock: the point nearest to `near`, an earlier time on it (`None` at
+    /// first).
     pub fn reported_at(&self, near: Option<PeerTime>) -> PeerTime {
         peer_time(self.reported(near), PER_SECOND)
     }
 
-    /// Each packet with its source, in the order of the report. `near` is an earlier time on the receiver's clock, `None` at first.
+    /// Each packet with its source, in the order of the report. `near` is an earlier time on the receiver's clock,
+    /// `None` at first.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = (u32, Acknowledged)> + '_ {
         let reported = self.reported(near);
         let arrived = move |arrival: PacketArrival| {

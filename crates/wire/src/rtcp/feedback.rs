@@ -1,5 +1,5 @@
-//! Requests of receivers: for packets (generic NACK; RFC 4585, section 6.2.1), for key frames (RFC 4585, section 6.3.1; RFC
-//! 5104, section 4.3.1) and for a lower rate (REMB; draft-alvestrand-rmcat-remb-03, section 2).
+//! Requests of receivers: for packets (generic NACK; RFC 4585, section 6.2.1), for key frames (RFC 4585, section 6.3.1;
+//! RFC 5104, section 4.3.1) and for a lower rate (REMB; draft-alvestrand-rmcat-remb-03, section 2).
 
 use super::{FeedbackKind, Packet};
 use crate::ParseError;
@@ -24,8 +24,8 @@ pub struct Nack {
     pub sender: u32,
     /// Of which source.
     pub media: u32,
-    /// The numbers of the packets, in order modulo 2¹⁶ where the message is to be short. What needs more than 64 entries isn't
-    /// written; [`Nack::fitting`] says how many of the numbers are.
+    /// The numbers of the packets, in order modulo 2¹⁶ where the message is to be short. What needs more than 64
+    /// entries isn't written; [`Nack::fitting`] says how many of the numbers are.
     pub missing: Vec<u16>,
 }
 
@@ -35,7 +35,8 @@ impl Nack {
         pack(missing).1
     }
 
-    /// As a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for the number + i + 1.
+    /// As a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for the number + i
+    /// + 1.
     pub fn to_packet(&self) -> Packet {
         let entries = pack(&self.missing).0;
         let fci = entries.iter().flat_map(|(pid, blp)| (u32::from(*pid) << 16 | u32::from(*blp)).to_be_bytes());
@@ -43,8 +44,8 @@ impl Nack {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci: fci.collect() }
     }
 
-    /// From a packet of a compound: `Ok(None)` when it is something else. The numbers are those of the message in its order, also
-    /// when it names one twice.
+    /// From a packet of a compound: `Ok(None)` when it is something else. The numbers are those of the message in its
+    /// order, also when it names one twice.
     ///
     /// # Errors
     /// The message names no packet, ends inside an entry, or has more than 512 entries.

@@ -1,5 +1,5 @@
-//! Transport-wide congestion control feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 3.1; as libwebrtc
-//! reads and writes it): arrivals by a number that counts all packets of a transport, whatever their stream.
+//! Transport-wide congestion control feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 3.1; as
+//! libwebrtc reads and writes it): arrivals by a number that counts all packets of a transport, whatever their stream.
 
 use super::acknowledged::{peer_time, unwrap};
 use super::congestion::MAX_REPORTS;
@@ -13,7 +13,8 @@ pub(super) const TRANSPORT_WIDE: u8 = 15;
 const HEAD: usize = 20;
 const MAX_RUN: usize = 0x1fff;
 
-/// A time of arrival in units of 250 µs on the receiver's clock, modulo 2³². The upper 24 bits count the 64 ms of a reference time.
+/// A time of arrival in units of 250 µs on the receiver's clock, modulo 2³². The upper 24 bits count the 64 ms of a
+/// reference time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks(pub u32);
 
@@ -25,8 +26,8 @@ impl Ticks {
     pub const fn of(at: Time) -> Self {
         Self((at.as_nanos() / Self::UNIT.as_nanos()) as u32)
     }
-    /// On the other end's clock: the point nearest to `near`, an earlier time on it. At first (`None`) the reference time counts as
-    /// signed.
+    /// On the other end's clock: the point nearest to `near`, an earlier time on it. At first (`None`) the reference
+    /// time counts as signed.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         peer_time(unwrap(self.0, PER_SECOND, near, i64::from(self.0 as i32)), PER_SECOND)
     }
@@ -61,8 +62,8 @@ pub struct TransportFeedback {
 }
 
 impl TransportFeedback {
-    /// As RTCP packets of at most `max` bytes each (but room for one packet's status at least), numbered from `count` on.
-    /// Another one begins where a packet came more than 8.19 s before or after the one numbered before it.
+    /// As RTCP packets of at most `max` bytes each (but room for one packet's status at least), numbered from `count`
+    /// on. Another one begins where a packet came more than 8.19 s before or after the one numbered before it.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
@@ -165,8 +166,8 @@ impl TransportFeedback {
             }
         }
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
-        // A report that was asked for without times has no deltas (version 2 of the header extension); what is left of it then
-        // is less than a word of zeros.
+        // A report that was asked for without times has no deltas (version 2 of the header extension); what is left of
+        // it then is less than a word of zeros.
         let rest = reader.rest();
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;
@@ -230,8 +231,8 @@ impl Delta {
     }
 }
 
-/// Run-length chunks (0, symbol 2, run 13) where they cover as much as a status vector would (1, 0, 14 symbols of a bit; 1, 1,
-/// seven of two bits).
+/// Run-length chunks (0, symbol 2, run 13) where they cover as much as a status vector would (1, 0, 14 symbols of a
+/// bit; 1, 1, seven of two bits).
 fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
     while let Some(first) = symbols.first() {
         let run = symbols.iter().take_while(|symbol| *symbol == first).count().min(MAX_RUN);
