@@ -7,6 +7,7 @@ use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaTyp
 use std::net::{IpAddr, SocketAddr};
 use steadycast_units::Rate;
 use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::plain_text;
 
 /// Why a description can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,7 +126,7 @@ impl Description {
     /// # Errors
     /// It is not a session description, or there is no video over RTP in it.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
-        let session = Session::parse(text)
+        let session = Session::parse(plain_text(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
         let media = session.medias.iter().find(|m| m.media == "video");
         let media = media.ok_or_else(|| wrong("there is no video in it", "name a description with an m=video line"))?;
@@ -314,6 +315,18 @@ mod tests {
         let read = Description::read(text.as_bytes()).unwrap();
         assert_eq!((read.format, read.config), (Some(PayloadFormat::Mpeg4), vec![0, 0, 1, 0xb0, 1]));
         assert_eq!(read.address, "127.0.0.1:5004".parse().unwrap());
+    }
+
+    #[test]
+    fn nothing_that_steers_a_terminal_is_read_or_told() {
+        let head =
+            "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=\u{1b}[2Jx\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n";
+        let tool = "a=tool:\u{9b}31m\r\na=x-steadycast:controller=\u{1b}[31mX\u{1b}]0\u{7}\r\n";
+        let read = Description::read(format!("{head}{tool}").as_bytes()).unwrap();
+        assert_eq!(read.of_ours("controller"), Some("[31mX]0"));
+        assert!(!format!("{read:?}").contains("\\u{"), "{read:?}");
+        let error = Description::read(b"v=0\r\n\x1b[31m=\x07\r\n").unwrap_err().to_string();
+        assert!(!error.chars().any(char::is_control), "{error:?}");
     }
 
     #[test]

@@ -515,6 +515,7 @@ fn cut(text: &str) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
+/// One line: a name is none of several.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    crate::plain_text(bytes).replace(['\r', '\n'], "")
 }

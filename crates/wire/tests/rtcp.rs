@@ -80,6 +80,21 @@ fn a_lone_report_is_accepted_and_called_reduced() {
 }
 
 #[test]
+fn names_and_reasons_are_read_without_what_steers_a_terminal() {
+    let told = "\u{1b}[31mhall\u{9b}2J\r\n\u{0}";
+    let packets = compound(vec![
+        Packet::Sdes { chunks: vec![(1, told.into())] },
+        Packet::Bye { ssrcs: vec![1], reason: told.into() },
+    ]);
+    let read = Compound::parse(&encoded(&packets)).unwrap().packets;
+    assert!(
+        matches!(&read[..], [.., Packet::Sdes { chunks }, Packet::Bye { reason, .. }]
+        if chunks[0].1 == "[31mhall2J" && reason == "[31mhall2J"),
+        "{read:?}"
+    );
+}
+
+#[test]
 fn the_second_chunk_keeps_the_zeros_its_ssrc_begins_with() {
     // "ab" leaves no zero between its own end and the next word: 2 + 2 + 3 zeros to the word, then SSRC 0x00000007.
     for cname in ["", "a", "ab", "abc"] {
