@@ -111,11 +111,13 @@ impl Participant {
             // RFC 3550, 6.2: in unicast all may use the reduced minimum.
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
+        let mut timer = Timer::with_config(config, chance.clone(), now);
+        timer.on_source(now, source, &Census::alone());
         Self {
             members: Members::sampled(identity.ssrc, if source && settings.summary { ALL_MEMBERS } else { MEMBERS }),
             identity,
-            chance: chance.clone(),
-            timer: Timer::with_config(config, chance, now),
+            chance,
+            timer,
             farewell: Farewell::Stays,
             given_up: None,
             spoke: false,
@@ -177,6 +179,12 @@ impl Participant {
             let census = self.census();
             self.timer.on_departures(now, &census);
         }
+    }
+
+    /// There is a source to report on from now on, or there is none any more.
+    pub(crate) fn on_source(&mut self, now: Time, present: bool) {
+        let census = self.census();
+        self.timer.on_source(now, present, &census);
     }
 
     /// After how long of silence a member counts as gone.

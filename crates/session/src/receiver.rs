@@ -304,6 +304,7 @@ impl Receiver {
             ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
         }
         self.stream = Some(Stream::new(now, from, header, ahead));
+        self.participant.on_source(now, true);
         true
     }
 
@@ -360,6 +361,7 @@ impl Receiver {
             if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
                 stream.ended = true;
                 stream.heir = heir(compound, ssrc);
+                self.participant.on_source(now, stream.heir.is_some());
             }
         }
     }

@@ -526,3 +526,45 @@ fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
     group.run_to(at(2_100));
     assert_eq!(group.at(0).expected(), group.at(0).received());
 }
+
+#[test]
+fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_comes() {
+    let settings = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), true);
+    let mut all: Vec<_> = (0..4).map(|n| receiver(100 + n, settings, at(0)).0).collect();
+    let run = |all: &mut Vec<steadycast_session::Receiver>, from: u64, to: u64| {
+        let mut said = Vec::new();
+        for ms in from..to {
+            for n in 0..all.len() {
+                while let Output::Rtcp(compound) = all[n].poll(at(ms)) {
+                    said.push((ms, n));
+                    for (_, member) in all.iter_mut().enumerate().filter(|(other, _)| *other != n) {
+                        member.on_rtcp(at(ms), Origin(n as u64), &compound);
+                    }
+                }
+            }
+        }
+        said
+    };
+    let said = run(&mut all, 0, 60_000);
+    // Four members, one report each 2 to 6 s after the first.
+    assert!((32..=100).contains(&said.len()), "{}", said.len());
+    let (mut sender, _) = sender(group::settings(settings, Emit::Burst), Rate::mbps(1), &[]);
+    sender.push_frame(&group::frame(0, steadycast_session::FrameKind::I, 5_000, 60_000));
+    for (_, packet) in media(&mut sender, at(60_000), at(60_100)) {
+        let mut datagram = Vec::new();
+        packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
+        for member in &mut all {
+            member.on_rtp(at(60_000), SENDERS, &datagram, false, None);
+        }
+    }
+    let said = run(&mut all, 60_000, 60_500);
+    for n in 0..4 {
+        assert!(said.iter().any(|(_, by)| *by == n), "{said:?}");
+    }
+    // Its BYE is their rest.
+    for member in &mut all {
+        member.on_rtcp(at(60_500), SENDERS, &bytes([rr(SENDER), named(SENDER), bye(SENDER)].to_vec()));
+    }
+    let said = run(&mut all, 61_000, 91_000);
+    assert!((12..=60).contains(&said.len()), "{}", said.len());
+}
