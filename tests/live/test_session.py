@@ -222,6 +222,31 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert alone == ["no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?"]
 
 
+def test_of_many_silent_receivers_a_few_are_named_and_the_others_counted_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def status(ghosts: int) -> dict[str, Any]:
+        ghost = {**STATUS["peers"][0], "silent_s": 9.0}
+        mute = {**STATUS["peers"][1], "reports": 0}
+        peers = [{**ghost, "name": f"evil{n}"} for n in range(ghosts)] + [{**mute, "name": "m"}] * ghosts
+        return {**STATUS, "left_out": 0, "peers": peers}
+
+    told = view.hints(status(200), "10.0.0.9:5004", 5005)
+    assert len(told) == 8
+    assert "(evil2)" in told[2]
+    assert told[3] == "197 more receivers are silent"
+    assert told[7] == "197 more send RTCP, but no report on this stream"
+    assert view.hints(status(3), "10.0.0.9:5004", 5005) == [*told[:3], *told[4:7]]
+    watch = view.Watch(view.send_line, lambda _: None, lambda s: view.hints(s, "10.0.0.9:5004", 5005))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(watch, "EVERY_S", 0.0)
+    watch.in_terminal = False
+    with watch:
+        for ghosts in (200, 150):
+            watch.show(status(ghosts))
+    # A line each time; the same hints are not told twice, whatever the count.
+    assert len(capsys.readouterr().err.splitlines()) == 2 + 6
+
+
 HEARD: dict[str, Any] = {
     "at_s": 30.0,
     "rate_bps": 1e6,

@@ -487,6 +487,7 @@ impl Session {
             .peers()
             .into_iter()
             .flat_map(Peers::iter)
+            .filter(|(ssrc, p)| source.session().is_none_or(|session| session.counts(now, *ssrc, p.last)))
             .map(|(ssrc, p)| {
                 json!({
                     "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left, "aside": aside.get(&ssrc),

@@ -251,6 +251,11 @@ impl Sender {
         self.peers.len() as u32
     }
 
+    /// Whether one that was heard last at `last` is of the session still: it reports, or its time-out is not over.
+    pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
+        self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
+    }
+
     /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford it.
     /// Poll afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {

@@ -568,3 +568,16 @@ fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_
     let said = run(&mut all, 61_000, 91_000);
     assert!((12..=60).contains(&said.len()), "{}", said.len());
 }
+
+#[test]
+fn one_that_has_been_silent_for_its_time_out_counts_no_longer() {
+    let mut group = asmp();
+    group.join();
+    group.run_to(at(10_000));
+    assert!(group.sender.counts(at(10_000), 100, at(9_000)));
+    assert!(group.sender.counts(at(10_000), 77, at(9_000)), "heard a moment ago, without a report");
+    group.feedback_lost = true;
+    group.run_to(at(60_000));
+    assert!(!group.sender.counts(at(60_000), 100, at(10_000)));
+    assert!(!group.sender.counts(at(60_000), 77, at(10_000)));
+}

@@ -70,6 +70,15 @@ def why(decision: Json | None) -> str:
     return f"{limits.get(decision['limit'], decision['limit'])}: {', '.join(parts)}"
 
 
+_NAMED = 3
+"""So many of one kind are told by name; of more, how many they are."""
+
+
+def _few(told: list[str], more: str) -> list[str]:
+    rest = len(told) - _NAMED
+    return told if rest <= 0 else [*told[:_NAMED], f"{rest} {more}"]
+
+
 def hints(status: Json, to: str, port: int) -> list[str]:
     """Say what is missing, and what to look at."""
     found = []
@@ -79,14 +88,23 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         found.append(
             f"no RTCP from {host} for {status['at_s']:.0f} s: is port {port} of this machine reachable from there?"
         )
-    for peer in peers:
-        if peer["silent_s"] > _SILENT_S:
-            found.append(
-                f"no RTCP from {peer['address'].rpartition(':')[0].strip('[]')} ({peer['name']}) for "
-                f"{peer['silent_s']:.0f} s: is it still there, and is port {port} reachable?"
-            )
-        elif not peer["reports"]:
-            found.append(f"{peer['name']} sends RTCP, but no report on this stream: does it get any packets?")
+    silent = [p for p in peers if p["silent_s"] > _SILENT_S]
+    found += _few(
+        [
+            f"no RTCP from {p['address'].rpartition(':')[0].strip('[]')} ({p['name']}) for "
+            f"{p['silent_s']:.0f} s: is it still there, and is port {port} reachable?"
+            for p in silent
+        ],
+        "more receivers are silent",
+    )
+    found += _few(
+        [
+            f"{p['name']} sends RTCP, but no report on this stream: does it get any packets?"
+            for p in peers
+            if p not in silent and not p["reports"]
+        ],
+        "more send RTCP, but no report on this stream",
+    )
     if status["refused"]:
         found.append(f"{status['refused']} packets were refused: does anybody listen at {to}?")
     if status["left_out"]:
@@ -319,7 +337,8 @@ class Watch:
         self._next += self.EVERY_S
         print(self._line(status), file=sys.stderr)
         for hint in self._missing(status):
-            key = hint.partition(" for ")[0]
+            # Neither how long nor how many makes it another hint.
+            key = hint.partition(" for ")[0].lstrip("0123456789")
             if key not in self._told:
                 self._told.add(key)
                 print(f"         {hint}", file=sys.stderr)
