@@ -369,7 +369,7 @@ impl Sender {
         for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
                 self.peers.remove(ssrc);
-                self.half.on_leave(now, ReceiverId(ssrc));
+                self.half.on_bye(now, ReceiverId(ssrc));
             }
         }
         if reports {
