@@ -549,12 +549,12 @@ fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_
     // Four members, one report each 2 to 6 s after the first.
     assert!((32..=100).contains(&said.len()), "{}", said.len());
     let (mut sender, _) = sender(group::settings(settings, Emit::Burst), Rate::mbps(1), &[]);
-    sender.push_frame(&group::frame(0, steadycast_session::FrameKind::I, 5_000, 60_000));
+    sender.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 60_000));
     for (_, packet) in media(&mut sender, at(60_000), at(60_100)) {
         let mut datagram = Vec::new();
         packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
         for member in &mut all {
-            member.on_rtp(at(60_000), SENDERS, &datagram, false, None);
+            member.on_rtp(at(60_000), SENDERS, &datagram, Ecn::NotEct, None);
         }
     }
     let said = run(&mut all, 60_000, 60_500);
