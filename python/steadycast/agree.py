@@ -345,7 +345,7 @@ def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
 
 
 def _draw(found: Agreement) -> Figure | None:
-    from steadycast.report.canvas import Label, canvas, label_ends, scale_of
+    from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 
     first = {world: runs[0] for world, runs in found.runs.items()}
@@ -369,7 +369,7 @@ def _draw(found: Agreement) -> Figure | None:
             xs, ys = [t for t, _ in points], [y / scale for _, y in points]
             colour = _line(panel, flow, world, xs, ys)
             labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", colour))
-        panel.set_ylim(0, top / scale * 1.08)
+        from_zero(panel, top / scale * 1.08)
         panel.set_xlim(0, float(first["simulated"].summary["to_s"]))
         panel.set_title(f"{title} ({unit})" if column == "throughput_bps" else title)
         label_ends(panel, labels)

@@ -16,6 +16,7 @@ import typer
 from steadycast import exits, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, full
 from steadycast.exits import Exit
+from steadycast.files import scenario_at
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,7 +177,7 @@ def run(
                 "write for example --set flow.video.controller=tfrc",
             )
     many = seed_range(seeds) if seeds is not None else None
-    _scenario(file)
+    scenario_at(file)
     place = out or (None if as_json else _free(Path("runs") / file.stem))
     if place is not None:
         free_or_force(place, force=force)
@@ -194,13 +195,6 @@ def run(
         _left.extend(getattr(stop, "__notes__", ()))
         raise typer.Exit(Exit.INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
-
-
-def _scenario(file: Path) -> None:
-    """Say so at once when there is no scenario file at a path."""
-    if not file.is_file():
-        what = "this is a folder" if file.is_dir() else "no such file"
-        raise UserError(str(file), what, "give the path of a scenario, for example scenarios/home.toml")
 
 
 def _free(path: Path) -> Path:
@@ -324,7 +318,7 @@ def emulate(
     """
     from steadycast.folder import free_or_force
 
-    _scenario(file)
+    scenario_at(file)
     if bool(command) != (host is not None):
         missing = "COMMAND" if host is not None else "--in HOST"
         raise UserError(
@@ -381,7 +375,7 @@ def agree(
     """
     from steadycast.progress import Terminal
 
-    _scenario(file)
+    scenario_at(file)
     try:
         with Terminal() as progress:
             found = _module("steadycast.agree").agree(
@@ -454,6 +448,9 @@ def report(
         print(_write_report(directory))
         return
     folder = Folder.open(directory)
+    for name in folder.absent():
+        table = folder.path / f"{name}.parquet"
+        print(f"warning: {table}: missing: the report does without; run the scenario again", file=sys.stderr)
     shown = ""
     if pictures is not None:
         from steadycast.report.pictures import side_by_side
@@ -669,7 +666,7 @@ def check(
     """Look for mistakes in a scenario, without running it."""
     from steadycast.controllers import core
 
-    _scenario(file)
+    scenario_at(file)
     problems = core().check(str(file), list(sets or []))
     for p in problems:
         line = f":{p['line']}" if p.get("line") else ""
@@ -946,5 +943,8 @@ def receive(
         buffer,
         consume,
     )
-    summary = live.receive(options)
-    _finish(summary, as_json=as_json, report=_write_report(out) if out is not None else None)
+    received = live.receive(options)
+    _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)
+    if received.silent:
+        _tell(f"{what}: nothing ever came; see whether the sender sends here, and what stands between")
+        raise typer.Exit(Exit.SILENT)

@@ -1,4 +1,4 @@
-"""Files that stand under their names only when they are whole."""
+"""Files that are read, and files that stand under their names only when they are whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from steadycast.errors import UnwrittenError
+from steadycast.errors import UnwrittenError, UserError
+
+
+def scenario_at(path: Path) -> Path:
+    """Return the path of a scenario file.
+
+    Raises:
+        UserError: there is none.
+
+    """
+    if not path.is_file():
+        what = "this is a folder" if path.is_dir() else "no such file"
+        raise UserError(str(path), what, "give the path of a scenario, for example scenarios/home.toml")
+    return path
 
 
 @contextmanager

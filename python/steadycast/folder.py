@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves")
+SOMETIMES = ("packets", "missing", "moves")
+"""Tables that are written only when there is something in them."""
 MARKS = ("summary.json", "seeds.json")
 """One of them stands in every folder that this program has written."""
 Json = dict[str, Any]
@@ -113,6 +115,10 @@ class Folder:
             return tomllib.loads(self.scenario_text)
         except tomllib.TOMLDecodeError:
             return {}
+
+    def absent(self) -> list[str]:
+        """Tables that every run writes, and that are not there."""
+        return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
 
     def has(self, name: str) -> bool:
         """Whether a table was written."""

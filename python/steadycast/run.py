@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from steadycast import controller
 from steadycast.controller import named
 from steadycast.errors import UnwrittenError, UserError
+from steadycast.files import scenario_at
 from steadycast.folder import (
     FORMAT,
+    SOMETIMES,
     TABLES,
     Claim,
     Draft,
@@ -166,8 +168,7 @@ class Run:
         draft.json("cost.json", self.cost)
         for name, table in self.tables.items():
             frame = table.to_polars() if isinstance(table, Columns) else table
-            # Packets only when they were asked for; which bytes are missing, and moves, only when there are some.
-            if frame.height or name not in ("packets", "missing", "moves"):
+            if frame.height or name not in SOMETIMES:
                 draft.table(name, frame)
 
     def __repr__(self) -> str:
@@ -583,7 +584,7 @@ def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> _core.Sce
 
     try:
         if isinstance(scenario, str | Path):
-            return _core.Scenario(str(scenario), list(sets))
+            return _core.Scenario(str(scenario_at(Path(scenario))), list(sets))
         return _core.Scenario("scenario", list(sets), scenario.to_json(), True)
     except ValueError as error:
         raise Problems(error.args[0]) from None

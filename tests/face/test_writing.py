@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from steadycast import signals
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.folder import Claim, Draft, Folder
@@ -50,6 +51,13 @@ def scenario(tmp_path: Path) -> Path:
     path = tmp_path / "home.toml"
     path.write_text(SCENARIO.format(lasts="6s"))
     return path
+
+
+CONTROLLER = """
+import time
+print("loading", flush=True)
+time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -297,3 +305,80 @@ def test_a_folder_in_the_making_is_not_read(tmp_path: Path) -> None:
                 Folder.open(tmp_path / name)
     with pytest.raises(UserError, match="interrupted"):
         Folder.open(tmp_path / "run")
+
+
+# ---------------------------------------------------------------- interruptions
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_as_ctrl_c_does(tmp_path: Path, endless: Path, blow: signal.Signals) -> None:
+    run = subprocess.Popen(
+        command("run", endless, "-o", "mix"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    until((tmp_path / "mix.part" / "summary.json").exists)
+    run.send_signal(blow)
+    _, said = run.communicate(timeout=60)
+    assert (run.returncode, said) == (130, "steadycast: interrupted; what there is stands in mix.part\n")
+    assert json.loads((tmp_path / "mix.part" / "summary.json").read_text())["complete"] is False
+    assert not (tmp_path / "mix.lock").exists()
+
+
+def test_an_interrupt_while_a_controller_is_loaded_claims_no_part(tmp_path: Path, scenario: Path) -> None:
+    (tmp_path / "slow.py").write_text(CONTROLLER)
+    scenario.write_text(SCENARIO.format(lasts="6s").replace('"asmp"', '"slow.py:Mine"'))
+    run = subprocess.Popen(
+        command("run", scenario, "-o", "mix"),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "loading\n"
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert (run.returncode, said) == (130, "steadycast: interrupted\n")
+    assert left(tmp_path) == ["home.toml", "slow.py"]
+
+
+def test_the_first_signal_interrupts_the_second_is_heard_out_and_the_third_aborts() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with signals.obeyed():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGHUP)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_a_signal_while_the_record_is_written_does_not_cut_it_off() -> None:
+    with signals.obeyed(), signals.held():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals.obeyed():
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+def test_a_report_says_which_table_is_missing(tmp_path: Path, scenario: Path, say: Say) -> None:
+    assert say("run", scenario, "-o", "mix").code == 0
+    assert say("report", "mix").err == ""
+    (tmp_path / "mix" / "frames.parquet").unlink()
+    said = say("report", "mix")
+    assert said.code == 0
+    assert said.err == (
+        "warning: mix/frames.parquet: missing: the report does without; run the scenario again\n"
+    )

@@ -204,6 +204,11 @@ def level(axes: Axes, y: float, text: str) -> Label:
     return Label(y, text, style.MUTED)
 
 
+def from_zero(axes: Axes, top: float) -> None:
+    """Let the vertical axis go from 0 to ``top``, or to 1 where all that is drawn is 0."""
+    axes.set_ylim(0, top if top > 0 else 1.0)
+
+
 def scale_of(top: float) -> tuple[float, str]:
     """Say what to divide a rate by, and the unit that it is then in."""
     for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
