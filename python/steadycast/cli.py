@@ -184,15 +184,18 @@ def run(
 
     runner = _module("steadycast.run")
     common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
+    whole = ""
     try:
         with Terminal() as progress:
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
             else:
                 summary = runner.run(file, seed=seed, progress=progress, **common).summary
+            if place is not None:
+                whole = f"the results are whole, without their report: steadycast report {place}"
             report = _write_report(place) if place is not None else None
     except KeyboardInterrupt as stop:
-        _left.extend(getattr(stop, "__notes__", ()))
+        _left.extend(getattr(stop, "__notes__", [whole] if whole else ()))
         raise typer.Exit(Exit.INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
 

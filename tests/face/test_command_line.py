@@ -166,6 +166,21 @@ def test_an_interrupt_is_130_and_names_what_is_left(
     assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"
 
 
+def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
+    say: Say, scenario: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stops(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steadycast.cli._write_report", stops)
+    said = say("run", scenario, "-o", "home")
+    assert said.code == 130
+    assert said.err == (
+        "steadycast: interrupted; the results are whole, without their report: steadycast report home\n"
+    )
+    assert json.loads((tmp_path / "home" / "summary.json").read_text())["complete"] is True
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
