@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steadycast.agree import Agreement, agree
     from steadycast.controllers import controllers
     from steadycast.emulate import Emulated, Program, emulate
-    from steadycast.errors import MissingError, UserError
+    from steadycast.errors import MissingError, UnwrittenError, UserError
     from steadycast.run import Columns, Run, run, run_seeds
     from steadycast.scenario import (
         Arq,
@@ -71,6 +71,7 @@ __all__ = [
     "Simulcast",
     "Topology",
     "Uniform",
+    "UnwrittenError",
     "UserError",
     "__version__",
     "agree",
@@ -85,7 +86,7 @@ _HOMES = {
     "steadycast.agree": ("Agreement", "agree"),
     "steadycast.controllers": ("controllers",),
     "steadycast.emulate": ("Emulated", "Program", "emulate"),
-    "steadycast.errors": ("MissingError", "UserError"),
+    "steadycast.errors": ("MissingError", "UnwrittenError", "UserError"),
     "steadycast.run": ("Columns", "Run", "run", "run_seeds"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

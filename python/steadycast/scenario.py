@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from steadycast.files import write_text
+
 Value = str | int | float | bool | Sequence["Value"] | Mapping[str, "Value"]
 
 
@@ -283,7 +285,7 @@ class Scenario(Part):
     def save(self, path: Path | str) -> Path:
         """Write it to a file, and return its path."""
         path = Path(path)
-        path.write_text(self.to_toml(), encoding="utf-8")
+        write_text(path, self.to_toml())
         return path
 
 

@@ -284,7 +284,8 @@ def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path) -> None
         assert 0.85e6 < video["throughput_bps"] < 1.02e6
 
 
-def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path, blow: signal.Signals) -> None:
     run = subprocess.Popen(
         [*COMMAND, "emulate", str(dumbbell), "-o", "out", "--set", "duration=60s"],
         cwd=tmp_path,
@@ -294,7 +295,7 @@ def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path) -> No
     part = tmp_path / "out.part"
     assert until(part.is_dir)
     time.sleep(2.5)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(blow)
     _, said = run.communicate(timeout=30)
     assert run.returncode == 130, said
     summary = json.loads((part / "summary.json").read_text())

@@ -17,13 +17,16 @@ from typing import Any
 
 import av
 import pytest
+from steadycast.exits import Exit
 from steadycast.folder import Folder
 from steadycast.live import receive, send, session, view
 
 from tests.live.conftest import needs, ports, run, steadycast
 
 
-def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> tuple[dict, dict]:
+def pair(
+    port: int, folder: Path, *more: str, receive: tuple[str, ...] = (), code: int = 0
+) -> tuple[dict, dict]:
     """Four seconds of the test pattern at a receiver, however long it takes to start: the summaries of both ends."""
     sdp = folder / "session.sdp"
     sent = [
@@ -34,7 +37,7 @@ def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> 
     until = time.monotonic() + 20
     while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
         time.sleep(0.05)
-    received = run("receive", sdp, "--for", "4s", "--json", *receive)
+    received = run("receive", sdp, "--for", "4s", "--json", *receive, code=code)
     # Ctrl-C is how an operator ends a session.
     sender.send_signal(signal.SIGINT)
     said, errors = sender.communicate(timeout=30)
@@ -75,7 +78,14 @@ def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Pa
         keys[-1].write_text(letter * 40)
         keys[-1].chmod(0o600)
     for key, opens in zip(keys, (True, False), strict=True):
-        sent, received = pair(port, tmp_path, "--key-file", str(keys[0]), receive=("--key-file", str(key)))
+        sent, received = pair(
+            port,
+            tmp_path,
+            *("--key-file", str(keys[0])),
+            receive=("--key-file", str(key)),
+            code=Exit.DONE if opens else Exit.SILENT,
+        )
+        assert opens != any("the key may be wrong" in warning for warning in received["warnings"])
         whole = received["flows"][0]["receivers"][0]["frames"]
         assert (whole is not None and whole["ok"] > 10) == opens
         assert bool(sent["flows"][0]["receivers"]) == opens
@@ -92,7 +102,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         target.mux(stream.encode(None))
     # A frame of 25 in a second, and one that was left out.
     ticks = [3600 * n for n in range(21) if n != 7]
-    receive._contain(raw, out, "mpeg4", ticks)
+    receive.contain(raw, out, "matroska", "mpeg4", ticks)
     with av.open(str(out)) as film:
         times = [float(packet.pts * packet.time_base) for packet in film.demux(video=0) if packet.size]
     assert times == pytest.approx([tick / 90_000 for tick in ticks], abs=0.001)

@@ -6,7 +6,7 @@ use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, Column, FlowEnds, Record, Table};
 use steadycast_media::Fate;
 use steadycast_scenario::{Problems, Scenario};
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
@@ -124,6 +124,11 @@ impl LiveRecord {
             step: STEP,
             now: self.now,
         }
+    }
+
+    /// Whether this is a receiver's, and no packet of media ever came that could be read.
+    pub fn silent(&self) -> bool {
+        self.agents.iter().any(|agent| matches!(agent, Agent::VideoSink(sink) if sink.intake.bytes == Bytes::ZERO))
     }
 
     /// The session as a scenario file.

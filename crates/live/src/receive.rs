@@ -3,7 +3,7 @@
 use crate::entropy;
 use crate::folder::{STEP, Words};
 use crate::sdp::Description;
-use crate::send::{Shared, rtcp};
+use crate::send::{Shared, packet_size, rtcp};
 use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
     Spool, Srtp, Unpacker, WiredSink,
@@ -52,7 +52,10 @@ struct Announced {
 
 impl Announced {
     /// Without a name the session is a standard one: reports alone.
-    fn of(description: &Description) -> Self {
+    ///
+    /// # Errors
+    /// It names a packet size that no record can hold.
+    fn of(description: &Description) -> Result<Self, LiveError> {
         let number = |key: &str| description.of_ours(key).and_then(|v| v.parse::<u64>().ok());
         let given = |text: &str| match (text.parse::<f64>(), text) {
             (Ok(n), _) => Given::Number(n),
@@ -61,15 +64,15 @@ impl Announced {
             _ => Given::Text(text.to_owned()),
         };
         let param = |(key, value): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), given(value)));
-        Self {
+        Ok(Self {
             controller: description.of_ours("controller").unwrap_or("fixed").to_owned(),
             mode: if description.of_ours("mode") == Some("paper") { Mode::Paper } else { Mode::Repaired },
             params: description.ours.iter().filter_map(param).collect(),
             session_bandwidth: number("session-bw").map_or(Rate::mbps(2), Rate::bps),
-            packet: number("packet").map_or(Bytes::new(1_000), Bytes::new),
+            packet: packet_size("the description's packet", number("packet").map_or(Bytes::new(1_000), Bytes::new))?,
             buffer: number("buffer").filter(|size| *size > 0).map(Bytes::new),
             consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
-        }
+        })
     }
 }
 
@@ -89,7 +92,7 @@ impl Receiving {
         let clock = Clock::start();
         let seed = entropy::seed()?;
         let description = options.description.clone();
-        let announced = Announced::of(&description);
+        let announced = Announced::of(&description)?;
         let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
         let group = description.address.ip().is_multicast();
         let source = options.pair.source.or(description.source);
@@ -288,6 +291,11 @@ impl Session {
         let mut warnings = Vec::new();
         if wired.last_media().is_none() {
             warnings.push(format!("nothing came to {}", self.options.description.address));
+        }
+        let (unreadable, keyed) = (wired.unreadable(), self.options.key.is_some());
+        if unreadable > 0 {
+            let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
+            warnings.push(format!("{unreadable} datagrams could not be read: {why}"));
         }
         if wired.sink().rtcp_packets == 0 {
             warnings.push("no report was sent: no sender's address was known".into());

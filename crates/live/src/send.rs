@@ -45,6 +45,9 @@ pub enum LiveError {
     /// The controller serves one receiver.
     #[error("--to: controller {0} serves one receiver, and this is a group; take asmp or tfmcc")]
     OneReceiver(String),
+    /// A packet that a scenario does not allow, or that its links' default MTU does not take.
+    #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
+    Packet(&'static str, Bytes),
     /// The record is not what a scenario can say: a bug.
     #[error("the record can't be written: {0}")]
     Record(String),
@@ -127,6 +130,11 @@ pub struct SendOptions {
     pub clip: Option<String>,
 }
 
+/// A full packet's IP size, if the record can hold it.
+pub(crate) fn packet_size(place: &'static str, size: Bytes) -> Result<Bytes, LiveError> {
+    if (100..=1_500).contains(&size.get()) { Ok(size) } else { Err(LiveError::Packet(place, size)) }
+}
+
 /// What both threads know.
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -200,6 +208,7 @@ impl Sending {
         if group && entry.cast == steadycast_control::registry::Cast::Unicast {
             return Err(LiveError::OneReceiver(options.controller));
         }
+        packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
         let (format, config, greedy) = (medium.format(), medium.config(), matches!(medium, Medium::Greedy));

@@ -50,7 +50,9 @@ fn address(text: &str) -> PyResult<IpAddr> {
 
 fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| {
-        PyValueError::new_err(format!("{text}: not ADDRESS:PORT; write it as 10.0.0.1:5004 or [fd00::1]:5004"))
+        PyValueError::new_err(format!(
+            "{text}: not ADDRESS:PORT; write it as 10.0.0.1:5004, [fd00::1]:5004 or host:5004"
+        ))
     })
 }
 
@@ -360,6 +362,12 @@ impl PyRecord {
     /// summary.json, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()
+    }
+
+    /// Whether this is a receiver's, and nothing ever came.
+    #[getter]
+    fn silent(&self) -> bool {
+        locked(&self.0).silent()
     }
 
     /// The session as a scenario file.

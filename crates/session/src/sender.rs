@@ -438,7 +438,7 @@ impl Sender {
     /// use steadycast_control::registry::{Chosen, Setup};
     /// use steadycast_control::{Mode, ReceiverId, Wake};
     /// use steadycast_session::{
-    ///     Emit, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    ///     Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
     /// };
     /// use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
     /// use steadycast_wire::ntp::NtpEpoch;
@@ -470,6 +470,7 @@ impl Sender {
     ///     credit: Span::ZERO,
     ///     greedy: false,
     ///     gated: false,
+    ///     feedback: FeedbackFormat::Own,
     ///     app: pair.app(),
     ///     first_seq: 0,
     ///     first_timestamp: 0,

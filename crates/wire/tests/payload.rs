@@ -601,7 +601,8 @@ fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
         let head = hex(head);
         assert_eq!(picture_kind(format, &head), Some(kind), "{format:?} {head:02x?}");
     }
-    for format in FORMATS {
+    // The others have no start codes to look for: what is no key frame counts as predicted.
+    for format in [Mpeg4, Mpeg2, H263p, H264] {
         assert_eq!([&[][..], &[0; 40], &[0xff; 40]].map(|bytes| picture_kind(format, bytes)), [None; 3]);
     }
 }

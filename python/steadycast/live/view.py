@@ -200,7 +200,8 @@ def receive_hints(status: Json, address: str) -> list[str]:
     if status["overrun"]:
         found.append(f"{status['overrun']} frames were not written in time")
     if status["unreadable"]:
-        found.append(f"{status['unreadable']} datagrams could not be read: is the stream encrypted?")
+        why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
+        found.append(f"{status['unreadable']} datagrams could not be read: {why}")
     return found
 
 
