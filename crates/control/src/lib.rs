@@ -35,7 +35,6 @@ mod queue;
 mod rbuf;
 pub mod registry;
 pub mod simulcast;
-mod spelling;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;

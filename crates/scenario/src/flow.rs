@@ -11,13 +11,12 @@ use crate::model::{
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
-use crate::problem::{Out, remedy};
-use crate::table::{At, OrNone, Packets};
-use crate::tree::{Place, quoted};
 use std::collections::BTreeSet;
-use steadycast_control::registry::{self, nearest};
+use steadycast_control::registry;
 use steadycast_control::{Mode, Values};
 use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_words::tree::{Place, quoted};
+use steadycast_words::{Findings, OrNone, Packets, Spanned, nearest, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -91,13 +90,13 @@ const KERNEL: &[&str] = &[
 
 /// One entry of the file: one flow, or as many as its range or count says.
 pub(crate) struct Group<'a> {
-    pub(crate) table: &'a At<FlowTable>,
+    pub(crate) table: &'a Spanned<FlowTable>,
     pub(crate) names: Vec<String>,
     ranged: bool,
 }
 
 /// The names of all flows.
-pub(crate) fn groups<'a>(tables: &'a [At<FlowTable>], out: &mut Out) -> Vec<Group<'a>> {
+pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -> Vec<Group<'a>> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     let mut total = 0usize;
@@ -142,7 +141,7 @@ pub(crate) fn groups<'a>(tables: &'a [At<FlowTable>], out: &mut Out) -> Vec<Grou
 }
 
 /// The hosts that flows bring along to a dumbbell.
-pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Out) -> Vec<Host> {
+pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     let mut all = Vec::new();
     for group in groups {
         let table = group.table;
@@ -172,7 +171,7 @@ pub(crate) fn flows(
     dumbbell: bool,
     started: &BTreeSet<String>,
     files: &Files,
-    out: &mut Out,
+    out: &mut Findings,
 ) -> Vec<Flow> {
     let table = group.table;
     let Some(kind) = kind(table, files, out) else { return Vec::new() };
@@ -216,7 +215,7 @@ pub(crate) fn flows(
 }
 
 /// The node that the `i`th of a group comes from.
-fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Out) -> Option<crate::NodeIx> {
+fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Findings) -> Option<crate::NodeIx> {
     let table = group.table;
     match &table.from {
         Some(from) => pick(group, i, from, out).and_then(|name| net.find(&name, &from.at, out)),
@@ -231,7 +230,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
 }
 
 /// A node's name, or the `i`th of a range as long as the flow's own.
-fn pick(group: &Group<'_>, i: usize, text: &At<String>, out: &mut Out) -> Option<String> {
+fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()?;
     if !pattern.is_range() {
         return Some(text.value.clone());
@@ -244,7 +243,13 @@ fn pick(group: &Group<'_>, i: usize, text: &At<String>, out: &mut Out) -> Option
     None
 }
 
-fn receivers(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Out) -> Option<Vec<crate::NodeIx>> {
+fn receivers(
+    group: &Group<'_>,
+    i: usize,
+    net: &Network,
+    dumbbell: bool,
+    out: &mut Findings,
+) -> Option<Vec<crate::NodeIx>> {
     let table = group.table;
     if let Some(count) = table.receivers.as_ref().filter(|r| r.value == 0) {
         out.problem(&count.at, "nobody receives it", "write receivers = 1 or more, or leave the flow out");
@@ -291,7 +296,7 @@ fn receivers(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &m
     Some(all)
 }
 
-fn cast(table: &At<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Out) -> Option<Cast> {
+fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Findings) -> Option<Cast> {
     let said = table.cast.as_ref();
     let at = said
         .map(|c| &c.at)
@@ -323,7 +328,7 @@ fn cast(table: &At<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Out)
     Some(cast)
 }
 
-fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind> {
+fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<FlowKind> {
     let Some(kind) = &table.kind else {
         out.missing(&table.at, "kind", "choose from: video, tcp, cbr, onoff");
         return None;
@@ -350,7 +355,7 @@ fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind>
         FlowWord::OnOff => {
             let packet = packet(table, 1000, 29, out);
             let rate = needed_rate(table, out);
-            let mut ends = |said: &Option<At<PeriodsTable>>, key: &str| match said {
+            let mut ends = |said: &Option<Spanned<PeriodsTable>>, key: &str| match said {
                 Some(said) => periods(said, out),
                 None => {
                     out.missing(&table.at, key, "write for example { dist = \"exponential\", mean = \"5s\" }");
@@ -363,7 +368,7 @@ fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind>
     })
 }
 
-fn needed_rate(table: &At<FlowTable>, out: &mut Out) -> Option<Rate> {
+fn needed_rate(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Rate> {
     let Some(rate) = &table.rate else {
         out.missing(&table.at, "rate", "write for example rate = \"400kbps\"");
         return None;
@@ -371,7 +376,7 @@ fn needed_rate(table: &At<FlowTable>, out: &mut Out) -> Option<Rate> {
     positive(rate, out)
 }
 
-fn positive(rate: &At<Rate>, out: &mut Out) -> Option<Rate> {
+fn positive(rate: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
     if rate.value == Rate::ZERO {
         out.problem(&rate.at, "a rate of 0", "write a rate above 0");
         return None;
@@ -379,7 +384,7 @@ fn positive(rate: &At<Rate>, out: &mut Out) -> Option<Rate> {
     Some(rate.value)
 }
 
-fn not_zero(span: &At<Span>, out: &mut Out) -> Option<Span> {
+fn not_zero(span: &Spanned<Span>, out: &mut Findings) -> Option<Span> {
     if span.is_zero() {
         out.problem(&span.at, "a time of 0", "write a time above 0");
         return None;
@@ -387,7 +392,7 @@ fn not_zero(span: &At<Span>, out: &mut Out) -> Option<Span> {
     Some(span.value)
 }
 
-fn packet(table: &At<FlowTable>, default: u64, least: u64, out: &mut Out) -> Bytes {
+fn packet(table: &Spanned<FlowTable>, default: u64, least: u64, out: &mut Findings) -> Bytes {
     let Some(said) = &table.packet else { return Bytes::new(default) };
     if !(least..=65_535).contains(&said.get()) {
         let what = format!("{} is no packet size", said.value);
@@ -396,7 +401,7 @@ fn packet(table: &At<FlowTable>, default: u64, least: u64, out: &mut Out) -> Byt
     said.value
 }
 
-fn periods(said: &At<PeriodsTable>, out: &mut Out) -> Option<Periods> {
+fn periods(said: &Spanned<PeriodsTable>, out: &mut Findings) -> Option<Periods> {
     let dist = match said.dist.as_ref().map_or(PeriodWord::Exponential, |d| d.value) {
         PeriodWord::Constant => PeriodDist::Constant,
         PeriodWord::Exponential => PeriodDist::Exponential,
@@ -428,7 +433,7 @@ fn is_class(name: &str) -> bool {
     })
 }
 
-fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
+fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Video> {
     let mode = table.mode.as_ref().map_or(Mode::Repaired, |m| m.value);
     let controller = match &table.controller {
         None => {
@@ -533,7 +538,7 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
     })
 }
 
-fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
+fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {
     let word = table.media.as_ref().map(|m| m.value).unwrap_or(match (&table.clip, &table.trace) {
         (Some(_), _) => MediaWord::Clip,
         (None, Some(_)) => MediaWord::Trace,
@@ -583,7 +588,7 @@ fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
         }
         MediaWord::Map001 => {
             let said = table.map001.as_ref();
-            let mut number = |said: Option<&At<f64>>, default: f64, (low, high): (f64, f64)| {
+            let mut number = |said: Option<&Spanned<f64>>, default: f64, (low, high): (f64, f64)| {
                 if let Some(said) = said.filter(|x| !(low..=high).contains(&x.value)) {
                     out.problem(&said.at, format!("{} is out of range", said.value), format!("from {low} to {high}"));
                 }
@@ -602,7 +607,7 @@ fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
     })
 }
 
-fn encode(said: Option<&At<EncodeTable>>, media: Option<&Media>, out: &mut Out) -> Option<Encode> {
+fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut Findings) -> Option<Encode> {
     let codec = said.and_then(|e| e.codec.as_ref()).map_or(Codec::Mpeg4, |c| c.value);
     let has_clip = matches!(media, Some(Media::Clip { .. }) | None);
     let size = said.and_then(|e| e.size.as_ref());
@@ -690,7 +695,7 @@ fn preset(word: TcpPreset) -> Tcp {
     }
 }
 
-fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
+fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
     let mut tcp = preset(table.preset.as_ref().map_or(TcpPreset::Linux, |p| p.value));
     if let Some(said) = &table.congestion {
         tcp.congestion = match said.as_str() {
@@ -707,7 +712,7 @@ fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
         };
         tcp.sack |= tcp.congestion == Congestion::Sack;
     }
-    let whole = |said: &Option<At<Packets>>, into: &mut u32, out: &mut Out| {
+    let whole = |said: &Option<Spanned<Packets>>, into: &mut u32, out: &mut Findings| {
         if let Some(said) = said {
             if said.0 >= 1.0 && said.0 <= 1e6 && said.0 == said.0.trunc() {
                 *into = said.0 as u32;
@@ -719,7 +724,7 @@ fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
     };
     whole(&table.window, &mut tcp.window, out);
     whole(&table.initial_window, &mut tcp.initial_window, out);
-    let span = |said: &Option<At<Span>>, into: &mut Span, out: &mut Out| {
+    let span = |said: &Option<Spanned<Span>>, into: &mut Span, out: &mut Findings| {
         if let Some(span) = said.as_ref().and_then(|said| not_zero(said, out)) {
             *into = span;
         }
@@ -739,7 +744,7 @@ fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
         let what = format!("below min_rto {} or init_rto {}", tcp.min_rto, tcp.init_rto);
         out.problem(&said.at, what, "make it larger");
     }
-    let switch = |said: &Option<At<bool>>, into: &mut bool| {
+    let switch = |said: &Option<Spanned<bool>>, into: &mut bool| {
         if let Some(said) = said {
             *into = said.value;
         }
@@ -761,12 +766,12 @@ fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
     Some(tcp)
 }
 
-fn tcp_source(table: &At<FlowTable>, out: &mut Out) -> Option<TcpSource> {
+fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<TcpSource> {
     if let Some(said) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
         out.problem(&said.at, "there is nothing to send", "write for example \"1MB\", or leave it out for no end");
         return None;
     }
-    let wrong = |at: &Place, what: &str, out: &mut Out| {
+    let wrong = |at: &Place, what: &str, out: &mut Findings| {
         let remedy = "write nothing (no end), bytes (once), bytes and off (again and again), or on and off, with or without rate";
         out.problem(at, what, remedy);
         None

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
+use steadycast_link::BernoulliLoss;
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems, Queue,
-    RateSpec, Scenario, Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
+    Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -65,7 +66,7 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(s.starts_outside(FlowIx(0)), [4], "dst5 has a join event");
     let air: Vec<_> = s.links.iter().filter(|l| l.name.starts_with("air-")).collect();
     assert_eq!(air.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["air-r1", "air-r2", "air-r3"]);
-    assert_eq!(air[0].forward.loss, Loss::Bernoulli { p: 0.02 });
+    assert_eq!(air[0].forward.loss, Loss::Bernoulli(BernoulliLoss { p: 0.02 }));
     assert_eq!(air[0].back.loss, Loss::None, "loss is forward unless told otherwise");
     assert_eq!(air[0].back.rate, RateSpec::Constant(Rate::mbps(10)));
     assert_eq!(air[0].back.delay, Span::millis(10), "back differs only in what it says");
@@ -115,7 +116,7 @@ fn what_a_link_does_not_say_has_the_contracts_defaults() {
     );
     let d = &loaded.scenario.links[0].forward;
     assert_eq!((&d.rate, d.delay, &d.loss), (&RateSpec::Unlimited, Span::ZERO, &Loss::None));
-    assert_eq!((d.mtu, &d.queue), (Bytes::new(1500), &Queue::DropTail { limit: Limit::Packets(50) }));
+    assert_eq!((d.mtu, &d.queue), (Bytes::new(1500), &Queue::drop_tail(Limit::Packets(50))));
     assert_eq!(loaded.scenario.links[0].name, "a-b");
 }
 
@@ -174,7 +175,7 @@ fn reds_ns2_preset_follows_the_links_own_rate() {
         let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
         let s = set(&text, assignments).unwrap_or_else(|p| panic!("{p}")).scenario;
         match &s.links[0].forward.queue {
-            Queue::Red(red) => red.clone(),
+            Queue::Red(red) => *red,
             other => panic!("{other:?}"),
         }
     };
@@ -216,7 +217,7 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
     assert_eq!(with("kind = \"codel\""), Queue::CoDel(codel(1000, 5, 100, false)));
     let told = "limit = \"60p\", target = \"10ms\", interval = \"200ms\", ecn = true";
     assert_eq!(with(&format!("kind = \"codel\", {told}")), Queue::CoDel(codel(60, 10, 200, true)));
-    let fair = |codel, flows, quantum| Queue::FqCoDel { codel, flows, quantum: Bytes::new(quantum) };
+    let fair = |codel, flows, quantum| Queue::FqCoDel(FqCoDel { codel, flows, quantum: Bytes::new(quantum) });
     assert_eq!(with("kind = \"fq-codel\""), fair(codel(10_240, 5, 100, false), 1024, 1514));
     let told = format!("kind = \"fq-codel\", {told}, flows = 64, quantum = \"300B\"");
     assert_eq!(with(&told), fair(codel(60, 10, 200, true), 64, 300));
