@@ -28,19 +28,19 @@ settings! {
         /// Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1 and 0.002.
         preset: RedPreset = RedPreset::Ns2,
         /// Average queue from which packets are dropped.
-        min: Limit => "write for example min = \"5p\"",
+        min: Limit,
         /// Average queue at which `max_p` is reached.
-        max: Limit => "write for example max = \"15p\"",
+        max: Limit,
         /// Drop probability at `max`.
         max_p: f64 where (share) = 0.1,
         /// Weight of a sample in the average.
-        weight: f64 where (share) => "write for example weight = 0.002",
+        weight: f64 where (share),
         /// Between `max` and twice `max` the probability rises to 1, instead of at once.
         gentle: bool = true,
         /// Mark packets that can be marked, up to `max`, instead of dropping them.
         ecn: bool = false,
         /// Mean packet size, for idle times and for thresholds in bytes: 500B with ns2, 1000B with classic.
-        mean_packet: Bytes where (PACKET) => "write for example mean_packet = \"500B\"",
+        mean_packet: Bytes where (PACKET),
     }
 }
 

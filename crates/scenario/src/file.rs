@@ -1,16 +1,14 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{Codec, Emit, Reports, RtcpProfile, TcpPreset};
+use crate::model::{Codec, Emit, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
 use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Value};
-use steadycast_words::{
-    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Packets, Spanned, described, tables, words,
-};
+use steadycast_words::{Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, tables, words};
 
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
@@ -168,30 +166,8 @@ tables! {
         floor: Rate,
         /// video: nor above this.
         cap: Rate,
-        /// tcp: reno, newreno, sack, cubic, or one that only a kernel has; default from the preset: reno or cubic.
-        congestion: String,
-        /// tcp: linux (default), ns2 or ns2old: where unset keys come from, and what no key says.
-        preset: TcpPreset,
         /// tcp, and video with media greedy: so much, once. With "off": again and again.
         bytes: Bytes,
-        /// tcp: the receiver's window.
-        window: Packets,
-        /// tcp: the initial congestion window.
-        initial_window: Packets,
-        /// tcp: the least retransmission time-out.
-        min_rto: Span,
-        /// tcp: the largest.
-        max_rto: Span,
-        /// tcp: the one before the first RTT sample.
-        init_rto: Span,
-        /// tcp: granularity of the sender's clock; "0s": exact.
-        tick: Span,
-        /// tcp: an ACK for every second packet only.
-        delayed_ack: bool,
-        /// tcp: selective acknowledgments.
-        sack: bool,
-        /// tcp: RTT from timestamps.
-        timestamps: bool,
         /// video: its receivers' clocks; default: the sender's.
         clock: ClockTable,
         /// video: where its packets' numbers begin; default: from the seed.
@@ -200,14 +176,13 @@ tables! {
         defences: bool,
         /// tcp, video: explicit congestion notification, off by default; a mark counts as a loss.
         ecn: bool,
-        /// tcp: HyStart, with cubic.
-        hystart: bool,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
         rate: Rate,
         /// onoff, tcp: length of the periods with data.
         on: PeriodsTable,
         /// onoff, tcp: length of the periods without.
         off: PeriodsTable,
+        ..tcp("tcp"): steadycast_tcp::Config,
     }
     /// Paper 000's Table 2 as frames.
     Table2Table {
@@ -471,7 +446,6 @@ words! {
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
     MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, }
     VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
-    TcpPreset { "linux" => Self::Linux, "ns2" => Self::Ns2, "ns2old" => Self::Ns2Old, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }

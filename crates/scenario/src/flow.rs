@@ -6,17 +6,18 @@ use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Congestion, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp,
-    RtcpProfile, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Buffer, Cast, Cbr, Codec, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp, RtcpProfile, Size,
+    Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
 use steadycast_control::registry;
 use steadycast_control::{Mode, Values};
+use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, OrNone, Packets, Spanned, nearest, remedy};
+use steadycast_words::{Findings, OrNone, Settings, Spanned, nearest, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -47,46 +48,10 @@ const VIDEO: &[&str] = &[
     "defences",
     "ecn",
 ];
-const TCP: &[&str] = &[
-    "congestion",
-    "preset",
-    "bytes",
-    "window",
-    "initial_window",
-    "min_rto",
-    "max_rto",
-    "init_rto",
-    "tick",
-    "delayed_ack",
-    "sack",
-    "timestamps",
-    "ecn",
-    "hystart",
-    "rate",
-    "on",
-    "off",
-];
+/// What a TCP flow has beside its settings.
+const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 const CBR: &[&str] = &["rate"];
 const ONOFF: &[&str] = &["rate", "on", "off"];
-
-/// Congestion controls that a Linux kernel may have beside ours.
-const KERNEL: &[&str] = &[
-    "bbr",
-    "bic",
-    "cdg",
-    "dctcp",
-    "highspeed",
-    "htcp",
-    "hybla",
-    "illinois",
-    "lp",
-    "nv",
-    "scalable",
-    "vegas",
-    "veno",
-    "westwood",
-    "yeah",
-];
 
 /// One entry of the file: one flow, or as many as its range or count says.
 pub(crate) struct Group<'a> {
@@ -334,15 +299,15 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
         return None;
     };
     let (word, keys) = match kind.value {
-        FlowWord::Video => ("a video", VIDEO),
-        FlowWord::Tcp => ("a tcp", TCP),
-        FlowWord::Cbr => ("a cbr", CBR),
-        FlowWord::OnOff => ("an onoff", ONOFF),
+        FlowWord::Video => ("a video", VIDEO.to_vec()),
+        FlowWord::Tcp => ("a tcp", [Config::names(), TCP.to_vec()].concat()),
+        FlowWord::Cbr => ("a cbr", CBR.to_vec()),
+        FlowWord::OnOff => ("an onoff", ONOFF.to_vec()),
     };
     for (key, at) in table.present() {
         if !COMMON.contains(&key) && !keys.contains(&key) {
-            let known: Vec<_> = COMMON.iter().chain(keys).copied().collect();
-            out.problem(at, format!("not a key of {word} flow"), remedy(nearest(key, &known), keys));
+            let known: Vec<_> = COMMON.iter().chain(&keys).copied().collect();
+            out.problem(at, format!("not a key of {word} flow"), remedy(nearest(key, &known), &keys));
         }
     }
     Some(match kind.value {
@@ -655,115 +620,11 @@ fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut 
     })
 }
 
-/// What a preset says.
-fn preset(word: TcpPreset) -> Tcp {
-    let ns2 = Tcp {
-        preset: word,
-        congestion: Congestion::Reno,
-        source: TcpSource::Bulk,
-        window: 20,
-        initial_window: 2,
-        min_rto: Span::millis(200),
-        max_rto: Span::secs(60),
-        init_rto: Span::secs(3),
-        tick: Span::millis(10),
-        delayed_ack: false,
-        sack: false,
-        timestamps: false,
-        ecn: false,
-        hystart: false,
-        packet: Bytes::new(1040),
-    };
-    match word {
-        TcpPreset::Ns2 => ns2,
-        TcpPreset::Ns2Old => Tcp { min_rto: Span::secs(1), tick: Span::millis(100), ..ns2 },
-        // tcp_rmem's 6 MiB in packets of 1500 B; RTO as in RFC 6298 but for the kernel's least of 200 ms and most of 120 s.
-        TcpPreset::Linux => Tcp {
-            congestion: Congestion::Cubic,
-            window: 4194,
-            initial_window: 10,
-            max_rto: Span::secs(120),
-            init_rto: Span::secs(1),
-            tick: Span::ZERO,
-            delayed_ack: true,
-            sack: true,
-            timestamps: true,
-            hystart: true,
-            packet: Bytes::new(1500),
-            ..ns2
-        },
-    }
-}
-
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
-    let mut tcp = preset(table.preset.as_ref().map_or(TcpPreset::Linux, |p| p.value));
-    if let Some(said) = &table.congestion {
-        tcp.congestion = match said.as_str() {
-            "reno" => Congestion::Reno,
-            "newreno" => Congestion::NewReno,
-            "sack" => Congestion::Sack,
-            "cubic" => Congestion::Cubic,
-            name if KERNEL.contains(&name) => Congestion::Kernel(name.to_owned()),
-            name => {
-                let known: Vec<_> = ["reno", "newreno", "sack", "cubic"].iter().chain(KERNEL).copied().collect();
-                out.unknown_name(&said.at, "congestion control", name, &known);
-                return None;
-            }
-        };
-        tcp.sack |= tcp.congestion == Congestion::Sack;
-    }
-    let whole = |said: &Option<Spanned<Packets>>, into: &mut u32, out: &mut Findings| {
-        if let Some(said) = said {
-            if said.0 >= 1.0 && said.0 <= 1e6 && said.0 == said.0.trunc() {
-                *into = said.0 as u32;
-            } else {
-                let what = format!("{} packets", said.0);
-                out.problem(&said.at, what, "a whole number from \"1p\" to \"1000000p\"");
-            }
-        }
-    };
-    whole(&table.window, &mut tcp.window, out);
-    whole(&table.initial_window, &mut tcp.initial_window, out);
-    let span = |said: &Option<Spanned<Span>>, into: &mut Span, out: &mut Findings| {
-        if let Some(span) = said.as_ref().and_then(|said| not_zero(said, out)) {
-            *into = span;
-        }
-    };
-    span(&table.min_rto, &mut tcp.min_rto, out);
-    span(&table.max_rto, &mut tcp.max_rto, out);
-    span(&table.init_rto, &mut tcp.init_rto, out);
-    if let Some(tick) = &table.tick {
-        tcp.tick = tick.value;
-    }
-    for (said, what) in [(&table.min_rto, "min_rto"), (&table.init_rto, "init_rto")] {
-        if let Some(said) = said.as_ref().filter(|s| s.value > tcp.max_rto) {
-            out.problem(&said.at, format!("{what} is above max_rto, {}", tcp.max_rto), "make it smaller");
-        }
-    }
-    if let Some(said) = table.max_rto.as_ref().filter(|s| s.value < tcp.min_rto || s.value < tcp.init_rto) {
-        let what = format!("below min_rto {} or init_rto {}", tcp.min_rto, tcp.init_rto);
-        out.problem(&said.at, what, "make it larger");
-    }
-    let switch = |said: &Option<Spanned<bool>>, into: &mut bool| {
-        if let Some(said) = said {
-            *into = said.value;
-        }
-    };
-    switch(&table.delayed_ack, &mut tcp.delayed_ack);
-    switch(&table.timestamps, &mut tcp.timestamps);
-    switch(&table.ecn, &mut tcp.ecn);
-    switch(&table.hystart, &mut tcp.hystart);
-    if let Some(said) = table.sack.as_ref().filter(|s| !s.value && tcp.congestion == Congestion::Sack) {
-        out.problem(
-            &said.at,
-            "congestion \"sack\" without selective acknowledgments",
-            "leave it out, or take \"newreno\"",
-        );
-    }
-    switch(&table.sack, &mut tcp.sack);
-    tcp.packet = packet(table, tcp.packet.get(), 100, out);
-    tcp.source = tcp_source(table, out)?;
-    Some(tcp)
+    let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
+    let mut config = config?;
+    config.packet = packet(table, config.packet.get(), 100, out);
+    Some(Tcp { config, source: source? })
 }
 
 fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<TcpSource> {

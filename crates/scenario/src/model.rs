@@ -233,7 +233,7 @@ impl FlowKind {
     /// meant.
     pub(crate) fn host_jitter(&self) -> Span {
         match self {
-            Self::Tcp(tcp) if tcp.preset == TcpPreset::Linux => KERNEL_JITTER,
+            Self::Tcp(tcp) if tcp.config.preset == steadycast_tcp::Preset::Linux => KERNEL_JITTER,
             _ => Span::ZERO,
         }
     }
@@ -452,63 +452,10 @@ pub enum RtcpProfile {
 /// A TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// Whose behaviour it has where no key below says otherwise.
-    pub preset: TcpPreset,
-    /// Congestion control.
-    pub congestion: Congestion,
+    /// How it behaves; [`TcpSource`] says what it carries.
+    pub config: steadycast_tcp::Config,
     /// What it has to send.
     pub source: TcpSource,
-    /// Receiver's window in packets.
-    pub window: u32,
-    /// Initial congestion window in packets.
-    pub initial_window: u32,
-    /// Least retransmission time-out.
-    pub min_rto: Span,
-    /// Largest retransmission time-out.
-    pub max_rto: Span,
-    /// Retransmission time-out before the first RTT sample.
-    pub init_rto: Span,
-    /// Granularity of the sender's clock; zero: exact.
-    pub tick: Span,
-    /// An ACK for every second packet, or after a while.
-    pub delayed_ack: bool,
-    /// Selective acknowledgments (RFC 2018, 6675).
-    pub sack: bool,
-    /// RTT from timestamps (RFC 7323).
-    pub timestamps: bool,
-    /// Explicit congestion notification (RFC 3168).
-    pub ecn: bool,
-    /// HyStart (RFC 9406's ancestor in Linux), with `cubic`.
-    pub hystart: bool,
-    /// Packet size on the wire, as IP size.
-    pub packet: Bytes,
-}
-
-/// Whose TCP: all that the keys of a flow don't reach (when recovery ends, what a partial acknowledgment sends, how an idle
-/// window restarts …).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpPreset {
-    /// A kernel of today.
-    Linux,
-    /// ns-2.35.
-    Ns2,
-    /// ns-2 before 2002.
-    Ns2Old,
-}
-
-/// A TCP's congestion control.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// RFC 5681.
-    Reno,
-    /// RFC 6582.
-    NewReno,
-    /// RFC 6675 on top of RFC 5681.
-    Sack,
-    /// RFC 9438.
-    Cubic,
-    /// One that only a kernel has, by its name there.
-    Kernel(String),
 }
 
 /// What a TCP has to send.

@@ -160,7 +160,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     for flow in flows {
         let (packet, said) = match &flow.kind {
             FlowKind::Video(v) => (v.packet, table.packet.as_ref()),
-            FlowKind::Tcp(t) => (t.packet, table.packet.as_ref()),
+            FlowKind::Tcp(t) => (t.config.packet, table.packet.as_ref()),
             FlowKind::Cbr(c) => (c.packet, table.packet.as_ref()),
             FlowKind::OnOff(o) => (o.packet, table.packet.as_ref()),
         };

@@ -3,8 +3,8 @@
 use crate::file::{FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Congestion, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports,
-    Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports, Size,
+    Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -14,7 +14,7 @@ use steadycast_control::registry::Given;
 use steadycast_link::Loss;
 use steadycast_units::Offset;
 use steadycast_words::tree::{Item, Value, bare, string};
-use steadycast_words::{ToToml, Word};
+use steadycast_words::{Settings, ToToml, Word};
 
 impl Loaded {
     /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are
@@ -384,20 +384,10 @@ fn video_text(video: &Video, text: &mut Text) {
 }
 
 fn tcp_text(tcp: &Tcp, text: &mut Text) {
-    let congestion = match &tcp.congestion {
-        Congestion::Reno => "reno",
-        Congestion::NewReno => "newreno",
-        Congestion::Sack => "sack",
-        Congestion::Cubic => "cubic",
-        Congestion::Kernel(name) => name,
-    };
-    let preset = match tcp.preset {
-        TcpPreset::Linux => "linux",
-        TcpPreset::Ns2 => "ns2",
-        TcpPreset::Ns2Old => "ns2old",
-    };
-    text.key("preset", quote(preset));
-    text.key("congestion", quote(congestion));
+    for (name, item) in tcp.config.table() {
+        text.key(&name, item.value.to_toml());
+    }
+    text.key("packet", quote(tcp.config.packet));
     match &tcp.source {
         TcpSource::Bulk => {}
         TcpSource::File(bytes) => text.key("bytes", quote(bytes)),
@@ -413,16 +403,4 @@ fn tcp_text(tcp: &Tcp, text: &mut Text) {
             text.key("off", periods(off));
         }
     }
-    text.key("window", format!("\"{}p\"", tcp.window));
-    text.key("initial_window", format!("\"{}p\"", tcp.initial_window));
-    text.key("min_rto", quote(tcp.min_rto));
-    text.key("max_rto", quote(tcp.max_rto));
-    text.key("init_rto", quote(tcp.init_rto));
-    text.key("tick", quote(tcp.tick));
-    text.key("delayed_ack", tcp.delayed_ack);
-    text.key("sack", tcp.sack);
-    text.key("timestamps", tcp.timestamps);
-    text.key("ecn", tcp.ecn);
-    text.key("hystart", tcp.hystart);
-    text.key("packet", quote(tcp.packet));
 }

@@ -75,8 +75,8 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(video.buffer.as_ref().and_then(|b| b.consume), Some(Rate::kbps(8)));
     assert_eq!(video.encode.size, Size::Pixels { width: 352, height: 288 });
     let FlowKind::Tcp(tcp) = &s.flows[1].kind else { panic!("{:?}", s.flows[1].kind) };
-    assert_eq!((tcp.window, tcp.packet, tcp.sack), (20, Bytes::new(1040), false));
-    assert_eq!((&tcp.congestion, &tcp.source), (&Congestion::NewReno, &TcpSource::File(Bytes::new(1_000_000))));
+    assert_eq!((tcp.config.window, tcp.config.packet, tcp.config.sack), (20, Bytes::new(1040), false));
+    assert_eq!((tcp.config.congestion, &tcp.source), (Congestion::NewReno, &TcpSource::File(Bytes::new(1_000_000))));
     assert_eq!(s.expect[0].min, Some(0.8));
 }
 
@@ -249,7 +249,7 @@ fn set_reaches_every_kind_of_key() {
     assert_eq!(cbr.rate, Rate::mbps(2));
     assert_eq!(s.flows[0].start, Start::Uniform(Time::from_nanos(1_000_000_000), Time::from_nanos(2_000_000_000)));
     let FlowKind::Tcp(tcp) = &s.flows[3].kind else { panic!() };
-    assert_eq!((tcp.window, s.flows[3].name.as_str()), (20, "tcp3"));
+    assert_eq!((tcp.config.window, s.flows[3].name.as_str()), (20, "tcp3"));
     let link = &s.links[s.link("right-a.b.dst1").unwrap().0 as usize];
     assert_eq!(link.back.rate, RateSpec::Constant(Rate::kbps(64)));
     assert_eq!(link.forward.delay, Span::millis(3));

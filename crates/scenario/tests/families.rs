@@ -220,7 +220,7 @@ start = { uniform = ["0s", "1s"] }
     );
     assert_eq!(s.flows.len(), 49);
     let FlowKind::Tcp(tcp) = &s.flows[48].kind else { panic!() };
-    assert_eq!((tcp.min_rto, tcp.tick), (Span::secs(1), Span::millis(100)));
+    assert_eq!((tcp.config.min_rto, tcp.config.tick), (Span::secs(1), Span::millis(100)));
 }
 
 #[test]

@@ -154,9 +154,10 @@ pub fn kind_first(kind: &str, rest: Table) -> Value {
     Value::Table(std::iter::once(kind).chain(rest).collect())
 }
 
-/// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `where (RULE)`, then either
-/// `= DEFAULT`, or `=> "what to write"` if it has to be there. `[flat] name: Type = DEFAULT` takes another struct's keys as its own.
-/// `checked by FUNCTION` names what looks at the whole: a `fn(&Self, &Item, &mut Findings)`.
+/// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `as TYPE` for a form in the file that
+/// is another type's, `where (RULE)`, and then either `= DEFAULT`, or `=> "what to write"` if it has to be there; one that has neither
+/// is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's keys as its own, `[inner] name: Type` is a field that
+/// is no key. `checked by FUNCTION` names what looks at the whole: a `fn(&Self, &Item, &mut Findings)`.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -165,7 +166,7 @@ macro_rules! settings {
         $name:ident $(checked by $whole:path)? {
             $(
                 $(#[doc = $doc:literal])+
-                $([$mode:ident])? $key:ident: $type:ty $(where ($rule:expr))? $(= $default:expr)? $(=> $missing:literal)?,
+                $([$mode:ident])? $key:ident: $type:ty $(as $with:ty)? $(where ($rule:expr))? $(= $default:expr)? $(=> $missing:literal)?,
             )*
         }
     )*) => {$(
@@ -182,7 +183,7 @@ macro_rules! settings {
             }
             fn fill(item: &$crate::tree::Item, base: Option<&Self>, out: &mut $crate::Findings) -> Option<Self> {
                 $($crate::settings!(
-                    @read item, base, out; $([$mode])? $key: $type; [$($rule)?]; [$($default)?]; [$($missing)?]
+                    @read item, base, out; $([$mode])? $key: $type; [$($with)?]; [$($rule)?]; [$($default)?]; [$($missing)?]
                 );)*
                 let whole = Self { $($key: $key?,)* };
                 $(
@@ -196,13 +197,13 @@ macro_rules! settings {
             }
             fn table(&self) -> $crate::tree::Table {
                 let mut all = $crate::tree::Table::new();
-                $($crate::settings!(@write self, all; $([$mode])? $key);)*
+                $($crate::settings!(@write self, all; $([$mode])? $key: $type; [$($with)?]);)*
                 all
             }
             fn properties(base: Option<&Self>) -> $crate::serde_json::Map<String, $crate::serde_json::Value> {
                 let mut all = $crate::serde_json::Map::new();
                 $($crate::settings!(
-                    @schema base, all; $([$mode])? $key: $type; [$($rule)?]; [$($default)?]; [$($doc),+]
+                    @schema base, all; $([$mode])? $key: $type; [$($with)?]; [$($rule)?]; [$($default)?]; [$($doc),+]
                 );)*
                 all
             }
@@ -234,49 +235,74 @@ macro_rules! settings {
 
     (@names $all:ident; $key:ident: $type:ty) => { $all.push($crate::plain(stringify!($key))); };
     (@names $all:ident; [flat] $key:ident: $type:ty) => { $all.extend(<$type as $crate::Settings>::names()); };
+    (@names $all:ident; [inner] $key:ident: $type:ty) => {};
 
-    (@read $item:ident, $base:ident, $out:ident; $key:ident: $type:ty; [$($rule:expr)?]; [$($default:expr)?]; [$($missing:literal)?]) => {
-        let $key: Option<$type> = match $crate::field::<$type>($item, $crate::plain(stringify!($key)), &[$(&$rule)?], $out) {
-            Ok(Some(value)) => Some(value),
+    (@with $type:ty;) => { $type };
+    (@with $type:ty; $with:ty) => { $with };
+
+    (@absent $item:ident, $out:ident, $key:ident: $type:ty; $default:expr;) => { Some({ let default: $type = $default; default }) };
+    (@absent $item:ident, $out:ident, $key:ident: $type:ty; ; $missing:literal) => {{
+        $out.missing(&$item.at, $crate::plain(stringify!($key)), $missing);
+        None
+    }};
+    (@absent $item:ident, $out:ident, $key:ident: $type:ty; ;) => {
+        $crate::settings!(@absent $item, $out, $key: $type; ; "give it a value")
+    };
+
+    (@read $item:ident, $base:ident, $out:ident; $key:ident: $type:ty; [$($with:ty)?]; [$($rule:expr)?]; [$($default:expr)?]; [$($missing:literal)?]) => {
+        let $key: Option<$type> = match $crate::field::<$crate::settings!(@with $type; $($with)?)>(
+            $item,
+            $crate::plain(stringify!($key)),
+            &[$(&$rule)?],
+            $out,
+        ) {
+            Ok(Some(value)) => Some(value.into()),
             Ok(None) => match $base {
                 Some(base) => Some(base.$key.clone()),
-                None => {
-                    $(Some({ let default: $type = $default; default }))?
-                    $({
-                        $out.missing(&$item.at, $crate::plain(stringify!($key)), $missing);
-                        None
-                    })?
-                }
+                None => $crate::settings!(@absent $item, $out, $key: $type; $($default)?; $($missing)?),
             },
             Err($crate::Refused) => None,
         };
     };
-    (@read $item:ident, $base:ident, $out:ident; [flat] $key:ident: $type:ty; []; [$default:expr]; []) => {
+    (@read $item:ident, $base:ident, $out:ident; [flat] $key:ident: $type:ty; []; []; [$default:expr]; []) => {
         let $key: Option<$type> = match $base {
             Some(base) => <$type as $crate::Settings>::fill($item, Some(&base.$key), $out),
             None => <$type as $crate::Settings>::fill($item, Some(&$default), $out),
         };
     };
-
-    (@write $self:ident, $all:ident; $key:ident) => {
-        $all.extend($crate::entry($crate::plain(stringify!($key)), &$self.$key));
+    (@read $item:ident, $base:ident, $out:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; []) => {
+        let $key: Option<$type> = match $base {
+            Some(base) => Some(base.$key.clone()),
+            None => $crate::settings!(@absent $item, $out, $key: $type; $($default)?;),
+        };
     };
-    (@write $self:ident, $all:ident; [flat] $key:ident) => { $all.extend($crate::Settings::table(&$self.$key)); };
 
-    (@schema $base:ident, $all:ident; $key:ident: $type:ty; [$($rule:expr)?]; [$($default:expr)?]; [$($doc:literal),+]) => {
-        #[allow(unused_mut, unused_assignments, reason = "a key that must be there has no default")]
-        let mut default: Option<$type> = None;
-        $(default = Some($default);)?
-        let default = $base.map(|base| base.$key.clone()).or(default);
-        let schema = <$type as $crate::Declared>::schema();
-        let schema = $crate::with_default::<$type>(schema, default.as_ref(), &[$(&$rule)?]);
-        $all.insert($crate::plain(stringify!($key)).to_owned(), $crate::described(schema, &[$($doc),+]));
+    (@write $self:ident, $all:ident; $key:ident: $type:ty; [$($with:ty)?]) => {
+        let value: $crate::settings!(@with $type; $($with)?) = $self.$key.clone().into();
+        $all.extend($crate::entry($crate::plain(stringify!($key)), &value));
     };
-    (@schema $base:ident, $all:ident; [flat] $key:ident: $type:ty; []; [$default:expr]; [$($doc:literal),+]) => {
+    (@write $self:ident, $all:ident; [flat] $key:ident: $type:ty; []) => {
+        $all.extend($crate::Settings::table(&$self.$key));
+    };
+    (@write $self:ident, $all:ident; [inner] $key:ident: $type:ty; []) => {};
+
+    (@schema $base:ident, $all:ident; $key:ident: $type:ty; [$($with:ty)?]; [$($rule:expr)?]; [$($default:expr)?]; [$($doc:literal),+]) => {
+        {
+            #[allow(unused_mut, unused_assignments, reason = "a key that must be there has no default")]
+            let mut default: Option<$type> = None;
+            $(default = Some($default);)?
+            type With = $crate::settings!(@with $type; $($with)?);
+            let default = $base.map(|base| base.$key.clone()).or(default).map(With::from);
+            let schema = $crate::with_default::<With>(<With as $crate::Declared>::schema(), default.as_ref(), &[$(&$rule)?]);
+            $all.insert($crate::plain(stringify!($key)).to_owned(), $crate::described(schema, &[$($doc),+]));
+        }
+    };
+    (@schema $base:ident, $all:ident; [flat] $key:ident: $type:ty; []; []; [$default:expr]; [$($doc:literal),+]) => {
         let default: $type = $default;
         let base = $base.map_or(&default, |base| &base.$key);
         $all.extend(<$type as $crate::Settings>::properties(Some(base)));
     };
+    (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
 /// Declares enums of settings that the key `kind` tells apart, and the order in which messages and the schema name them. After each
