@@ -21,6 +21,7 @@ words! {
 
 settings! {
     /// Random early detection (Floyd and Jacobson 1993). `min` and `max` are in the same unit, and so is the average.
+    /// Above `max` packets are dropped even where they could be marked.
     #[derive(Copy)]
     Red checked by thresholds {
         /// How much fits.
@@ -37,7 +38,7 @@ settings! {
         weight: f64 where (share),
         /// Between `max` and twice `max` the probability rises to 1, instead of at once.
         gentle: bool = true,
-        /// Mark packets that can be marked, up to `max`, instead of dropping them.
+        /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
         /// Mean packet size, for idle times and for thresholds in bytes: 500B with ns2, 1000B with classic.
         mean_packet: Bytes where (PACKET),

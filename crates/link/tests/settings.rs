@@ -54,18 +54,24 @@ fn each_queue_stands_in_the_schema_and_reads_back_as_it_was_written() {
 fn a_queues_defaults_stand_in_the_schema_where_all_kinds_share_them() {
     let schema = Queue::schema();
     let key = |name: &str| schema["properties"][name].clone();
-    assert_eq!(key("target")["default"], "5ms");
-    assert_eq!(key("target")["description"], "codel, fq-codel: How long packets may always have to wait.");
+    assert_eq!(key("interval")["default"], "100ms");
+    let about = "codel, fq-codel: How long they may have to wait longer before the first is dropped.";
+    assert_eq!(key("interval")["description"], about);
     assert_eq!(key("flows")["maximum"], 65_536);
-    assert_eq!(key("limit")["default"], serde_json::Value::Null, "it differs from kind to kind");
-    assert_eq!(key("min")["default"], serde_json::Value::Null, "it derives from the link");
+    assert_eq!(key("limit").get("default"), None, "it differs from kind to kind");
+    let limit = key("limit")["description"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        limit.starts_with(&format!("{}: How much fits. Default \"50p\"; codel: \"1000p\"", Queue::KINDS.join(", "))),
+        "{limit}"
+    );
+    assert_eq!(key("min").get("default"), None, "it derives from the link");
 }
 
 #[test]
 fn a_key_of_another_kind_is_refused_with_the_kinds_that_have_it() {
     let refused = |text| queue(text, &LINE).expect_err(text);
     assert_eq!(
-        refused("target = \"5ms\""),
+        refused("interval = \"5ms\""),
         "not a key of a drop-tail queue; it has: limit; or write kind = \"codel\" or \"fq-codel\""
     );
     assert_eq!(
@@ -74,7 +80,7 @@ fn a_key_of_another_kind_is_refused_with_the_kinds_that_have_it() {
     );
     assert_eq!(
         refused("kind = \"cobble\""),
-        "\"cobble\" is not one of its values; choose from: droptail, red, codel, fq-codel"
+        format!("\"cobble\" is not one of its values; choose from: {}", Queue::KINDS.join(", "))
     );
 }
 

@@ -171,15 +171,31 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                 all.insert(key, value);
             }
             Some(known) => {
-                let said = known["description"].as_str().unwrap_or_default();
-                known["description"] = match said.split_once(": ") {
+                let said = known["description"].as_str().unwrap_or_default().to_owned();
+                // One default would not be that of all: it is told with whose it is.
+                let (said, mut defaults) = match said.split_once(" Default ") {
+                    Some((said, defaults)) => (said.to_owned(), Some(format!(" Default {defaults}"))),
+                    None => (said, None),
+                };
+                let said = match said.split_once(": ") {
                     Some((others, same)) if same == about => format!("{others}, {whose}: {about}"),
                     _ => format!("{said} {whose}: {about}"),
+                };
+                let (old, new) = (known["default"].take(), value["default"].take());
+                if defaults.is_none() && old == new {
+                    known["default"] = old;
+                } else if !(old.is_null() && new.is_null()) {
+                    let first = defaults.take().or_else(|| (!old.is_null()).then(|| format!(" Default {old}.")));
+                    let more = if new.is_null() { String::new() } else { format!("{whose}: {new}") };
+                    defaults = Some(match first {
+                        Some(first) if more.is_empty() => first,
+                        Some(first) => format!("{}; {more}.", first.trim_end_matches('.')),
+                        None => format!(" Default {more}."),
+                    });
                 }
-                .into();
-                // One default would not be that of all.
+                known["description"] = format!("{said}{}", defaults.unwrap_or_default()).into();
                 if let Json::Object(known) = known
-                    && known.get("default") != value.get("default")
+                    && known["default"].is_null()
                 {
                     known.remove("default");
                 }
