@@ -97,10 +97,21 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     if !matches!(head, "flow" | "link" | "simulcast") || rest.is_empty() {
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
     }
-    let names: Vec<String> = list(root, head).iter().filter_map(name_of).collect();
-    let known = names.iter().filter(|n| rest.strip_prefix(n.as_str()).is_some_and(|r| r.starts_with('.')));
-    let (name, keys) = match known.max_by_key(|n| n.len()) {
-        Some(name) => (name.clone(), rest[name.len() + 1..].to_owned()),
+    let names: Vec<String> = list(root, head).iter().map(|item| name_of(item).unwrap_or_default()).collect();
+    // Names may have dots, and so may keys: the longest name that is there is meant.
+    let splits = || rest.match_indices('.').rev().map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
+    let meant = |(name, keys): (&str, &str)| -> Option<(Vec<usize>, String)> {
+        let all = (0..names.len()).filter(|n| is_meant(name, &names[*n]));
+        // Of two flows of one name, which is wrong anyway, the first.
+        let all: Vec<_> = if names.iter().any(|n| n == name) { all.take(1).collect() } else { all.collect() };
+        (!all.is_empty()).then(|| (all, keys.to_owned()))
+    };
+    let exact = splits().find(|(name, _)| names.iter().any(|n| n == name));
+    let (places, keys) = match exact.and_then(meant).or_else(|| splits().find_map(meant)) {
+        Some(found) => found,
+        None if rest.contains('*') => {
+            return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
+        }
         None if head == "link" => {
             // A link of the shape: the name ends where a link's key begins.
             let parts: Vec<_> = rest.split('.').collect();
@@ -112,34 +123,54 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
                 );
                 return Err(fail("no key of a link".into(), remedy));
             };
-            (parts[..split].join("."), parts[split..].join("."))
+            let name = Item { value: Value::Text(parts[..split].join(".")), at: at.clone() };
+            let Some(list) = list_mut(root, head, &at) else {
+                return Err(fail(format!("\"{head}\" is not a list of tables"), form()));
+            };
+            list.push(Item { value: Value::Table(vec![("name".into(), name)]), at: at.clone() });
+            (vec![list.len() - 1], parts[split..].join("."))
         }
         None => {
-            let near = (1..=rest.matches('.').count())
-                .filter_map(|n| rest.match_indices('.').nth(n - 1).map(|(i, _)| &rest[..i]))
-                .find_map(|wrong| {
-                    let known: Vec<_> = names.iter().map(String::as_str).collect();
-                    nearest(wrong, &known).map(str::to_owned)
-                });
+            let known: Vec<_> = names.iter().map(String::as_str).collect();
+            let near = splits().collect::<Vec<_>>().into_iter().rev().find_map(|(wrong, _)| nearest(wrong, &known));
             return Err(fail(
                 format!("no such {head}"),
                 near.map_or_else(|| format!("there are: {}", names.join(", ")), |n| format!("did you mean \"{n}\"?")),
             ));
         }
     };
-    let entry = match list_mut(root, head, &at) {
-        None => return Err(fail(format!("\"{head}\" is not a list of tables"), form())),
-        Some(list) => {
-            let place = list.iter().position(|item| name_of(item).as_deref() == Some(name.as_str()));
-            let place = place.unwrap_or_else(|| {
-                let text = Item { value: Value::Text(name.clone()), at: at.clone() };
-                list.push(Item { value: Value::Table(vec![("name".into(), text)]), at: at.clone() });
-                list.len() - 1
-            });
-            &mut list[place]
-        }
+    let Some(list) = list_mut(root, head, &at) else {
+        return Err(fail(format!("\"{head}\" is not a list of tables"), form()));
     };
-    put(entry, &keys.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()))
+    let keys: Vec<_> = keys.split('.').collect();
+    for place in places {
+        put(&mut list[place], &keys, value.clone(), &at).map_err(|what| fail(what, form()))?;
+    }
+    Ok(())
+}
+
+/// Whether `--set` with `said` in a name's place means the entry `name`: by its name, by that of a range without the range's numbers, or
+/// by a pattern in which `*` stands for any letters.
+fn is_meant(said: &str, name: &str) -> bool {
+    let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
+        Some((before, after)) => format!("{}{after}", before.trim_end_matches(['-', '.'])),
+        None => name.to_owned(),
+    };
+    !name.is_empty() && (said == name || said == base || is_like(said, name) || is_like(said, &base))
+}
+
+/// Whether a name fits a pattern.
+fn is_like(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
+    let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
+    parts.all(|part| match rest.find(part) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
 }
 
 /// Whoever types a file's name means the folder in which they type it, unless the scenario has one of that name.

@@ -503,3 +503,32 @@ fn the_hash_tells_texts_and_sets_apart() {
     assert_eq!(hash(&["seed=2"]), hash(&["seed=2"]));
     assert_ne!(hash(&[]), hash(&["seed=2"]));
 }
+
+#[test]
+fn set_reaches_all_flows_that_a_pattern_or_a_groups_name_means() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"tcp-a\"\nkind = \"tcp\"\n[[flow]]\nname = \"tcp-b\"\nkind = \"tcp\"\n\
+         [[flow]]\nname = \"web\"\nkind = \"tcp\"\ncount = 2\n[[flow]]\nname = \"bulk[1-3]\"\nkind = \"tcp\"\n"
+    );
+    let windows = |sets: &[&str]| -> Vec<u32> {
+        let window = |flow: &steadycast_scenario::Flow| match &flow.kind {
+            FlowKind::Tcp(tcp) => tcp.config.window,
+            _ => 0,
+        };
+        let loaded = set(&text, sets).unwrap_or_else(|p| panic!("{p}"));
+        loaded.scenario.flows.iter().map(window).collect()
+    };
+    assert_eq!(windows(&["flow.tcp*.window=7p"]), [7, 7, 4194, 4194, 4194, 4194, 4194]);
+    assert_eq!(windows(&["flow.*-b.window=7p"]), [4194, 7, 4194, 4194, 4194, 4194, 4194]);
+    assert_eq!(windows(&["flow.*.window=7p"]), [7; 7]);
+    assert_eq!(windows(&["flow.web.window=7p"]), [4194, 4194, 7, 7, 4194, 4194, 4194]);
+    assert_eq!(windows(&["flow.bulk.window=7p"]), [4194, 4194, 4194, 4194, 7, 7, 7]);
+    assert_eq!(windows(&["flow.bulk[1-3].window=7p", "flow.b*k.window=8p"]), [4194, 4194, 4194, 4194, 8, 8, 8]);
+    let refused = |path: &str| {
+        let mut document = Document::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        document.set(path).expect_err(path).to_string()
+    };
+    let none = "no flow has a name like this; there are: tcp-a, tcp-b, web, bulk[1-3]";
+    assert!(refused("flow.udp*.window=7p").ends_with(none), "{}", refused("flow.udp*.window=7p"));
+    assert!(refused("flow.tcp-c.window=7p").ends_with("no such flow; did you mean \"tcp-a\"?"));
+}
