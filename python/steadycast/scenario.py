@@ -125,10 +125,19 @@ class Queue(Part):
     kind: str | None = None
     """droptail: First come, first served; what does not fit is dropped. red: Random early detection (Floyd
     and Jacobson 1993). codel: Controlled delay (RFC 8289). fq-codel: CoDel for each of many queues,
-    which take turns (RFC 8290); default "droptail".
+    which take turns (RFC 8290). pie: Proportional integral controller enhanced (RFC 8033); default
+    "droptail".
+    """
+    alpha: float | None = None
+    """pie: What the drop probability changes by in one update for each second that the delay is off
+    `target`; default 0.125.
+    """
+    beta: float | None = None
+    """pie: What it changes by for each second that the delay has grown since the last update; default
+    1.25.
     """
     ecn: bool | None = None
-    """red, codel, fq-codel: Mark packets that can be marked, instead of dropping them; default false."""
+    """red, codel, fq-codel, pie: Mark packets that can be marked, instead of dropping them; default false."""
     flows: int | None = None
     """fq-codel: Queues that flows are hashed into; default 1024."""
     gentle: bool | None = None
@@ -136,14 +145,24 @@ class Queue(Part):
     interval: str | None = None
     """codel, fq-codel: How long they may have to wait longer before the first is dropped; default "100ms"."""
     limit: str | None = None
-    """droptail, red, codel, fq-codel: How much fits. Default "50p"; codel: "1000p"; fq-codel: "10240p"."""
+    """droptail, red, codel, fq-codel, pie: How much fits. Default "50p"; codel: "1000p"; fq-codel:
+    "10240p"; pie: "1000p".
+    """
+    mark_ecnth: float | None = None
+    """pie: The drop probability above which packets are dropped even where they could be marked; default
+    0.1.
+    """
     max: str | None = None
     """red: Average queue at which `max_p` is reached."""
+    max_burst: str | None = None
+    """pie: How long a queue that was empty may be too long before the first packet is dropped; default
+    "150ms".
+    """
     max_p: float | None = None
     """red: Drop probability at `max`; default 0.1."""
     mean_packet: str | None = None
     """red: Mean packet size, for idle times and for thresholds in bytes: 500B with ns2, 1000B with
-    classic.
+    classic. pie: Mean packet size: a queue of two of them is never too long. Default pie: "1kB".
     """
     min: str | None = None
     """red: Average queue from which packets are dropped."""
@@ -153,8 +172,12 @@ class Queue(Part):
     """
     quantum: str | None = None
     """fq-codel: What a queue may send in its turn; default "1514B"."""
+    t_update: str | None = None
+    """pie: How often the drop probability is computed; default "15ms"."""
     target: str | None = None
-    """codel, fq-codel: How long packets may always have to wait; default "5ms"."""
+    """codel, fq-codel: How long packets may always have to wait. pie: The queueing delay that it steers
+    to. Default "5ms"; pie: "15ms".
+    """
     weight: float | None = None
     """red: Weight of a sample in the average."""
 

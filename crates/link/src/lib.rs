@@ -9,7 +9,7 @@
 //! [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
-//! offer ─▶ mtu ─▶ queue (drop-tail | RED | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
+//! offer ─▶ mtu ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
 //! ```
 
 mod codel;
@@ -18,6 +18,7 @@ mod disorder;
 mod limit;
 mod loss;
 mod managed;
+mod pie;
 mod queue;
 mod red;
 mod service;
@@ -29,6 +30,7 @@ pub use disorder::Reorder;
 pub use limit::Limit;
 pub use loss::{BernoulliLoss, GilbertLoss, ListLoss, Loss, PacketNumbers, RunLoss, probability};
 pub use managed::Token;
+pub use pie::Pie;
 pub use queue::{DropTail, Line, Queue};
 pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
@@ -101,7 +103,7 @@ impl Default for Config {
 pub enum Drop {
     /// The queue was full.
     Full,
-    /// RED decided so before it was full.
+    /// RED or PIE decided so before it was full.
     Early,
     /// It had waited too long, as CoDel has it.
     Stale,
@@ -137,9 +139,9 @@ pub struct Counts {
     pub sent: Bytes,
     /// Dropped because the queue was full.
     pub full: u64,
-    /// Dropped by RED or CoDel, though there was room.
+    /// Dropped by RED, PIE or CoDel, though there was room.
     pub early: u64,
-    /// Marked by RED or CoDel.
+    /// Marked by RED, PIE or CoDel.
     pub marked: u64,
     /// Lost by the medium.
     pub lost: u64,

@@ -2,6 +2,7 @@
 
 use crate::codel::{CoDel, FqCoDel};
 use crate::managed::Managed;
+use crate::pie::Pie;
 use crate::red::Red;
 use crate::service::Transmitter;
 use crate::{Drop, Ecn, Limit};
@@ -22,6 +23,8 @@ kinds! {
         "codel" => CoDel(CoDel), "a CoDel queue";
         /// CoDel for each of many queues, which take turns (RFC 8290).
         "fq-codel" => FqCoDel(FqCoDel), "a FQ-CoDel queue";
+        /// Proportional integral controller enhanced (RFC 8033).
+        "pie" => Pie(Pie), "a PIE queue";
     }
 }
 
@@ -32,6 +35,7 @@ impl Queue {
             Self::Red(queue) => queue,
             Self::CoDel(queue) => queue,
             Self::FqCoDel(queue) => queue,
+            Self::Pie(queue) => queue,
         }
     }
 
@@ -108,6 +112,8 @@ pub(crate) struct Arrival {
     pub(crate) on_air: u64,
     /// When the queue became empty last.
     pub(crate) empty_since: Time,
+    /// When the transmitter will have sent all that it has taken.
+    pub(crate) free: Time,
     /// The link's rate at present; `None`: unlimited, or given by a trace.
     pub(crate) rate: Option<Rate>,
 }
@@ -196,6 +202,7 @@ impl QueueState {
             bytes: self.bytes,
             on_air: self.waiting.front().map_or(0, |(_, size)| u64::from(*size)),
             empty_since: self.empty_since,
+            free: link.free_at(),
             rate: link.rate(now),
         };
         admission.admit(&packet, &mut self.chance)
