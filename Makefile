@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims bench bench-live papers-live validate figures setup setup-dev have-python clean
+.PHONY: help demo test lint claims bench bench-live papers-live validate figures python-schema setup setup-dev have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -13,7 +13,7 @@ RUN := .venv/bin/python
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## run a video beside TCP, and write a report with pictures
 	@$(RUN) scripts/demo.py
@@ -46,6 +46,9 @@ validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 
 figures: setup ## make the figures and the word list of docs/ again
 	@$(RUN) scripts/docs.py
+
+python-schema: setup-dev ## make the classes of steadycast.scenario from the schema again
+	@$(RUN) scripts/python_schema.py
 
 setup: have-python
 	@$(PYTHON) scripts/setup.py

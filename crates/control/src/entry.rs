@@ -1,10 +1,10 @@
 //! What a controller's entry in the registry is made of: its properties, its parameters and their values.
 
-use crate::spelling::nearest;
 use crate::{Pictures, ReceiverHalf, ReceiverId, SenderHalf};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span};
+use steadycast_words::{nearest, words};
 
 /// Whether a controller does what its paper prints, or what its paper means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub enum Mode {
     Repaired,
     /// As printed.
     Paper,
+}
+
+words! {
+    Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
 }
 
 /// Whom a controller can serve.

@@ -98,7 +98,6 @@ mod queue;
 mod rbuf;
 pub mod registry;
 pub mod simulcast;
-mod spelling;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;
