@@ -254,13 +254,13 @@ impl Link {
     /// Offers a packet at `now`, which is never earlier than at the call before.
     ///
     /// ```
-    /// use steadycast_link::{Amount, Config, Drop, Ecn, Fate, Link, Queue, Service, Steps};
+    /// use steadycast_link::{Config, Drop, Ecn, Fate, Limit, Link, Queue, Service, Steps};
     /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
     ///
     /// let config = Config {
     ///     service: Service::Rate(Steps::constant(Rate::mbps(1))),
     ///     delay: Steps::constant(Span::millis(10)),
-    ///     queue: Queue::DropTail(Amount::Packets(2)),
+    ///     queue: Queue::drop_tail(Limit::Packets(2)),
     ///     ..Config::default()
     /// };
     /// let mut link = Link::new(&config, "forth", Seed(1));
@@ -275,11 +275,11 @@ impl Link {
     /// A queue that decides as packets leave keeps them: the driver asks for their fates.
     ///
     /// ```
-    /// use steadycast_link::{Amount, CoDel, Config, Ecn, Fate, Link, Queue, Service, Steps};
+    /// use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
     /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
     ///
     /// let service = Service::Rate(Steps::constant(Rate::mbps(1)));
-    /// let (limit, target, interval) = (Amount::Packets(100), Span::millis(5), Span::millis(100));
+    /// let (limit, target, interval) = (Limit::Packets(100), Span::millis(5), Span::millis(100));
     /// let queue = Queue::CoDel(CoDel { limit, target, interval, ecn: false });
     /// let config = Config { service, queue, ..Config::default() };
     /// let mut link = Link::new(&config, "forth", Seed(1));
