@@ -67,6 +67,24 @@ def _module(name: str) -> Any:
         raise MissingError(name, f"can't be loaded ({error})", "install steadycast again") from error
 
 
+def _laboratory() -> Any:
+    """Return the package `papers`: of the checkout that this program runs from, or of the current folder.
+
+    Raises:
+        MissingError: neither is a checkout.
+
+    """
+    for place in (Path(__file__).resolve().parents[2], Path.cwd()):
+        if (place / "papers" / "engine" / "suite.py").is_file():
+            sys.path.insert(0, str(place))
+            return _module("papers")
+    raise MissingError(
+        "reproduce",
+        "the papers' experiments are not part of the installed package",
+        "run this in a checkout of the repository, where papers/ is",
+    )
+
+
 def _examples(*lines: str) -> str:
     # A backspace character keeps the lines as they are.
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
@@ -690,7 +708,7 @@ def reproduce(
     "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
     """
     try:
-        _module("steadycast.reproduce").main(
+        _laboratory().main(
             ids, seed_range(seeds), out, clip or (), emulated=emulated, at_once=at_once, force=force
         )
     except KeyboardInterrupt:

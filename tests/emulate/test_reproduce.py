@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from steadycast.reproduce import EXPERIMENTS, Verdict, suite, write
+
+from papers import EXPERIMENTS, Verdict
+from papers.engine import suite, write
 
 
 def test_an_experiment_is_emulated_with_its_simulation_beside_it_and_kept(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from steadycast.reproduce import EXPERIMENTS, calculate
-from steadycast.reproduce.calculate import IIAD, IIMD, History, calculation, overall_loss, share, tfrc_rate
-from steadycast.reproduce.experiment import Bound, Calculation, Experiment, Kind, Medium, Statement, Verdict
-from steadycast.reproduce.observe import Observed
-from steadycast.reproduce.verdict import row
+
+from papers import EXPERIMENTS
+from papers.engine import calculate
+from papers.engine.calculate import IIAD, IIMD, History, calculation, overall_loss, share, tfrc_rate
+from papers.engine.experiment import Bound, Calculation, Experiment, Kind, Medium, Statement, Verdict
+from papers.engine.observe import Observed
+from papers.engine.verdict import row
 
 
 def test_the_equation_has_the_values_of_its_rfc() -> None:

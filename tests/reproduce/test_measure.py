@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from steadycast.reproduce import h, measure
+
+from papers import h
+from papers.engine import measure
 
 
 def test_a_rank_correlation_is_one_where_both_rise_and_shares_ranks_of_ties() -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from steadycast.errors import UserError
-from steadycast.reproduce import EXPERIMENTS, chosen, runs, suite, write
-from steadycast.reproduce.experiment import (
+from steadycast.run import load
+
+from papers import EXPERIMENTS, chosen
+from papers.engine import runs, suite, write
+from papers.engine.experiment import (
     MS,
     Bound,
     Experiment,
@@ -19,14 +22,13 @@ from steadycast.reproduce.experiment import (
     Verdict,
     media_of,
 )
-from steadycast.reproduce.observe import Flow, Observed, percentile
-from steadycast.reproduce.runs import Job, key_of, run_all
-from steadycast.reproduce.suite import Part, Result
-from steadycast.reproduce.verdict import Row, row
-from steadycast.run import load
+from papers.engine.observe import Flow, Observed, percentile
+from papers.engine.runs import Job, key_of, run_all
+from papers.engine.suite import Part, Result
+from papers.engine.verdict import Row, row
 
 ROOT = Path(__file__).resolve().parents[2]
-K_F = ROOT / "scenarios/papers/k-f.toml"
+K_F = ROOT / "papers/scenarios/k-f.toml"
 SHORT = {"flow.video.media": "table2", "duration": "1s", "flow.video.receivers": "2"}
 
 
@@ -270,7 +272,7 @@ def test_parts_know_their_runs(result: Result) -> None:
 
 
 def test_every_figure_and_table_that_a_paper_numbers_has_a_place() -> None:
-    from steadycast.reproduce.numbered import COUNTS, numbered
+    from papers.engine.numbered import COUNTS, numbered
 
     places = numbered(EXPERIMENTS)
     assert len(places) == sum(figures + len(tables) for figures, tables in COUNTS.values()) == 94

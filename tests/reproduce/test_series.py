@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from steadycast.reproduce import measure
-from steadycast.reproduce.experiment import Seen
-from steadycast.reproduce.observe import Flow, Observed
+
+from papers.engine import measure
+from papers.engine.experiment import Seen
+from papers.engine.observe import Flow, Observed
 
 
 def flow(rates: list[float | None], first_s: float = 0.0, step_s: float = 1.0) -> Flow:

@@ -1,0 +1,53 @@
+"""The one list of experiments that `steadycast reproduce` knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from steadycast.errors import UserError
+
+from papers import b, c, h, k, m, q, q4
+from papers.engine.experiment import Experiment
+
+PAPERS: tuple[Experiment, ...] = (
+    *k.EXPERIMENTS,
+    *m.EXPERIMENTS,
+    *h.EXPERIMENTS,
+    *c.EXPERIMENTS,
+    *b.EXPERIMENTS,
+)
+"""The papers' own: what "all" stands for."""
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *PAPERS,
+    *sorted((*q.EXPERIMENTS, *q4.EXPERIMENTS), key=lambda e: e.id),
+)
+
+
+def chosen(ids: Sequence[str]) -> list[Experiment]:
+    """Experiments by "K-A", "K" for a family, or "all" for the papers'; in the list's order, each once.
+
+    Raises:
+        UserError: there is no such experiment.
+
+    """
+    wanted: set[str] = set()
+    for name in ids:
+        found = [
+            e.id for e in (PAPERS if name.upper() == "ALL" else EXPERIMENTS) if _names(name.upper(), e.id)
+        ]
+        if not found:
+            known = [
+                *dict.fromkeys(e.id.partition("-")[0] for e in EXPERIMENTS),
+                *(e.id for e in EXPERIMENTS),
+            ]
+            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.5)
+            hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}, all"
+            raise UserError(name, "no such experiment", hint)
+        wanted |= set(found)
+    return [e for e in EXPERIMENTS if e.id in wanted]
+
+
+def _names(name: str, id: str) -> bool:
+    return name in ("ALL", id, id.partition("-")[0])
