@@ -666,13 +666,13 @@ _H_H = _experiment(
 
 _DEEP = Change("a queue of 20 kB", {"topology.bottleneck.queue.limit": "20kB"})
 _WIDE = Change("a bottleneck of 1 Mb/s", {"topology.bottleneck.rate": "1Mbps"})
-_LARGE = Change("TCP's packets of 1040 B", {"flow.tcp.packet": "1040B"})
+_EQUAL = Change("TCP's packets of 160 B, as the video's", {"flow.tcp.packet": "160B"})
 _ARTEFACT = (
     Change(
         "type-I bounded by TCP's share",
         {"flow.video.params.rbuf-type1": {"ipd_max": "10s", "cc_cap": "tfrc"}},
     ),
-    _LARGE,
+    _EQUAL,
     _DEEP,
     _WIDE,
 )
@@ -765,7 +765,7 @@ _H_J = _experiment(
     ),
     changes=(
         Change("the network's losses alone (a buffer of 4 MB)", {"flow.video.buffer.size": "4MB"}),
-        _LARGE,
+        _EQUAL,
         _DEEP,
         _WIDE,
     ),
@@ -814,7 +814,7 @@ _H_K = _experiment(
             why="Type-I's buffer never overflows; TFRC's does wherever more than 8 kb/s are left.",
         ),
     ),
-    changes=(_LARGE, _DEEP, _WIDE, _PAPER_MODE),
+    changes=(_EQUAL, _DEEP, _WIDE, _PAPER_MODE),
     figures=(
         _sweep(
             "Figure 15",

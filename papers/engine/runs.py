@@ -39,7 +39,7 @@ from papers.engine import observe
 from papers.engine.experiment import Sets
 from papers.engine.observe import Observed
 
-# Keys of a scenario that change neither packets nor pictures; of [record] only the interval shows.
+# Keys of a scenario that change neither packets nor pictures; of [record] only the interval and the packets show.
 _IDLE = ("name", "record", "expect")
 
 _RUNS_PER_PROCESS = 25
@@ -128,9 +128,9 @@ def _without_names(toml: str) -> Mapping[str, Any]:
     import tomllib
 
     told = tomllib.loads(toml)
-    interval = told.get("record", {}).get("interval")
+    record = {k: told.get("record", {}).get(k) for k in ("interval", "packets")}
     flows = [{**flow, "params": _in_use(flow)} for flow in told["flow"]]
-    return {**{k: v for k, v in told.items() if k not in _IDLE}, "flow": flows, "interval": interval}
+    return {**{k: v for k, v in told.items() if k not in _IDLE}, "flow": flows, "recorded": record}
 
 
 def _in_use(flow: Mapping[str, Any]) -> Mapping[str, Any]:
