@@ -132,7 +132,7 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
     labels = []
     for curve in figure.curves:
         rows = [(x, [curve.measure(run) for run in part.runs(name)]) for x, name in curve.points]
-        known = [(x, [v for v in values if v is not None]) for x, values in rows]
+        known = [(x, [v * curve.scale for v in values if v is not None]) for x, values in rows]
         if not all(values for _, values in known):
             return None
         shape = look(part.runs(curve.points[0][1])[0].content["flows"][figure.flow])

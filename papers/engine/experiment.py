@@ -8,18 +8,17 @@ statement depends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from papers.engine.observe import Observed
+from papers.engine.quantity import SERIES, Quantity
+from papers.engine.take import Take
 
 Sets = Mapping[str, object]
-Seen = Mapping[str, Observed]
-"""What one seed's runs of an experiment showed, by the variant's name."""
 
 
 class Kind(Enum):
@@ -33,17 +32,28 @@ class Kind(Enum):
     """Measured and shown beside the paper's; no bound."""
     IMPOSSIBLE = "impossible"
     """People or hardware that nobody can bring back."""
+    CERTAIN = "by construction"
+    """Cannot fail: it follows from arithmetic, conservation or our own definitions. Shown, and not counted."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether a bound decides."""
+        return self in (Kind.MEASURED, Kind.CLIP, Kind.CERTAIN)
 
 
 class Verdict(Enum):
     """What came of a statement."""
 
     REPRODUCED = "reproduced"
+    UNDECIDED = "undecided"
+    """The 95 % interval reaches across the bound, or there is none: more seeds could turn it."""
     NOT_REPRODUCED = "not reproduced"
     REFUTED = "not reproduced: shown to be wrong"
     """A calculation without our simulator contradicts it too, under all conditions that the paper leaves open."""
     NOT_REPRODUCIBLE = "not reproducible"
     REPORTED = "reported"
+    CERTAIN = "by construction"
+    """It could not have come out otherwise."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,14 @@ class Bound:
             return (self.least is None or value > self.least) and (self.most is None or value < self.most)
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
+    def decides(self, low: float, high: float) -> bool:
+        """Whether all values from `low` to `high` keep it, or none does."""
+        if self.holds(low) or self.holds(high):
+            return self.holds(low) and self.holds(high)
+        below = self.least is not None and not (high > self.least if self.strict else high >= self.least)
+        above = self.most is not None and not (low < self.most if self.strict else low <= self.most)
+        return below or above
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -74,15 +92,27 @@ class Unit:
         return f"{value * self.factor:.{self.digits}f}".replace("-", "−")
 
 
-RATIO = Unit()
-MBPS = Unit(1e-6, 2, " Mb/s")
-MS = Unit(1.0, 0, " ms")
-SECONDS = Unit(1.0, 1, " s")
-PERCENT = Unit(100.0, 2, " %")
-SHARE = Unit(100.0, 0, " %")
-FRAMES = Unit(1.0, 0, " frames")
-DB = Unit(1.0, 1, " dB")
-SCORE = Unit()
+UNITS = {
+    "": Unit(),
+    "Mb/s": Unit(1e-6, 2, " Mb/s"),
+    "kb/s": Unit(1e-3, 0, " kb/s"),
+    "ms": Unit(1.0, 0, " ms"),
+    "s": Unit(1.0, 1, " s"),
+    "%": Unit(100.0, 2, " %"),
+    "points": Unit(100.0, 2, " points"),
+    "frames": Unit(1.0, 0, " frames"),
+    "packets": Unit(1.0, 2, " packets"),
+    "dB": Unit(1.0, 1, " dB"),
+    "times": Unit(1.0, 0, " times"),
+    "per 100": Unit(1.0, 0, " per 100"),
+    "decisions": Unit(1.0, 0, " decisions"),
+    "ns/B": Unit(1e6, 0, " ns/B"),
+    "/s": Unit(1.0, 1, " /s"),
+    "· 10⁻⁶": Unit(1e6, 1, " · 10⁻⁶"),
+}
+"""How measured numbers are written, by their units."""
+RATIO, MBPS, MS, SECONDS, PERCENT = (UNITS[name] for name in ("", "Mb/s", "ms", "s", "%"))
+SHARE, FRAMES, DB, SCORE = Unit(100.0, 0, " %"), UNITS["frames"], UNITS["dB"], UNITS[""]
 
 
 @dataclass(frozen=True)
@@ -114,8 +144,8 @@ class Statement:
     """What is measured, in a few words."""
     published: str
     """What the paper says, a number or a claim."""
-    measure: Callable[[Seen], float | None]
-    """The number, from one seed's runs; `None` where they don't have it."""
+    measure: Take
+    """The number, from one seed's runs."""
     bound: Bound = Bound()
     unit: Unit = RATIO
     kind: Kind = Kind.MEASURED
@@ -171,6 +201,10 @@ def managed(*queues: str) -> tuple[Change, ...]:
     )
 
 
+DRAWINGS = ("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks")
+"""How a figure may be drawn."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """A line of a figure over a quantity that differs from variant to variant."""
@@ -178,7 +212,9 @@ class Curve:
     label: str
     points: tuple[tuple[float, str], ...]
     """The quantity, and the variant that was run with it."""
-    measure: Callable[[Observed], float | None]
+    measure: Quantity
+    scale: float = 1.0
+    """What the number is multiplied by to be drawn."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +225,7 @@ class Figure:
     """As the paper numbers it: "Figure 3"."""
     title: str
     kind: str
-    """rates · delay · cj · ji · psnr · mos · sizes · sweep · series · ranks: which drawing."""
+    """Which of `DRAWINGS`."""
     variants: tuple[str, ...]
     pixels: bool = False
     marks: tuple[tuple[float, str], ...] = ()
@@ -248,6 +284,67 @@ class Experiment:
     """How it is emulated; `None` when it is simulated only."""
     expected: bool = True
     """Whether its numbers can be expected to come out: not where figures, clips or hardware are lost."""
+    seconds: float = 0.0
+    """How long all of it takes with five seeds, in seconds of one core; 0: not measured."""
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        """Names that stand for nothing and names that stand twice, each with a remedy."""
+        forms = self.real_time
+        lists = (
+            ("statement", [s.id for s in self.statements]),
+            ("variant", [v.name for v in self.variants]),
+            ("change", [c.name for c in self.changes]),
+            ("figure", [f.number for f in self.figures]),
+            ("real_time.statement", [s.id for s in forms.statements] if forms else []),
+        )
+        for what, names in lists:
+            for name in dict.fromkeys(n for n in names if names.count(n) > 1):
+                yield f'{what} "{name}" stands twice', "give each a name of its own"
+        variants, statements = {v.name for v in self.variants}, {s.id for s in self.statements}
+        for where, used in self._named_variants():
+            for name in used:
+                if name not in variants:
+                    yield (
+                        f'{where}: there is no variant "{name}"',
+                        f"there are: {', '.join(v.name for v in self.variants)}",
+                    )
+        named = [(f"change {c.name}", c.only) for c in self.changes]
+        named += [(f"figure {f.number}", tuple(id for _, id, _ in f.ranks)) for f in self.figures]
+        for where, used in named:
+            for name in used:
+                if name not in statements:
+                    yield (
+                        f'{where}: there is no statement "{name}"',
+                        f"there are: {', '.join(s.id for s in self.statements)}",
+                    )
+        for f in self.figures:
+            if f.kind not in DRAWINGS:
+                yield (
+                    f'figure {f.number}: there is no drawing "{f.kind}"',
+                    f"there are: {', '.join(DRAWINGS)}",
+                )
+            if f.kind == "series" and f.axes[0] not in SERIES:
+                yield (
+                    f'figure {f.number}: there is no series "{f.axes[0]}"',
+                    f"there are: {', '.join(SERIES)}",
+                )
+        for s in self.statements:
+            if s.kind is not Kind.IMPOSSIBLE and not any(m.tells(self, s) for m in media_of(self, ())):
+                yield (
+                    f"statement {s.id}: no medium has all its variants",
+                    "let them be run with the same medium",
+                )
+
+    def _named_variants(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        forms = self.real_time
+        for s in (*self.statements, *(forms.statements if forms else ())):
+            yield f"statement {s.id}", s.measure.variants
+        for c in (*self.changes, *(forms.changes if forms else ())):
+            yield f"change {c.name}", c.variants
+        for f in self.figures:
+            yield f"figure {f.number}", f.variants
+            for each in f.curves:
+                yield f"figure {f.number}, {each.label}", tuple(name for _, name in each.points)
 
     def expects(self, statement: Statement) -> bool:
         """Whether one of its statements can be expected to come out."""
@@ -263,6 +360,23 @@ class Medium:
     label: str
     sets: Sets
     pixels: bool
+
+    def variants(self, experiment: Experiment) -> list[Variant]:
+        """Variants that are run with it."""
+        return [v for v in experiment.variants if (v.pixels if self.pixels else v.sizes)]
+
+    def statements(self, experiment: Experiment) -> list[Statement]:
+        """Statements that are told of it; of a clip of the user's those of the sizes as well."""
+        if not self.pixels:
+            return [s for s in experiment.statements if not s.pixels]
+        if self.name == "clip":
+            return list(experiment.statements)
+        return [s for s in experiment.statements if s.pixels or experiment.sizes is None]
+
+    def tells(self, experiment: Experiment, statement: Statement) -> bool:
+        """Whether a statement is told of it, and all its variants are run with it."""
+        there = {v.name for v in self.variants(experiment)}
+        return statement in self.statements(experiment) and there >= set(statement.measure.variants)
 
 
 def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from papers import b, c, h, k, m
 from papers.engine.experiment import Experiment
+from papers.engine.registry import FAMILIES
 
+_PAPER = {name: each[0].paper for name, each in FAMILIES.items()}
 _NETWORK = "a network: papers/scenarios/"
 _DRAWING = "a drawing of how the system works; no data"
 
 # What no experiment draws: networks, drawings of programs, tables that are statements.
 _OTHERS: dict[str, dict[str, str]] = {
-    k.PAPER: {
+    _PAPER["K"]: {
         "Figure 1": "a drawing of the tool chain; here: docs/clips.md",
         "Figure 2": f"{_NETWORK}k-a.toml",
         "Figure 7": "a drawing of equations 3 and 4, on which K-C rests",
@@ -20,26 +21,26 @@ _OTHERS: dict[str, dict[str, str]] = {
         "Table 1": "PSNR to opinion score: docs/glossary.md",
         "Table 2": "the ladder of rates: media `table2`",
     },
-    m.PAPER: {
+    _PAPER["M"]: {
         "Figure 1": _DRAWING,
         "Figure 2": "the map from quantizer to rate: media `map001`, in docs/deviations.md",
         "Figure 4": f"{_NETWORK}m-a.toml",
         "Figure 5": _DRAWING,
         "Table I": "M-G, its statements",
     },
-    h.PAPER: {
+    _PAPER["H"]: {
         "Figure 2": _DRAWING,
         "Figure 3": _DRAWING,
         "Figure 5": "the states: docs/controllers/rbuf.md",
         "Figure 16": "photographs; H-L has what can be measured",
         "Table 1": "H-C, its statements",
     },
-    c.PAPER: {
+    _PAPER["C"]: {
         "Figure 1": _DRAWING,
         "Figure 2": f"{_NETWORK}c-a.toml",
         "Table 1": "C-F, its statements",
     },
-    b.PAPER: {
+    _PAPER["B"]: {
         "Figure 1": "a flow chart: docs/controllers/asmp.md",
         "Figure 2": "a flow chart: docs/controllers/asmp.md",
         "Figure 3": f"{_NETWORK}b-a.toml",
@@ -56,11 +57,11 @@ _OTHERS: dict[str, dict[str, str]] = {
 }
 
 COUNTS: dict[str, tuple[int, tuple[str, ...]]] = {
-    k.PAPER: (21, ("1", "2")),
-    m.PAPER: (12, ("I",)),
-    h.PAPER: (16, ("1",)),
-    c.PAPER: (3, ("1",)),
-    b.PAPER: (34, ("I", "II", "III")),
+    _PAPER["K"]: (21, ("1", "2")),
+    _PAPER["M"]: (12, ("I",)),
+    _PAPER["H"]: (16, ("1",)),
+    _PAPER["C"]: (3, ("1",)),
+    _PAPER["B"]: (34, ("I", "II", "III")),
 }
 """Figures and tables of each paper, as it numbers them."""
 

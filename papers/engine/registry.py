@@ -7,22 +7,18 @@ from collections.abc import Sequence
 
 from steadycast.errors import UserError
 
-from papers import b, c, h, k, m, q, q4
 from papers.engine.experiment import Experiment
+from papers.engine.read import PAPERS_FOLDER, family
 
-PAPERS: tuple[Experiment, ...] = (
-    *k.EXPERIMENTS,
-    *m.EXPERIMENTS,
-    *h.EXPERIMENTS,
-    *c.EXPERIMENTS,
-    *b.EXPERIMENTS,
-)
+FAMILIES: dict[str, tuple[Experiment, ...]] = {
+    name: family(PAPERS_FOLDER / name.lower()) for name in "KMHCBQ"
+}
+"""Each family's experiments."""
+
+PAPERS: tuple[Experiment, ...] = tuple(e for name, each in FAMILIES.items() if name != "Q" for e in each)
 """The papers' own: what "all" stands for."""
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    *PAPERS,
-    *sorted((*q.EXPERIMENTS, *q4.EXPERIMENTS), key=lambda e: e.id),
-)
+EXPERIMENTS: tuple[Experiment, ...] = (*PAPERS, *FAMILIES["Q"])
 
 
 def chosen(ids: Sequence[str]) -> list[Experiment]:
@@ -38,13 +34,10 @@ def chosen(ids: Sequence[str]) -> list[Experiment]:
             e.id for e in (PAPERS if name.upper() == "ALL" else EXPERIMENTS) if _names(name.upper(), e.id)
         ]
         if not found:
-            known = [
-                *dict.fromkeys(e.id.partition("-")[0] for e in EXPERIMENTS),
-                *(e.id for e in EXPERIMENTS),
-            ]
+            known = [*FAMILIES, *(e.id for e in EXPERIMENTS)]
             near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.5)
-            hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}, all"
-            raise UserError(name, "no such experiment", hint)
+            hint = f'did you mean "{near[0]}"? ' if near else ""
+            raise UserError(name, "no such experiment", f'{hint}"steadycast reproduce" lists all')
         wanted |= set(found)
     return [e for e in EXPERIMENTS if e.id in wanted]
 

@@ -15,7 +15,6 @@ from steadycast.progress import Progress, Silent
 from papers.engine.experiment import (
     Experiment,
     Medium,
-    Seen,
     Statement,
     Variant,
     Verdict,
@@ -23,13 +22,13 @@ from papers.engine.experiment import (
     media_of,
 )
 from papers.engine.observe import Observed
+from papers.engine.quantity import Seen
+from papers.engine.read import ROOT
 from papers.engine.registry import EXPERIMENTS, chosen
 from papers.engine.runs import Job, run_all
 from papers.engine.verdict import Row, row
 
 MARK = "reproduction.json"
-ROOT = Path(__file__).resolve().parents[2]
-"""The checkout."""
 
 
 @dataclass(frozen=True)
@@ -194,18 +193,12 @@ class _Plan:
         self.experiment = _placed(experiment)
         self.medium = medium
         self.seeds = seeds
-        self.variants: list[Variant] = [
-            v for v in experiment.variants if (v.pixels if medium.pixels else v.sizes)
-        ]
+        self.variants: list[Variant] = medium.variants(experiment)
         self.changes = [c for c in experiment.changes if c.pixels == medium.pixels]
 
     def statements(self) -> list[Statement]:
-        """Those that this medium can tell; a clip of the user's tells those of the sizes as well."""
-        if not self.medium.pixels:
-            return [s for s in self.experiment.statements if not s.pixels]
-        if self.medium.name == "clip":
-            return list(self.experiment.statements)
-        return [s for s in self.experiment.statements if s.pixels or self.experiment.sizes is None]
+        """Return those that this medium tells; the others need variants that are not run with it."""
+        return [s for s in self.experiment.statements if self.medium.tells(self.experiment, s)]
 
     def job(self, variant: Variant, seed: int, sets: dict[str, object], emulated: bool) -> Job:
         e = self.experiment
@@ -250,7 +243,6 @@ class _Plan:
         rows = tuple(
             row(self.experiment, statement, self.medium, base, self._for(statement, by_change))
             for statement in self.statements()
-            if self._can(statement, base)
         )
         return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)
 
@@ -263,23 +255,13 @@ class _Plan:
     def _for(
         self, statement: Statement, by_change: dict[str, tuple[Seen, ...]]
     ) -> dict[str, tuple[Seen, ...]]:
+        """Return the runs with each change that concerns the statement and has all its variants."""
+        needed = set(statement.measure.variants)
         return {
             c.name: by_change[c.name]
             for c in self.changes
-            if c.concerns(statement) and self._can(statement, by_change[c.name])
+            if c.concerns(statement) and needed <= {v.name for v in self._run_with(c.name)}
         }
-
-    def _can(self, statement: Statement, base: Sequence[Seen]) -> bool:
-        """Whether the variants of this medium have what the statement compares."""
-        return all(_tells(statement, seen) for seen in base)
-
-
-def _tells(statement: Statement, seen: Seen) -> bool:
-    try:
-        statement.measure(seen)
-    except KeyError:
-        return False
-    return True
 
 
 def main(
@@ -292,7 +274,7 @@ def main(
     at_once: int = 4,
     force: bool = False,
 ) -> None:
-    """Run experiments, print their verdicts, write the page, the table and the numbers.
+    """Run experiments, print their verdicts, write the page, the table and the numbers; without ids list them.
 
     Raises:
         UserError: no such experiment, a clip that can't be read, a folder that is in the way.
@@ -303,6 +285,9 @@ def main(
 
     from papers.engine import write
 
+    if not ids:
+        write.catalogue()
+        return
     chosen(ids)
     place = out or _free(Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}")
     _check(place, force=force)

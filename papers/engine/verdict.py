@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from steadycast.folder import Json, spread
 
-from papers.engine.experiment import Bound, Experiment, Kind, Medium, Seen, Statement, Verdict
+from papers.engine.experiment import Bound, Experiment, Kind, Medium, Statement, Verdict
+from papers.engine.quantity import Seen
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Measured:
 
     values: tuple[float, ...]
     bound: Bound
+    runs: int
+    """How many seeds were run; those without a value have none in `values`."""
 
     @property
     def spread(self) -> Json:
@@ -34,9 +37,9 @@ class Measured:
 
     @property
     def open(self) -> bool:
-        """Whether the 95 % interval of the mean reaches across the bound: more seeds could turn the verdict."""
-        ci = self.spread["ci95"] or 0.0
-        return any(self.bound.holds(edge) != self.holds for edge in (self.mean - ci, self.mean + ci))
+        """Whether the 95 % interval of the mean reaches across the bound, or one value gives none."""
+        ci = self.spread["ci95"]
+        return ci is None or not self.bound.decides(self.mean - ci, self.mean + ci)
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class Row:
 
     @property
     def turns(self) -> list[str]:
-        """Changes that turn the verdict."""
-        if self.measured is None or self.verdict is Verdict.REPORTED:
+        """Changes with which the mean is on the bound's other side."""
+        if self.measured is None or not self.statement.kind.judged:
             return []
         return [name for name, m in self.changed.items() if m.holds != self.measured.holds]
 
@@ -90,19 +93,32 @@ class Row:
         m = self.measured
         if m is None:
             return " ".join([*parts, "These runs don't have it."])
+        if len(m.values) < m.runs:
+            parts.append(f"{m.runs - len(m.values)} of {m.runs} seeds have no value.")
         if self.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
             parts += [*self._calculated(), self._turned()]
-        elif self.verdict is Verdict.REPRODUCED and m.open:
-            parts.append("The interval reaches across the bound: it holds for the mean only.")
-        if self.verdict is Verdict.REPRODUCED and self.turns:
-            parts.append(
-                "No longer with: "
-                + "; ".join(f"{n} ({self.said(self.changed[n])})" for n in self.turns)
-                + "."
-            )
+        elif self.verdict is Verdict.UNDECIDED:
+            parts += self._undecided(m)
+        elif self.verdict is Verdict.REPRODUCED and self.turns:
+            parts.append(f"No longer with: {self._values(self.turns)}.")
         if self.simulated is not None and self.simulated.verdict is not self.verdict:
             parts.append(f"In simulation it is {self.simulated.verdict.value}.")
         return " ".join(parts)
+
+    def _values(self, names: Iterable[str]) -> str:
+        return "; ".join(f"{n} ({self.said(self.changed[n])})" for n in names)
+
+    def _undecided(self, m: Measured) -> list[str]:
+        keeps = "keeps" if m.holds else "misses"
+        if len(m.values) == 1:
+            told = [f"One value gives no interval; it {keeps} the bound."]
+        else:
+            told = [f"The mean {keeps} the bound, its interval reaches across it."]
+        for word, holds in (("Kept", True), ("Missed", False)):
+            names = [n for n, c in self.changed.items() if not c.open and c.holds is holds]
+            if names:
+                told.append(f"{word} with: {self._values(names)}.")
+        return told
 
     def _calculated(self) -> list[str]:
         calculation = self.statement.calculation
@@ -115,7 +131,7 @@ class Row:
 
     def _turned(self) -> str:
         if self.turns:
-            return "Turned by: " + "; ".join(f"{n} ({self.said(self.changed[n])})" for n in self.turns) + "."
+            return f"Turned by: {self._values(self.turns)}."
         if not self.changed:
             return "No change was tried."
         nearest = min(self.changed, key=lambda name: _gap(self.changed[name]))
@@ -131,16 +147,29 @@ def _gap(m: Measured) -> float:
     return below + above
 
 
-def _missed(statement: Statement) -> Verdict:
-    calculation = statement.calculation
-    wrong = calculation is not None and calculation.contradicts(statement.bound)
-    return Verdict.REFUTED if wrong else Verdict.NOT_REPRODUCED
-
-
 def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
-    """Statement's number over the seeds; `None` when not one of them has it."""
-    values = [value for seen in seeds if (value := statement.measure(seen)) is not None]
-    return Measured(tuple(values), statement.bound) if values else None
+    """Statement's number over the seeds that its variants were run with; `None` when not one of them has it."""
+    needed = set(statement.measure.variants)
+    run = [seen for seen in seeds if needed <= seen.keys()]
+    values = [value for seen in run if (value := statement.measure(seen)) is not None]
+    return Measured(tuple(values), statement.bound, len(run)) if values else None
+
+
+def _verdict(statement: Statement, found: Measured | None, changed: Mapping[str, Measured]) -> Verdict:
+    if statement.kind is Kind.IMPOSSIBLE:
+        return Verdict.NOT_REPRODUCIBLE
+    if statement.kind is Kind.REPORTED:
+        return Verdict.REPORTED
+    if statement.kind is Kind.CERTAIN and found is not None and found.holds:
+        return Verdict.CERTAIN
+    if found is None or found.open:
+        return Verdict.UNDECIDED
+    if found.holds:
+        return Verdict.REPRODUCED
+    calculation = statement.calculation
+    kept = any(m.holds for m in changed.values())
+    wrong = calculation is not None and not kept and calculation.contradicts(statement.bound)
+    return Verdict.REFUTED if wrong else Verdict.NOT_REPRODUCED
 
 
 def row(
@@ -153,10 +182,5 @@ def row(
     """Verdict on a statement, from the runs of all seeds, as they are and with each change."""
     found = measured(statement, base)
     others = {name: m for name, seen in changed.items() if (m := measured(statement, seen)) is not None}
-    if statement.kind is Kind.IMPOSSIBLE or found is None:
-        verdict = Verdict.NOT_REPRODUCIBLE
-    elif statement.kind is Kind.REPORTED:
-        verdict = Verdict.REPORTED
-    else:
-        verdict = Verdict.REPRODUCED if found.holds else _missed(statement)
+    verdict = _verdict(statement, found, others)
     return Row(experiment, statement, medium, found, others, verdict)

@@ -9,34 +9,60 @@ from rich.text import Text
 from steadycast.folder import Json
 
 from papers.engine.experiment import Verdict
-from papers.engine.suite import ROOT, Part, Result
+from papers.engine.read import ROOT
+from papers.engine.sets import text
+from papers.engine.suite import Part, Result
 from papers.engine.verdict import Row
 
 _STYLE = {
     Verdict.REPRODUCED: "green",
+    Verdict.UNDECIDED: "yellow",
     Verdict.NOT_REPRODUCED: "bold red",
     Verdict.REFUTED: "red",
     Verdict.NOT_REPRODUCIBLE: "yellow",
     Verdict.REPORTED: "dim",
+    Verdict.CERTAIN: "dim",
 }
+_CLASS = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad", Verdict.REFUTED: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
-_NOTE = "Mean over the seeds ± half of its 95 % interval; a verdict is the mean's."
+_NOTE = (
+    "Mean over the seeds ± half of its 95 % interval. The mean decides where the whole interval is on its side of the "
+    "bound; else the statement is undecided."
+)
 
 
 def answer(result: Result) -> str:
     """Say the outcome in one sentence."""
-    good, bad, wrong, never = (
+    good, open, bad, wrong, never, certain, shown = (
         result.count(v)
-        for v in (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.REFUTED, Verdict.NOT_REPRODUCIBLE)
+        for v in (
+            Verdict.REPRODUCED,
+            Verdict.UNDECIDED,
+            Verdict.NOT_REPRODUCED,
+            Verdict.REFUTED,
+            Verdict.NOT_REPRODUCIBLE,
+            Verdict.CERTAIN,
+            Verdict.REPORTED,
+        )
     )
-    checked = good + bad + wrong + never
-    text = f"{good} of {checked} checked statements are reproduced, {bad} are not"
+    said = (
+        f"{good} of {good + open + bad + wrong + never} checked statements are reproduced, {open} undecided"
+    )
+    said += f", {bad + wrong} not reproduced"
     if wrong:
-        text += f", {wrong} are shown to be wrong by a calculation"
+        said += f" ({wrong} of these are shown to be wrong by a calculation)"
     if never:
-        text += f", {never} can't be"
-    shown = result.count(Verdict.REPORTED)
-    return f"{text}; {shown} more numbers are reported beside the papers' without a bound."
+        said += f", {never} can't be"
+    if certain:
+        said += f"; {certain} hold by construction and are not counted"
+    return f"{said}; {shown} more numbers are reported beside the papers' without a bound."
+
+
+def commit() -> str:
+    """Return the commit of the program that ran."""
+    from steadycast.run import commit as known
+
+    return known() or "unknown"
 
 
 def note(result: Result) -> str:
@@ -75,19 +101,19 @@ def cells(r: Row) -> tuple[str, ...]:
 
 def expected(result: Result) -> str:
     """Count what could be expected to come out: by statement, and by experiment."""
-    settled = (Verdict.REPRODUCED, Verdict.REFUTED)
-    by_experiment: dict[str, list[bool]] = {}
-    for r in result.rows:
-        if r.experiment.expects(r.statement):
-            by_experiment.setdefault(r.experiment.id, []).append(r.verdict in settled)
-    each = [held for all_held in by_experiment.values() for held in all_held]
-    if not each:
+    rows = [r for r in result.rows if r.experiment.expects(r.statement)]
+    if not rows:
         return ""
-    whole = sum(all(held) for held in by_experiment.values())
+    good = [r for r in rows if r.verdict is Verdict.REPRODUCED]
+    open = sum(r.verdict is Verdict.UNDECIDED for r in rows)
+    experiments = {r.experiment.id for r in rows}
+    whole = len(experiments - {r.experiment.id for r in rows if r.verdict is not Verdict.REPRODUCED})
+    fall = sum(bool(r.turns) for r in good)
     return (
-        f"Of the statements that can be expected to come out (they need no lost figure, clip, panel or hardware) "
-        f"{sum(each)} of {len(each)}, {100 * sum(each) / len(each):.0f} %, are reproduced or shown to be wrong; "
-        f"in {whole} of {len(by_experiment)} experiments that is so of every one."
+        f"Of the {len(rows)} statements that can be expected to come out (they need no lost figure, clip, panel or "
+        f"hardware) {len(good)}, {100 * len(good) / len(rows):.0f} %, are reproduced, {open} undecided and "
+        f"{len(rows) - len(good) - open} not reproduced; all are reproduced in {whole} of {len(experiments)} "
+        f"experiments. {fall} of the {len(good)} fall with one of the changes that were tried."
     )
 
 
@@ -112,27 +138,72 @@ def show(result: Result) -> None:
     out = console()
     for part in result.parts:
         out.print(Text(heading(part), style="bold"))
+        out.print(Text(_short(part), style="dim"))
         for remark in remarks(part):
             out.print(Text(remark, style="bold red"))
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80)
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
-        table.add_column("measured", justify="right", overflow="fold", min_width=17)
-        table.add_column("verdict", overflow="fold", min_width=14, max_width=14)
+        table.add_column("asked", overflow="fold", ratio=3)
+        table.add_column("measured", justify="right", overflow="fold", min_width=15)
+        table.add_column("verdict", overflow="fold", min_width=12, max_width=12)
         for r in part.rows:
             table.add_row(
                 Text(r.statement.text),
                 Text(r.statement.published),
+                Text(r.asked),
                 Text(r.said()),
                 Text(r.verdict.value, style=_STYLE[r.verdict]),
             )
         out.print(table)
         for r in part.rows:
-            if r.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
-                out.print(Text(f"  {r.statement.text}: asked {r.asked}. {r.why}"), style="dim")
+            if r.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED, Verdict.UNDECIDED):
+                out.print(Text(f"  {r.statement.text}: {r.why}"), style="dim")
+        out.print()
+    if len({part.experiment.id for part in result.parts}) == 1:
+        out.print(Text("\n".join(["What each run sets", *_settings(result.parts[0])]), style="dim"))
         out.print()
     out.print(Text(note(result), style="dim"))
     out.print(Text(_summary(result), style="bold"))
+
+
+def _settings(part: Part) -> list[str]:
+    """Tell what each variant and each change sets, as the command line takes it; ranges stand for each number."""
+    e = part.experiment
+    lines = [
+        f"  {v.title}: {' '.join(filter(None, (v.scenario, text(v.sets)))) or 'nothing'}" for v in e.variants
+    ]
+    return lines + [f"  with {c.name}: {text(c.sets)}" for c in e.changes]
+
+
+def catalogue() -> None:
+    """List the experiments: id, title, seconds that all of it takes, statements."""
+    from rich.table import Table
+    from steadycast.report.terminal import console
+
+    from papers.engine.registry import FAMILIES
+
+    out = console()
+    for name, experiments in FAMILIES.items():
+        out.print(Text(f"{name}: {experiments[0].paper}", style="bold"))
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80)
+        table.add_column("id", min_width=4)
+        table.add_column("title", overflow="fold", ratio=1)
+        table.add_column("seconds", justify="right")
+        table.add_column("statements", justify="right")
+        for e in experiments:
+            judged = sum(s.kind.judged for s in e.statements)
+            seconds = f"{e.seconds:g}" if e.seconds else "–"
+            table.add_row(e.id, Text(e.title), seconds, f"{judged} of {len(e.statements)}")
+        out.print(table)
+        out.print()
+    out.print(
+        Text(
+            "seconds: of one core, with five seeds, for what is not kept from an earlier time; statements: those with "
+            "a bound, of all. Name experiments, families, or all (K to B).",
+            style="dim",
+        )
+    )
 
 
 # ---------------------------------------------------------------- Markdown
@@ -143,9 +214,9 @@ def markdown(result: Result) -> str:
     lines = [
         "# Published, and measured here",
         "",
-        _summary(result),
+        f"Commit {commit()}, `{result.command}`.",
         "",
-        f"`{result.command}`",
+        _summary(result),
         "",
         note(result),
         "",
@@ -170,9 +241,9 @@ def markdown(result: Result) -> str:
             lines.append("| " + " | ".join(c.replace("|", "\\|") or " " for c in cells(r)) + " |")
         lines.append("")
         if result.emulated:
-            lines += [text for name in part.changed for text in (_with(name, part), "")]
+            lines += [each for name in part.changed for each in (_with(name, part), "")]
     if aside := left_aside(result):
-        lines += ["Left aside, since a kernel can't do it:", "", *(f"- {text}" for text in aside), ""]
+        lines += ["Left aside, since a kernel can't do it:", "", *(f"- {each}" for each in aside), ""]
     if _whole(result):
         lines += [
             "## The papers' figures and tables by their numbers",
@@ -195,7 +266,7 @@ def _with(change: str, part: Part) -> str:
 
 def left_aside(result: Result) -> list[str]:
     """List what the scenarios ask and the emulated world can't do, each once."""
-    return list(dict.fromkeys(text for part in result.parts for text in part.left_aside))
+    return list(dict.fromkeys(each for part in result.parts for each in part.left_aside))
 
 
 def _times(result: Result, part: Part) -> str:
@@ -231,7 +302,8 @@ def page(result: Result) -> str:
     body = [
         "<h1>Published, and measured here</h1>",
         f'<p class="answer">{html.escape(_summary(result))}</p>',
-        f'<p class="small">{html.escape(note(result))} <code>{html.escape(result.command)}</code></p>',
+        f'<p class="small">Commit {commit()}. {html.escape(note(result))} '
+        f"<code>{html.escape(result.command)}</code></p>",
         _overview(result),
     ]
     for number, part in enumerate(result.parts):
@@ -267,9 +339,11 @@ def page(result: Result) -> str:
                 )
         if part.changed:
             content.append(pages.folded("What each open parameter changes", _sensitivity(part)))
+        listed = "".join(f"<li>{html.escape(each)}</li>" for each in _settings(part))
+        content.append(pages.folded("What each run sets", f"<ul>{listed}</ul>"))
         body.append(pages.section(heading(part), "\n".join(content)))
     if aside := left_aside(result):
-        texts = "".join(f"<li>{html.escape(text)}</li>" for text in aside)
+        texts = "".join(f"<li>{html.escape(each)}</li>" for each in aside)
         body.append(pages.section("Left aside, since a kernel can't do it", f"<ul>{texts}</ul>"))
     if _whole(result):
         rows = [[html.escape(cell) for cell in place] for place in _places(result)]
@@ -279,10 +353,8 @@ def page(result: Result) -> str:
 
 
 def _cells(r: Row) -> list[str]:
-    kind = {Verdict.REPRODUCED: "ok", Verdict.NOT_REPRODUCED: "bad", Verdict.REFUTED: "bad"}.get(
-        r.verdict, "small"
-    )
-    *plain, verdict, why = (html.escape(text) for text in cells(r))
+    kind = _CLASS.get(r.verdict, "small")
+    *plain, verdict, why = (html.escape(cell) for cell in cells(r))
     return [*plain, f'<span class="{kind}">{verdict}</span>', why]
 
 
@@ -309,7 +381,7 @@ def _sensitivity(part: Part) -> str:
         for r in judged:
             m = r.changed.get(name)
             said = html.escape(r.said(m)) if m is not None else "–"
-            bad = m is not None and r.verdict is not Verdict.REPORTED and not m.holds
+            bad = m is not None and r.statement.kind.judged and not m.holds
             cells.append(f'<span class="bad">{said}</span>' if bad else said)
         rows.append([html.escape(name), *cells])
     return pages.table(head, rows, text=(0,))
@@ -321,7 +393,6 @@ def _sensitivity(part: Part) -> str:
 def numbers(result: Result) -> Json:
     """All that was measured, for programs."""
     from steadycast import _core
-    from steadycast.run import commit
 
     return {
         "format": 1,
@@ -350,5 +421,6 @@ def _entry(r: Row) -> dict[str, Any]:
         "simulated": None if beside is None else beside.spread,
         "verdict": r.verdict.value,
         "why": r.why,
+        "seeds_without_value": 0 if m is None else m.runs - len(m.values),
         "changes": {name: c.spread for name, c in r.changed.items()},
     }

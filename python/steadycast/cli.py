@@ -667,6 +667,7 @@ def schema() -> None:
 @app.command(
     short_help="Run a paper's experiments.",
     epilog=_examples(
+        "steadycast reproduce",
         "steadycast reproduce K-A",
         "steadycast reproduce K --seeds 1-5 -o reproduced",
         "steadycast reproduce all",
@@ -675,12 +676,13 @@ def schema() -> None:
 )
 def reproduce(
     ids: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="ID...",
-            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name.',
+            metavar="[ID]...",
+            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name. Without: a list.',
+            show_default=False,
         ),
-    ],
+    ] = None,
     seeds: Annotated[str, _SEEDS] = "1-5",
     clip: Annotated[
         list[Path] | None,
@@ -709,7 +711,7 @@ def reproduce(
     """
     try:
         _laboratory().main(
-            ids, seed_range(seeds), out, clip or (), emulated=emulated, at_once=at_once, force=force
+            ids or (), seed_range(seeds), out, clip or (), emulated=emulated, at_once=at_once, force=force
         )
     except KeyboardInterrupt:
         _left.append("finished runs are kept")
