@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from typing import Any
 
 from rich.text import Text
@@ -199,8 +200,8 @@ def catalogue() -> None:
         out.print()
     out.print(
         Text(
-            "seconds: of one core, with five seeds, for what is not kept from an earlier time; statements: those with "
-            "a bound, of all. Name experiments, families, or all (K to B).",
+            "seconds: about, of one core, with five seeds, where nothing is kept from an earlier time; statements: "
+            "those with a bound, of all. Name experiments, families, or all (K to B).",
             style="dim",
         )
     )
@@ -211,16 +212,35 @@ def catalogue() -> None:
 
 def markdown(result: Result) -> str:
     """All statements as Markdown tables."""
-    lines = [
-        "# Published, and measured here",
-        "",
-        f"Commit {commit()}, `{result.command}`.",
-        "",
-        _summary(result),
-        "",
-        note(result),
-        "",
-    ]
+    return f"# Published, and measured here\n\n{headline(result)}\n{tables(result)}"
+
+
+def headline(result: Result) -> str:
+    """Say of which commit it is, what came out, and how many statements of each family."""
+    lines = [f"Commit {commit()}, `{result.command}`. {answer(result)}", "", expected(result), ""]
+    if _whole(result):
+        names = [v.value for v in Verdict if v is not Verdict.REPORTED]
+        lines += [f"| family | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+        for name, counts in _families(result).items():
+            numbers = " | ".join(str(counts[v]) for v in Verdict if v is not Verdict.REPORTED)
+            lines.append(f"| {name} | {numbers} |")
+        lines.append("")
+    return "\n".join([*lines, note(result), ""])
+
+
+def _families(result: Result) -> dict[str, Counter[Verdict]]:
+    """Count verdicts, a family a line."""
+    found: dict[str, Counter[Verdict]] = {}
+    for r in result.rows:
+        paper, _, title = r.experiment.paper.partition(": ")
+        name = f"{r.experiment.id[0]}, {paper}: {title}"
+        found.setdefault(name, Counter())[r.verdict] += 1
+    return found
+
+
+def tables(result: Result) -> str:
+    """Return a table per experiment, and the place of each figure and table of the papers."""
+    lines: list[str] = []
     paper = ""
     for part in result.parts:
         e = part.experiment
