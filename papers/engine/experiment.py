@@ -111,8 +111,6 @@ UNITS = {
     "· 10⁻⁶": Unit(1e6, 1, " · 10⁻⁶"),
 }
 """How measured numbers are written, by their units."""
-RATIO, MBPS, MS, SECONDS, PERCENT = (UNITS[name] for name in ("", "Mb/s", "ms", "s", "%"))
-SHARE, FRAMES, DB, SCORE = Unit(100.0, 0, " %"), UNITS["frames"], UNITS["dB"], UNITS[""]
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class Statement:
     measure: Take
     """The number, from one seed's runs."""
     bound: Bound = Bound()
-    unit: Unit = RATIO
+    unit: Unit = UNITS[""]
     kind: Kind = Kind.MEASURED
     pixels: bool = False
     """Needs pictures; the others need only frame sizes."""
@@ -191,14 +189,6 @@ class Change:
     def concerns(self, statement: Statement) -> bool:
         """Whether a statement means the same with this change."""
         return not self.only or statement.id in self.only
-
-
-def managed(*queues: str) -> tuple[Change, ...]:
-    """Queues of today where the papers have drop-tail: CoDel (RFC 8289) and FQ-CoDel (RFC 8290), as they come."""
-    return tuple(
-        Change(name, {queue: {"kind": kind} for queue in queues})
-        for name, kind in (("CoDel", "codel"), ("FQ-CoDel", "fq-codel"))
-    )
 
 
 DRAWINGS = ("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks")

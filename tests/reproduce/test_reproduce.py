@@ -13,7 +13,7 @@ from steadycast.run import load
 from papers import EXPERIMENTS, chosen
 from papers.engine import runs, sets, suite, write
 from papers.engine.experiment import (
-    MS,
+    UNITS,
     Bound,
     Experiment,
     Kind,
@@ -232,7 +232,7 @@ def judged(
     values: list[float], bound: Bound, changed: dict[str, list[float]] | None = None, **other: Any
 ) -> Row:
     statement = Statement(
-        "s", "delay", "below 10 ms", Take("value", ((term("x.jain"),),)), bound, MS, **other
+        "s", "delay", "below 10 ms", Take("value", ((term("x.jain"),),)), bound, UNITS["ms"], **other
     )
     medium = Medium("table2", "sizes", {}, pixels=False)
     others = {name: [seen(v) for v in them] for name, them in (changed or {}).items()}
