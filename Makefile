@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims bench bench-live papers-live validate figures python-schema setup setup-dev have-python clean
+.PHONY: help demo test lint claims bench bench-live papers-live reproduction validate figures python-schema setup setup-dev have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -40,6 +40,9 @@ bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and w
 
 papers-live: setup ## the papers' testbeds in real time: 40 minutes, as root; CLIPS="a.mkv b.mkv" adds pictures
 	@.venv/bin/steadycast reproduce M H-L C-F --emulated $(addprefix --clip ,$(CLIPS)) -o runs/papers-live --force
+
+reproduction: setup ## the papers' experiments: build/reproduction, and the tables of docs/reproduction.md
+	@$(RUN) scripts/reproduction.py
 
 validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 	@$(RUN) -m validation.validate

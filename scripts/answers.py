@@ -10,14 +10,18 @@ import sys
 from pathlib import Path
 
 from steadycast.progress import Terminal
-from steadycast.reproduce.draw import save
-from steadycast.reproduce.suite import reproduce
 
-PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 
 
 def main(ids: list[str]) -> None:
     """Draw each figure of some questions; one that nothing can be drawn for is told."""
+    # The laboratory is a package of the checkout, not an installed one.
+    sys.path.insert(0, str(ROOT))
+    from papers.engine.draw import save
+    from papers.engine.suite import reproduce
+
     PICTURES.mkdir(exist_ok=True)
     with Terminal() as progress:
         result = reproduce(ids, progress=progress)

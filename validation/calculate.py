@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from steadycast.reproduce.calculate import ALL, calculation
+from papers.engine.calculate import ALL, calculation
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -234,8 +234,7 @@ class Plan:
     def _work(
         self, sets: Sequence[str], seeds: int, film: Film | None = None, clips: bool = False
     ) -> tuple[Work, ...]:
-        from steadycast.reproduce.runs import Job
-
+        from papers.engine.runs import Job
         from validation.worlds import Work
 
         changes = (*sets, *self.extra)
@@ -304,8 +303,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
     from steadycast.errors import UserError
     from steadycast.progress import shown
-    from steadycast.reproduce.runs import prepare
 
+    from papers.engine.runs import prepare
     from validation.worlds import results
 
     try:

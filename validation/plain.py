@@ -17,8 +17,8 @@ from steadycast.errors import MissingError, UserError
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.progress import Silent
-from steadycast.reproduce.runs import Job
 
+from papers.engine.runs import Job
 from validation.worlds import Film, Seen, damaged, psnr, seconds, sent_again, trusted
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
 from steadycast.progress import Progress, Silent
-from steadycast.reproduce.runs import Job, begin_worker, key_of
+
+from papers.engine.runs import Job, begin_worker, key_of
 
 if TYPE_CHECKING:
     from steadycast.run import Run

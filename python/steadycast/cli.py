@@ -112,6 +112,24 @@ def _module(name: str) -> Any:
         raise MissingError(name, f"can't be loaded ({error})", "install steadycast again") from error
 
 
+def _laboratory() -> Any:
+    """Return the package `papers`: of the checkout that this program runs from, or of the current folder.
+
+    Raises:
+        MissingError: neither is a checkout.
+
+    """
+    for place in (Path(__file__).resolve().parents[2], Path.cwd()):
+        if (place / "papers" / "engine" / "suite.py").is_file():
+            sys.path.insert(0, str(place))
+            return _module("papers")
+    raise MissingError(
+        "reproduce",
+        "the papers' experiments are not part of the installed package",
+        "run this in a checkout of the repository, where papers/ is",
+    )
+
+
 def _examples(*lines: str) -> str:
     # A backspace character keeps the lines as they are.
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
@@ -694,6 +712,7 @@ def schema() -> None:
 @app.command(
     short_help="Run a paper's experiments.",
     epilog=_examples(
+        "steadycast reproduce",
         "steadycast reproduce K-A",
         "steadycast reproduce K --seeds 1-5 -o reproduced",
         "steadycast reproduce all",
@@ -702,12 +721,13 @@ def schema() -> None:
 )
 def reproduce(
     ids: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="ID...",
-            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name.',
+            metavar="[ID]...",
+            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name. Without: a list.',
+            show_default=False,
         ),
-    ],
+    ] = None,
     seeds: Annotated[str, _SEEDS] = "1-5",
     clip: Annotated[
         list[Path] | None,
@@ -735,8 +755,8 @@ def reproduce(
     "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
     """
     try:
-        _module("steadycast.reproduce").main(
-            ids, seed_range(seeds), out, clip or (), emulated=emulated, at_once=at_once, force=force
+        _laboratory().main(
+            ids or (), seed_range(seeds), out, clip or (), emulated=emulated, at_once=at_once, force=force
         )
     except KeyboardInterrupt:
         _left.append("finished runs are kept")

@@ -195,7 +195,7 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         (["compare", "nowhere"], "no such folder"),
         (["compare", "nowhere", "--fail-if", "a<1"], "there is nothing to measure against"),
         (["export", "nowhere"], "no format is named"),
-        (["reproduce", "K", "--seeds", "x"], ""),
+        (["reproduce", "K", "--seeds", "x"], "this is not a range"),
         (["frobnicate"], "No such command"),
     ],
 )
@@ -203,9 +203,26 @@ def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
     say: Say, scenario: Path, words: list[str], says: str
 ) -> None:
     said = say(*words)
-    assert said.code in (2, 3) if words[0] == "reproduce" else said.code == 2
+    assert said.code == 2
     assert says in said.err
     assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_outside_of_a_checkout_reproduce_says_so_in_one_line(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from steadycast import cli
+
+    installed = tmp_path / "lib" / "steadycast" / "cli.py"
+    monkeypatch.setattr(cli, "__file__", str(installed))
+    monkeypatch.chdir(tmp_path)
+    said = say("reproduce", "K-A")
+    assert said.code == 3
+    assert said.err == (
+        "steadycast: reproduce: the papers' experiments are not part of the installed package; "
+        "run this in a checkout of the repository, where papers/ is\n"
+    )
     assert said.out == ""
 
 

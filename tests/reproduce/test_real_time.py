@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from steadycast.errors import MissingError, UserError
 from steadycast.progress import Silent
-from steadycast.reproduce import EXPERIMENTS, observe, runs, suite, write
-from steadycast.reproduce.experiment import in_real_time
-from steadycast.reproduce.runs import Job, key_of, makespan, run_all
-from steadycast.reproduce.suite import Result
 from steadycast.run import load
 
+from papers import EXPERIMENTS
+from papers.engine import observe, runs, suite, write
+from papers.engine.experiment import in_real_time
+from papers.engine.runs import Job, key_of, makespan, run_all
+from papers.engine.suite import Result
+
 ROOT = Path(__file__).resolve().parents[2]
-M_A = ROOT / "scenarios/papers/m-a.toml"
+M_A = ROOT / "papers/scenarios/m-a.toml"
 CLIP = Path("film.mkv")
 
 

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from steadycast.errors import UserError
-from steadycast.reproduce import EXPERIMENTS, chosen, runs, suite, write
-from steadycast.reproduce.experiment import (
-    MS,
+from steadycast.run import load
+
+from papers import EXPERIMENTS, chosen
+from papers.engine import runs, sets, suite, write
+from papers.engine.experiment import (
+    UNITS,
     Bound,
     Experiment,
     Kind,
@@ -19,14 +23,16 @@ from steadycast.reproduce.experiment import (
     Verdict,
     media_of,
 )
-from steadycast.reproduce.observe import Flow, Observed, percentile
-from steadycast.reproduce.runs import Job, key_of, run_all
-from steadycast.reproduce.suite import Part, Result
-from steadycast.reproduce.verdict import Row, row
-from steadycast.run import load
+from papers.engine.observe import Flow, Observed, percentile
+from papers.engine.quantity import Term, term
+from papers.engine.read import family
+from papers.engine.runs import Job, key_of, run_all
+from papers.engine.suite import Part, Result
+from papers.engine.take import Take
+from papers.engine.verdict import Row, row
 
 ROOT = Path(__file__).resolve().parents[2]
-K_F = ROOT / "scenarios/papers/k-f.toml"
+K_F = ROOT / "papers/scenarios/k-f.toml"
 SHORT = {"flow.video.media": "table2", "duration": "1s", "flow.video.receivers": "2"}
 
 
@@ -51,25 +57,160 @@ def test_an_unknown_experiment_is_answered_with_the_nearest() -> None:
         chosen(["KA"])
 
 
+def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    suite.main([], range(1, 6), None)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    for e in EXPERIMENTS:
+        (line,) = (x for x in lines if x.startswith(f"{e.id} "))
+        assert line.split()[-3:] == [
+            str(sum(s.kind.judged for s in e.statements)),
+            "of",
+            str(len(e.statements)),
+        ]
+
+
 def test_names_are_unique_where_they_are_looked_up_by_name() -> None:
     assert len({e.id for e in EXPERIMENTS}) == len(EXPERIMENTS)
-    for e in EXPERIMENTS:
-        for names in (
-            [s.id for s in e.statements],
-            [v.name for v in e.variants],
-            [c.name for c in e.changes],
-            [f.number for f in e.figures],
-        ):
-            assert len(set(names)) == len(names), e.id
-        assert all(set(c.only) <= {s.id for s in e.statements} for c in e.changes)
-        assert all(set(f.variants) <= {v.name for v in e.variants} for f in e.figures)
+    assert [problem for e in EXPERIMENTS for problem in e.mistakes()] == []
 
 
 def test_every_statement_that_is_judged_has_a_bound_and_no_other_has() -> None:
     for e in EXPERIMENTS:
         for s in e.statements:
-            bounded = s.bound.least is not None or s.bound.most is not None
-            assert bounded == (s.kind in (Kind.MEASURED, Kind.CLIP)), f"{e.id} {s.id}"
+            assert (s.bound != Bound()) == s.kind.judged, f"{e.id} {s.id}"
+
+
+FAMILY = """
+paper = "A paper"
+[[variant]]
+name = "asmp"
+title = "ASMP"
+sets = { "flow.video.controller" = "asmp" }
+[[change]]
+name = "wide"
+sets = { "flow.tcp[1-3].window" = "256p" }
+"""
+FILE = """
+id = "T-A"
+title = "a test"
+section = "1"
+scenario = "k-f.toml"
+source = "a source"
+variants = ["asmp", "tfmcc"]
+changes = ["wide"]
+[[variant]]
+name = "tfmcc"
+title = "TFMCC"
+sets = { "flow.video.controller" = "tfmcc" }
+[[statement]]
+id = "ratio"
+text = "TFMCC's throughput over ASMP's"
+published = "TFMCC higher"
+take = "ratio"
+of = ["tfmcc.video.rate", "asmp.video.rate"]
+above = 1.0
+[[figure]]
+number = "Figure 1"
+title = "rates"
+kind = "rates"
+variants = ["asmp"]
+"""
+
+
+def read(place: Path, text: str) -> Experiment:
+    (place / "family.toml").write_text(FAMILY, encoding="utf-8")
+    (place / "t-a.toml").write_text(text, encoding="utf-8")
+    (found,) = family(place)
+    return found
+
+
+def test_a_file_says_what_an_experiment_is(tmp_path: Path) -> None:
+    found = read(tmp_path, FILE)
+    assert [v.name for v in found.variants] == ["asmp", "tfmcc"]
+    assert found.changes[0].sets == {f"flow.tcp{n}.window": "256p" for n in (1, 2, 3)}
+    (statement,) = found.statements
+    assert statement.measure.variants == ("tfmcc", "asmp")
+    assert (statement.bound, statement.kind) == (Bound(1.0, strict=True), Kind.MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "says"),
+    [
+        (
+            "tfmcc.video.rate",
+            "tfmc.video.rate",
+            'statement ratio: there is no variant "tfmc"; there are: asmp, tfmcc',
+        ),
+        ("tfmcc.video.rate", "tfmcc.video.rte", 'there is no number "rte"'),
+        ('"ratio"\nof', '"ratoi"\nof', "there is no such combinator"),
+        ("above = 1.0", "abvoe = 1.0", 'unknown key "abvoe"'),
+        ("above = 1.0", 'above = 1.0\nkind = "reported"', "leave its bound out"),
+        ("above = 1.0", 'above = 1.0\nunit = "parsec"', 'there is no unit "parsec"'),
+        ("above = 1.0", 'above = 1.0\ncalculation = "x"', 'there is no calculation "x"'),
+        ("above = 1.0", "above = 1.0\nmost = 2.0", "a bound of most, above"),
+        ('changes = ["wide"]', 'changes = ["wode"]', 'changes: there is no "wode"'),
+        ('variants = ["asmp"]\n', 'variants = ["pgmcc"]\n', 'figure Figure 1: there is no variant "pgmcc"'),
+        ('kind = "rates"', 'kind = "rats"', 'there is no drawing "rats"'),
+        (
+            'title = "TFMCC"\n',
+            'title = "TFMCC"\nsizes = false\n',
+            "statement ratio: no medium has all its variants",
+        ),
+        ("[[figure]]", "[[figrue]]", 'unknown key "figrue"'),
+        ("[[figure]]", "[[figure", "is not TOML"),
+    ],
+)
+def test_a_typo_is_an_error_with_its_place_when_the_experiment_is_read(
+    tmp_path: Path, written: str, instead: str, says: str
+) -> None:
+    assert written in FILE
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, FILE.replace(written, instead))
+    assert says in str(caught.value)
+    assert "t-a.toml" in str(caught.value)
+
+
+def test_a_statement_is_told_whenever_its_variants_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails while a number is taken is no reason to leave the statement out."""
+    (experiment,) = (e for e in EXPERIMENTS if e.id == "K-F")
+    medium = media_of(experiment, ())[0]
+    plan = suite._Plan(experiment, medium, (1,))
+    runs_of = {job: Observed({"flows": {}, "to_s": 1.0}) for job in plan.jobs()}
+    with pytest.raises(KeyError, match="video"):
+        plan.part(runs_of)
+
+
+def test_a_change_that_not_all_variants_are_run_with_is_held_against_none_of_theirs() -> None:
+    (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
+    plan = suite._Plan(experiment, media_of(experiment, ())[0], (1,))
+    by_change: dict[str, tuple[dict[str, Observed], ...]] = {c.name: () for c in experiment.changes}
+    by_id = {s.id: s for s in experiment.statements}
+    assert "PGMCC not paced" in plan._for(by_id["pgmcc-tcp"], by_change)
+    assert "PGMCC not paced" not in plan._for(by_id["asmp-tcp"], by_change)
+
+
+def test_ranges_of_paths_are_written_out_and_short_again() -> None:
+    long = {f"flow.tcp{n}.preset": "linux" for n in range(1, 11)} | {"seed": 1}
+    assert sets.spread({"flow.tcp[1-10].preset": "linux", "seed": 1}) == long
+    assert sets.short(long) == {"flow.tcp[1-10].preset": "linux", "seed": 1}
+    assert sets.short({"flow.a1.x": 1, "flow.a2.x": 2}) == {"flow.a1.x": 1, "flow.a2.x": 2}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.id)
+def test_every_flow_that_a_statement_names_is_in_its_scenario(experiment: Experiment) -> None:
+    flows = {}
+    for medium in media_of(experiment, ()):
+        plan = suite._Plan(experiment, medium, (1,))
+        for v in plan.variants:
+            job = plan.job(v, 1, {}, False)
+            flows[v.name] = {
+                f["name"] for f in tomllib.loads(load(job.scenario, runs._changes(job)).toml())["flow"]
+            }
+    for s in experiment.statements:
+        for part in (x for each in s.measure.rows for x in each if isinstance(x, Term)):
+            if part.quantity.flow:
+                assert part.quantity.flow in flows[part.variant], f"{s.id}: {part}"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.id)
@@ -90,17 +231,52 @@ def seen(value: float) -> dict[str, Observed]:
 def judged(
     values: list[float], bound: Bound, changed: dict[str, list[float]] | None = None, **other: Any
 ) -> Row:
-    statement = Statement("s", "delay", "below 10 ms", lambda s: s["x"].jain, bound, MS, **other)
+    statement = Statement(
+        "s", "delay", "below 10 ms", Take("value", ((term("x.jain"),),)), bound, UNITS["ms"], **other
+    )
     medium = Medium("table2", "sizes", {}, pixels=False)
     others = {name: [seen(v) for v in them] for name, them in (changed or {}).items()}
     return row(EXPERIMENTS[0], statement, medium, [seen(v) for v in values], others)
 
 
-def test_the_mean_decides_and_the_spread_is_told() -> None:
-    assert judged([8, 9, 12.9], Bound(most=10)).verdict is Verdict.REPRODUCED
-    assert judged([8, 9, 13.1], Bound(most=10)).verdict is Verdict.NOT_REPRODUCED
-    assert "holds for the mean only" in judged([8, 9, 12.9], Bound(most=10)).why
-    assert "holds for the mean only" not in judged([8, 8.1, 7.9], Bound(most=10)).why
+def test_a_statement_is_decided_where_the_whole_interval_is_on_one_side_of_its_bound() -> None:
+    assert judged([8, 8.1, 7.9], Bound(most=10)).verdict is Verdict.REPRODUCED
+    assert judged([12, 12.1, 11.9], Bound(most=10)).verdict is Verdict.NOT_REPRODUCED
+    kept, missed = judged([8, 9, 12.9], Bound(most=10)), judged([8, 9, 13.1], Bound(most=10))
+    assert (kept.verdict, missed.verdict) == (Verdict.UNDECIDED, Verdict.UNDECIDED)
+    assert "The mean keeps the bound, its interval reaches across it." in kept.why
+    assert "The mean misses the bound, its interval reaches across it." in missed.why
+    assert judged([8, 8, 8], Bound(most=8)).verdict is Verdict.REPRODUCED
+    assert judged([5], Bound(most=10)).verdict is Verdict.UNDECIDED
+    assert "One value gives no interval; it keeps the bound." in judged([5], Bound(most=10)).why
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "decided"),
+    [(0, 0.4, True), (0.4, 0.6, False), (0.5, 1, True), (0.9, 1.1, False), (1.1, 2, True), (0, 2, False)],
+)
+def test_an_interval_around_a_two_sided_bound_decides_nothing(low: float, high: float, decided: bool) -> None:
+    assert Bound(0.5, 1.0).decides(low, high) is decided
+
+
+def test_an_undecided_statement_names_the_changes_that_decide_it() -> None:
+    row = judged([8, 9, 13.1], Bound(most=10), {"short": [5, 5], "long": [20, 20], "else": [5, 15]})
+    assert row.why.endswith("Kept with: short (5 ± 0 ms). Missed with: long (20 ± 0 ms).")
+
+
+def test_seeds_without_a_value_are_said() -> None:
+    statement = Statement("s", "s", "s", Take("ratio", ((term("x.jain"), term("y.jain")),)), Bound(0.1))
+    runs_ = [{"x": seen(1.0)["x"], "y": seen(y)["x"]} for y in (2.0, 2.0, 0.0)]
+    found = row(EXPERIMENTS[0], statement, Medium("table2", "sizes", {}, pixels=False), runs_, {})
+    assert found.verdict is Verdict.REPRODUCED
+    assert found.why == "1 of 3 seeds have no value."
+
+
+def test_what_holds_by_construction_is_shown_and_not_counted() -> None:
+    certain = judged([5, 5], Bound(most=10), kind=Kind.CERTAIN)
+    assert certain.verdict is Verdict.CERTAIN
+    assert not certain.experiment.expects(certain.statement)
+    assert judged([15, 15], Bound(most=10), kind=Kind.CERTAIN).verdict is Verdict.NOT_REPRODUCED
 
 
 def test_a_strict_bound_excludes_its_ends() -> None:
@@ -231,6 +407,9 @@ def test_the_terminals_table_fits_80_columns(result: Result, capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     assert 10 < len(lines) < 60
     assert max(len(line) for line in lines) <= 80
+    assert any(line.split()[:3] == ["statement", "published", "asked"] for line in lines)
+    assert "papers/scenarios/k-f.toml" in lines
+    assert "  TFMCC: flow.video.controller=tfmcc duration=3s flow.video.receivers=2" in " ".join(lines)
 
 
 def test_the_page_has_every_statement_and_figure_and_loads_nothing(result: Result) -> None:
@@ -270,7 +449,7 @@ def test_parts_know_their_runs(result: Result) -> None:
 
 
 def test_every_figure_and_table_that_a_paper_numbers_has_a_place() -> None:
-    from steadycast.reproduce.numbered import COUNTS, numbered
+    from papers.engine.numbered import COUNTS, numbered
 
     places = numbered(EXPERIMENTS)
     assert len(places) == sum(figures + len(tables) for figures, tables in COUNTS.values()) == 94

@@ -9,7 +9,7 @@ import pytest
 import steadycast as sc
 from steadycast.media.map001 import map001
 
-PAPERS = Path(__file__).resolve().parents[2] / "scenarios/papers"
+PAPERS = Path(__file__).resolve().parents[2] / "papers/scenarios"
 
 
 def test_the_frames_of_paper_001_carry_its_rates_in_packets_of_1000_bytes() -> None:

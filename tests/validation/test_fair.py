@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from steadycast.progress import Silent
-from steadycast.reproduce.runs import Job
 
+from papers.engine.runs import Job
 from validation import fair, worlds
 from validation.worlds import Seen, Work
 

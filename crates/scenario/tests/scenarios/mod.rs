@@ -8,7 +8,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 pub(crate) fn all() -> Vec<PathBuf> {
-    let mut all: Vec<_> = [root().join("scenarios"), root().join("scenarios/papers")]
+    let mut all: Vec<_> = [root().join("scenarios"), root().join("papers/scenarios")]
         .iter()
         .flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten())
         .filter_map(|entry| Some(entry.ok()?.path()))

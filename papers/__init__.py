@@ -1,0 +1,10 @@
+"""The laboratory of papers: what they say, what is measured here, and a verdict on each statement.
+
+It is part of a checkout, not of the wheel: `steadycast reproduce` finds it there.
+"""
+
+from papers.engine.experiment import Experiment, Statement, Verdict
+from papers.engine.registry import EXPERIMENTS, chosen
+from papers.engine.suite import Result, main, reproduce
+
+__all__ = ["EXPERIMENTS", "Experiment", "Result", "Statement", "Verdict", "chosen", "main", "reproduce"]

@@ -1,0 +1,1 @@
+"""How an experiment is read, run, judged and written."""

@@ -1,0 +1,248 @@
+"""The papers' lost figures, drawn from our runs on the axes that their text describes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast.report import canvas, figures
+from steadycast.report.series import last
+from steadycast.style import Look, look
+
+from papers.engine.experiment import Figure
+from papers.engine.observe import Observed
+from papers.engine.suite import Part
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+_FPS = 25.0
+_NAMES = {"asmp": "ASMP", "tfmcc": "TFMCC", "tfrc": "TFRC", "pgmcc": "PGMCC"}
+
+
+_KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
+    "rates": lambda f, p: _rates(f, p),
+    "delay": lambda f, p: _frames(f, p, _delays, "delay of a frame (ms)"),
+    "cj": lambda f, p: _frames(
+        f, p, lambda o: o.flow("video").cumulative_ms(), "cumulative jitter (ms)", signed=True
+    ),
+    "ji": lambda f, p: _frames(
+        f, p, lambda o: o.flow("video").variations_ms(), "delay variation (ms)", signed=True
+    ),
+    "psnr": lambda f, p: _frames(f, p, _psnr, "luma PSNR (dB)", floor=10.0),
+    "sizes": lambda f, p: _frames(f, p, _sizes, "frame size (kB)"),
+    "mos": lambda f, p: _scores(f, p),
+    "sweep": lambda f, p: _sweep(f, p),
+    "series": lambda f, p: _series(f, p),
+    "ranks": lambda f, p: _ranks(f, p),
+}
+
+
+def draw(figure: Figure, part: Part, name: str) -> str | None:
+    """Figure as inline SVG; nothing where its runs were not made."""
+    if not all(part.runs(variant) for variant in figure.variants):
+        return None
+    return canvas.in_style(lambda: _KINDS[figure.kind](figure, part), name)
+
+
+def save(figure: Figure, part: Part, path: Path) -> bool:
+    """Save a figure as a file; whether there was anything to draw."""
+    if not all(part.runs(variant) for variant in figure.variants):
+        return False
+    return canvas.save_drawing(lambda: _KINDS[figure.kind](figure, part), path)
+
+
+def _label(content: dict[str, Any]) -> str:
+    if content["kind"] == "video":
+        return _NAMES.get(str(content["controller"]), str(content["controller"]))
+    return "UDP" if content["kind"] in ("cbr", "onoff") else "TCP"
+
+
+def _rates(figure: Figure, part: Part) -> Drawing | None:
+    """Throughput over time: mean over the seeds, band from least to most."""
+    drawing, (axes,) = canvas.canvas(height=3.0)
+    labels, end = [], 0.0
+    for n, variant in enumerate(figure.variants):
+        runs = part.runs(variant)
+        for name, content in runs[0].content["flows"].items():
+            if content["kind"] != "video" and n:
+                continue
+            rows = list(zip(*(run.flow(name).rates for run in runs), strict=False))
+            shape = look(content)
+            step = runs[0].flow(name).step_s
+            t = [(i + 0.5) * step for i in range(len(rows))]
+            mid = [statistics.fmean(r) / 1e6 for r in rows]
+            axes.fill_between(
+                t,
+                [min(r) / 1e6 for r in rows],
+                [max(r) / 1e6 for r in rows],
+                color=shape.colour,
+                alpha=0.15,
+                linewidth=0,
+            )
+            axes.plot(t, mid, **shape.line)
+            labels.append(canvas.Label(last(mid), _label(content), shape.colour))
+            end = max(end, len(rows) * step)
+    labels += [canvas.level(axes, y / 1e6, text) for y, text in figure.marks]
+    axes.set_xlim(0, end)
+    axes.set_ylim(0, figure.top)
+    axes.set_ylabel("throughput (Mb/s)")
+    axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    axes.set_title(f"{figure.number}: {figure.title}")
+    canvas.label_ends(axes, labels)
+    return drawing
+
+
+def _series(figure: Figure, part: Part) -> Drawing | None:
+    """Series of one flow over time, a line per variant: mean over the seeds, band from least to most."""
+    drawing, (axes,) = canvas.canvas(height=3.0)
+    labels = []
+    series, what = figure.axes
+    for variant in figure.variants:
+        flows = [run.flow(figure.flow) for run in part.runs(variant)]
+        rows = [
+            [v for v in row if v is not None]
+            for row in zip(*(flow.content[series] for flow in flows), strict=False)
+        ]
+        shape = look(flows[0].content)
+        t = [(i + 0.5) * flows[0].step_s for i in range(len(rows))]
+        mid = [statistics.fmean(r) if r else math.nan for r in rows]
+        low, high = ([of(r) if r else math.nan for r in rows] for of in (min, max))
+        axes.fill_between(t, low, high, color=shape.colour, alpha=0.15, linewidth=0)
+        axes.plot(t, mid, **shape.line)
+        title = next(v.title for v in part.experiment.variants if v.name == variant)
+        labels.append(canvas.Label(last([x for x in mid if x == x]), title, shape.colour))
+        axes.set_xlim(0, t[-1] if t else 1)
+    labels += [canvas.level(axes, y, text) for y, text in figure.marks]
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(what)
+    axes.set_xlabel("time (s)", loc="right", labelpad=1)
+    axes.set_title(f"{figure.number}: {figure.title}")
+    canvas.label_ends(axes, labels)
+    return drawing
+
+
+def _sweep(figure: Figure, part: Part) -> Drawing | None:
+    """Value over what differs between variants: mean over the seeds, band from least to most."""
+    drawing, (axes,) = canvas.canvas(height=3.0)
+    labels = []
+    for curve in figure.curves:
+        rows = [(x, [curve.measure(run) for run in part.runs(name)]) for x, name in curve.points]
+        known = [(x, [v * curve.scale for v in values if v is not None]) for x, values in rows]
+        if not all(values for _, values in known):
+            return None
+        shape = look(part.runs(curve.points[0][1])[0].content["flows"][figure.flow])
+        xs, mid = [x for x, _ in known], [statistics.fmean(v) for _, v in known]
+        axes.fill_between(
+            xs,
+            [min(v) for _, v in known],
+            [max(v) for _, v in known],
+            color=shape.colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        axes.plot(xs, mid, marker="o", markersize=3, **shape.line)
+        labels.append(canvas.Label(mid[-1], curve.label, shape.colour))
+    if figure.log:
+        axes.set_xscale("log")
+    elif all(float(x).is_integer() for curve in figure.curves for x, _ in curve.points):
+        axes.locator_params(axis="x", integer=True)
+    labels += [canvas.level(axes, y, text) for y, text in figure.marks]
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
+    axes.set_ylabel(figure.axes[1])
+    axes.set_title(f"{figure.number}: {figure.title}")
+    canvas.label_ends(axes, labels)
+    return drawing
+
+
+def _ranks(figure: Figure, part: Part) -> Drawing | None:
+    """Draw how far each comes, in the order measured, beside what the paper calls it."""
+    drawing, (axes,) = canvas.canvas(height=0.9 + 0.36 * len(figure.ranks))
+    measured = {r.statement.id: r.measured for r in part.rows}
+    known = [(who, m, said) for who, id, said in figure.ranks if (m := measured.get(id)) is not None]
+    known.sort(key=lambda row: row[1].mean, reverse=True)
+    labels = []
+    for y, (who, m, said) in enumerate(known):
+        shape = look({"kind": "video", "controller": who.lower()})
+        axes.plot([min(m.values), max(m.values)], [y, y], color=shape.colour, alpha=0.35, linewidth=6)
+        axes.plot(m.mean, y, marker="o", color=shape.colour)
+        labels.append(canvas.Label(y, f"{len(known) - y}. {who}: {said}", shape.colour))
+    axes.set_ylim(-0.6, len(known) - 0.4)
+    axes.set_yticks([])
+    axes.set_xlim(left=0)
+    axes.set_xlabel(figure.axes[0], loc="right", labelpad=1)
+    axes.set_title(f"{figure.number}: {figure.title}")
+    canvas.label_ends(axes, labels)
+    return drawing
+
+
+def _delays(run: Observed) -> list[float]:
+    return [math.nan if x is None else x for x in run.flow("video").delays_ms]
+
+
+def _psnr(run: Observed) -> list[float]:
+    return [math.nan if x is None else x for x in run.flow("video").psnr_db]
+
+
+def _sizes(run: Observed) -> list[float]:
+    return [x / 1000 for x in run.flow("video").content["frame_bytes"]]
+
+
+def _frames(
+    figure: Figure,
+    part: Part,
+    of: Callable[[Observed], Sequence[float]],
+    what: str,
+    *,
+    signed: bool = False,
+    floor: float = 0.0,
+) -> Drawing | None:
+    """Value per frame, of the first seed: a panel per variant, one scale."""
+    drawing, panels = canvas.canvas(len(figure.variants), height=0.8 + 1.7 * len(figure.variants))
+    values = [of(part.runs(variant)[0]) for variant in figure.variants]
+    known = [x for v in values for x in v if x == x]
+    if not known:
+        return None
+    low, high = min(known), max([*known, *(y for y, _ in figure.marks)])
+    room = 0.06 * (high - low)
+    for axes, variant, each in zip(panels, figure.variants, values, strict=True):
+        flow = part.runs(variant)[0].content["flows"]["video"]
+        shape = look(flow)
+        _line(axes, each, shape)
+        axes.set_xlim(0, len(each))
+        axes.set_ylim(low - room if signed else floor, high + room)
+        labels = [canvas.level(axes, y, text) for y, text in figure.marks]
+        title = next(v.title for v in part.experiment.variants if v.name == variant)
+        labels.append(
+            canvas.Label(
+                (low + high) / 2 if signed else high * 0.55, title.replace(", ", ",\n"), shape.colour
+            )
+        )
+        canvas.label_ends(axes, labels)
+        axes.set_ylabel(what)
+    panels[-1].set_xlabel("frame", loc="right", labelpad=1)
+    panels[0].set_title(f"{figure.number}: {figure.title}")
+    return drawing
+
+
+def _line(axes: Axes, values: Sequence[float], shape: Look) -> None:
+    axes.plot(range(len(values)), values, color=shape.colour, linewidth=0.7)
+
+
+def _scores(figure: Figure, part: Part) -> Drawing | None:
+    """Shares of frames per class of opinion, mean over the seeds."""
+    rows = []
+    for variant in figure.variants:
+        flows = [run.flow("video") for run in part.runs(variant)]
+        if not all(flow.scores for flow in flows):
+            return None
+        share = {str(g): statistics.fmean(flow.scores[g] for flow in flows) for g in range(1, 6)}
+        mean = statistics.fmean(flow.score or 0.0 for flow in flows)
+        title = next(v.title for v in part.experiment.variants if v.name == variant)
+        rows.append((title, {"share": share, "mean": mean}))
+    return figures.mos_bars(rows, f"{figure.number}: {figure.title}")

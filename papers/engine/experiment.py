@@ -1,0 +1,409 @@
+"""What a paper did and what it says came of it, as data: experiments, their runs, their statements.
+
+An experiment is a scenario file, a few variants of it (the named changes that the paper compares) and the paper's
+statements about them. A statement is one number per seed and a bound that its mean must keep; nothing else decides
+a verdict. What the paper left open is a `Change`: the same runs with one thing different, which shows on what a
+statement depends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from papers.engine.quantity import SERIES, Quantity
+from papers.engine.take import Take
+
+Sets = Mapping[str, object]
+
+
+class Kind(Enum):
+    """How well a statement can be checked at all."""
+
+    MEASURED = "measured"
+    """From the paper's own numbers or claims."""
+    CLIP = "clip"
+    """Depends on a clip that is not to be had: a substitute is measured."""
+    REPORTED = "reported"
+    """Measured and shown beside the paper's; no bound."""
+    IMPOSSIBLE = "impossible"
+    """People or hardware that nobody can bring back."""
+    CERTAIN = "by construction"
+    """Cannot fail: it follows from arithmetic, conservation or our own definitions. Shown, and not counted."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether a bound decides."""
+        return self in (Kind.MEASURED, Kind.CLIP, Kind.CERTAIN)
+
+
+class Verdict(Enum):
+    """What came of a statement."""
+
+    REPRODUCED = "reproduced"
+    UNDECIDED = "undecided"
+    """The 95 % interval reaches across the bound, or there is none: more seeds could turn it."""
+    NOT_REPRODUCED = "not reproduced"
+    REFUTED = "not reproduced: shown to be wrong"
+    """A calculation without our simulator contradicts it too, under all conditions that the paper leaves open."""
+    NOT_REPRODUCIBLE = "not reproducible"
+    REPORTED = "reported"
+    CERTAIN = "by construction"
+    """It could not have come out otherwise."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Two-sided bound of a mean, either side of which may be missing; both ends belong to it unless `strict`."""
+
+    least: float | None = None
+    most: float | None = None
+    strict: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether a value keeps it."""
+        if self.strict:
+            return (self.least is None or value > self.least) and (self.most is None or value < self.most)
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def decides(self, low: float, high: float) -> bool:
+        """Whether all values from `low` to `high` keep it, or none does."""
+        if self.holds(low) or self.holds(high):
+            return self.holds(low) and self.holds(high)
+        below = self.least is not None and not (high > self.least if self.strict else high >= self.least)
+        above = self.most is not None and not (low < self.most if self.strict else low <= self.most)
+        return below or above
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a measured number is written: a factor, digits behind the point, a suffix."""
+
+    factor: float = 1.0
+    digits: int = 2
+    suffix: str = ""
+
+    def text(self, value: float) -> str:
+        """Write a number without its suffix."""
+        return f"{value * self.factor:.{self.digits}f}".replace("-", "−")
+
+
+UNITS = {
+    "": Unit(),
+    "Mb/s": Unit(1e-6, 2, " Mb/s"),
+    "kb/s": Unit(1e-3, 0, " kb/s"),
+    "ms": Unit(1.0, 0, " ms"),
+    "s": Unit(1.0, 1, " s"),
+    "%": Unit(100.0, 2, " %"),
+    "points": Unit(100.0, 2, " points"),
+    "frames": Unit(1.0, 0, " frames"),
+    "packets": Unit(1.0, 2, " packets"),
+    "dB": Unit(1.0, 1, " dB"),
+    "times": Unit(1.0, 0, " times"),
+    "per 100": Unit(1.0, 0, " per 100"),
+    "decisions": Unit(1.0, 0, " decisions"),
+    "ns/B": Unit(1e6, 0, " ns/B"),
+    "/s": Unit(1.0, 1, " /s"),
+    "· 10⁻⁶": Unit(1e6, 1, " · 10⁻⁶"),
+}
+"""How measured numbers are written, by their units."""
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """What an equation or a few lines of Monte Carlo say of a statement, without our simulator."""
+
+    name: str
+    title: str
+    """What is calculated, in the statement's unit."""
+    of: Callable[[], Mapping[str, float]]
+
+    @cached_property
+    def values(self) -> Mapping[str, float]:
+        """The number, by the conditions that the paper leaves open."""
+        return self.of()
+
+    def contradicts(self, bound: Bound) -> bool:
+        """Whether no condition keeps a bound."""
+        return not any(bound.holds(value) for value in self.values.values())
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Something a paper says, and how it is checked."""
+
+    id: str
+    """Unique in its experiment: "thr-ratio"."""
+    text: str
+    """What is measured, in a few words."""
+    published: str
+    """What the paper says, a number or a claim."""
+    measure: Take
+    """The number, from one seed's runs."""
+    bound: Bound = Bound()
+    unit: Unit = UNITS[""]
+    kind: Kind = Kind.MEASURED
+    pixels: bool = False
+    """Needs pictures; the others need only frame sizes."""
+    why: str = ""
+    """The mechanism, in a sentence that holds whatever the verdict."""
+    calculation: Calculation | None = None
+    """What it is held against where our runs don't reproduce it."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the runs that an experiment compares."""
+
+    name: str
+    title: str
+    sets: Sets
+    pixels: bool = True
+    sizes: bool = True
+    """Whether it is run with pictures, and with frame sizes only."""
+    changed: bool = True
+    """Whether it is run with each change as well."""
+    scenario: str = ""
+    """Another scenario file, beside the experiment's own."""
+    seeds: int | None = None
+    """Run with only the first so many seeds, where one costs minutes; `None`: with all."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing different in all variants: how far a statement hangs on what the paper left open."""
+
+    name: str
+    sets: Sets
+    pixels: bool = False
+    """For the runs with pictures, rather than those with frame sizes only."""
+    only: tuple[str, ...] = ()
+    """Statements that it may be held against, by id; empty: all."""
+    variants: tuple[str, ...] = ()
+    """Variants that have what it changes; empty: all."""
+
+    def concerns(self, statement: Statement) -> bool:
+        """Whether a statement means the same with this change."""
+        return not self.only or statement.id in self.only
+
+
+DRAWINGS = ("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks")
+"""How a figure may be drawn."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of a figure over a quantity that differs from variant to variant."""
+
+    label: str
+    points: tuple[tuple[float, str], ...]
+    """The quantity, and the variant that was run with it."""
+    measure: Quantity
+    scale: float = 1.0
+    """What the number is multiplied by to be drawn."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper, drawn from our runs on the axes that its text describes."""
+
+    number: str
+    """As the paper numbers it: "Figure 3"."""
+    title: str
+    kind: str
+    """Which of `DRAWINGS`."""
+    variants: tuple[str, ...]
+    pixels: bool = False
+    marks: tuple[tuple[float, str], ...] = ()
+    """Thin lines across: a value on the y axis and its name."""
+    curves: tuple[Curve, ...] = ()
+    """The lines of a sweep."""
+    axes: tuple[str, str] = ("", "")
+    """What a sweep's axes are called; of a series its name and what the y axis is called."""
+    log: bool = False
+    """Whether a sweep's quantity is drawn by its logarithm."""
+    top: float = 4.2
+    """Upper end of the axis of rates, in Mb/s."""
+    flow: str = "video"
+    """Whose series is drawn."""
+    ranks: tuple[tuple[str, str, str], ...] = ()
+    """Who is ranked, by which statement, and what the paper calls it."""
+
+
+@dataclass(frozen=True)
+class RealTime:
+    """How much of an experiment is run where a second takes a second: its emulated form."""
+
+    sets: Sets
+    """What makes it short enough."""
+    seeds: int = 1
+    """How many of the seeds: repetitions."""
+    changes: tuple[Change, ...] = ()
+    """Instead of the experiment's."""
+    pictures: Sets | None = None
+    """Changes with which a clip of the user's is sent as well, once; `None`: it never is."""
+    statements: tuple[Statement, ...] = ()
+    """What is told of those pictures, instead of the experiment's."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a paper."""
+
+    id: str
+    title: str
+    paper: str
+    section: str
+    scenario: Path
+    variants: tuple[Variant, ...]
+    statements: tuple[Statement, ...]
+    changes: tuple[Change, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    sizes: Sets | None = None
+    """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
+    ladder: str = "Table 2's ladder, no pictures"
+    """What those sizes are."""
+    source: str = ""
+    """What its video flows send where it is neither a clip nor a ladder: then that is the only medium."""
+    notes: tuple[str, ...] = ()
+    real_time: RealTime | None = None
+    """How it is emulated; `None` when it is simulated only."""
+    expected: bool = True
+    """Whether its numbers can be expected to come out: not where figures, clips or hardware are lost."""
+    seconds: float = 0.0
+    """How long all of it takes with five seeds, in seconds of one core; 0: not measured."""
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        """Names that stand for nothing and names that stand twice, each with a remedy."""
+        forms = self.real_time
+        lists = (
+            ("statement", [s.id for s in self.statements]),
+            ("variant", [v.name for v in self.variants]),
+            ("change", [c.name for c in self.changes]),
+            ("figure", [f.number for f in self.figures]),
+            ("real_time.statement", [s.id for s in forms.statements] if forms else []),
+        )
+        for what, names in lists:
+            for name in dict.fromkeys(n for n in names if names.count(n) > 1):
+                yield f'{what} "{name}" stands twice', "give each a name of its own"
+        variants, statements = {v.name for v in self.variants}, {s.id for s in self.statements}
+        for where, used in self._named_variants():
+            for name in used:
+                if name not in variants:
+                    yield (
+                        f'{where}: there is no variant "{name}"',
+                        f"there are: {', '.join(v.name for v in self.variants)}",
+                    )
+        named = [(f"change {c.name}", c.only) for c in self.changes]
+        named += [(f"figure {f.number}", tuple(id for _, id, _ in f.ranks)) for f in self.figures]
+        for where, used in named:
+            for name in used:
+                if name not in statements:
+                    yield (
+                        f'{where}: there is no statement "{name}"',
+                        f"there are: {', '.join(s.id for s in self.statements)}",
+                    )
+        for f in self.figures:
+            if f.kind not in DRAWINGS:
+                yield (
+                    f'figure {f.number}: there is no drawing "{f.kind}"',
+                    f"there are: {', '.join(DRAWINGS)}",
+                )
+            if f.kind == "series" and f.axes[0] not in SERIES:
+                yield (
+                    f'figure {f.number}: there is no series "{f.axes[0]}"',
+                    f"there are: {', '.join(SERIES)}",
+                )
+        for s in self.statements:
+            if s.kind is not Kind.IMPOSSIBLE and not any(m.tells(self, s) for m in media_of(self, ())):
+                yield (
+                    f"statement {s.id}: no medium has all its variants",
+                    "let them be run with the same medium",
+                )
+
+    def _named_variants(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        forms = self.real_time
+        for s in (*self.statements, *(forms.statements if forms else ())):
+            yield f"statement {s.id}", s.measure.variants
+        for c in (*self.changes, *(forms.changes if forms else ())):
+            yield f"change {c.name}", c.variants
+        for f in self.figures:
+            yield f"figure {f.number}", f.variants
+            for each in f.curves:
+                yield f"figure {f.number}, {each.label}", tuple(name for _, name in each.points)
+
+    def expects(self, statement: Statement) -> bool:
+        """Whether one of its statements can be expected to come out."""
+        return self.expected and statement.kind is Kind.MEASURED
+
+
+@dataclass(frozen=True)
+class Medium:
+    """What the video flow sends."""
+
+    name: str
+    """table2 (frame sizes only), source, synthetic, clip, or pictures (a clip in place of the paper's rates)."""
+    label: str
+    sets: Sets
+    pixels: bool
+
+    def variants(self, experiment: Experiment) -> list[Variant]:
+        """Variants that are run with it."""
+        return [v for v in experiment.variants if (v.pixels if self.pixels else v.sizes)]
+
+    def statements(self, experiment: Experiment) -> list[Statement]:
+        """Statements that are told of it; of a clip of the user's those of the sizes as well."""
+        if not self.pixels:
+            return [s for s in experiment.statements if not s.pixels]
+        if self.name == "clip":
+            return list(experiment.statements)
+        return [s for s in experiment.statements if s.pixels or experiment.sizes is None]
+
+    def tells(self, experiment: Experiment, statement: Statement) -> bool:
+        """Whether a statement is told of it, and all its variants are run with it."""
+        there = {v.name for v in self.variants(experiment)}
+        return statement in self.statements(experiment) and there >= set(statement.measure.variants)
+
+
+def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
+    """Media an experiment runs with: frame sizes, and pictures where a statement needs them or a clip is given."""
+    if experiment.source:
+        return [Medium("source", experiment.source, {}, pixels=False)]
+    media = []
+    if experiment.sizes is not None:
+        media.append(Medium("table2", experiment.ladder, experiment.sizes, pixels=False))
+    # An experiment whose sizes stand in its scenario sends what the paper's controllers were fed with.
+    if clips and experiment.sizes != {}:
+        media.append(_clip(clips, {}))
+    elif any(s.pixels for s in experiment.statements):
+        media.append(Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True))
+    return media
+
+
+def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[Experiment, Medium, int]]:
+    """Return the experiment's emulated form: with each medium, and how many seeds."""
+    form = experiment.real_time
+    if form is None:
+        return []
+    plain = replace(experiment, changes=form.changes)
+    forms = [(plain, replace(m, sets={**m.sets, **form.sets}), form.seeds) for m in media_of(plain, ())]
+    if clips and form.pictures is not None:
+        seen = replace(plain, statements=form.statements)
+        medium = replace(_clip(clips, {**form.sets, **form.pictures}), name="pictures")
+        forms.append((seen, medium, 1))
+    return forms
+
+
+def _clip(clips: tuple[Path, ...], sets: Sets) -> Medium:
+    names = ", ".join(clip.name for clip in clips)
+    if len(clips) > 3:
+        names = f"{clips[0].name} to {clips[-1].name}, {len(clips)} files"
+    sent: dict[str, Any] = {
+        "flow.video.media": "clip",
+        "flow.video.clip": [str(clip.resolve()) for clip in clips],
+    }
+    return Medium("clip", f"clip ({names})", {**sets, **sent}, pixels=True)

@@ -1,0 +1,346 @@
+"""What statements and figures need of a run: small enough to be kept for every one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+    from steadycast.folder import Json
+    from steadycast.run import Run
+
+FORMAT = 7
+"""Raised when an observation gets other content: older ones in the cache then don't count."""
+
+MOST_LINKS = 64
+"""Directions of links that are kept, the scenario's first ones: a tree of thousands would only fill the cache."""
+
+
+class Observed:
+    """One run, as seen by the first receiver of each flow.
+
+    The papers show one receiver of a group as well: behind one bottleneck they all lose the same packets.
+    """
+
+    def __init__(self, content: Json) -> None:
+        self.content = content
+
+    def flow(self, name: str) -> Flow:
+        """Flow by its name."""
+        return Flow(self.content["flows"][name])
+
+    def has(self, name: str) -> bool:
+        """Whether the run has such a flow."""
+        return name in self.content["flows"]
+
+    @property
+    def jain(self) -> float:
+        """Jain's index over the whole run."""
+        return float(self.content["jain"])
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether packets went when they were due: always, where time is virtual."""
+        told = self.content.get("emulation")
+        return told is None or bool(told["trustworthy"])
+
+    @property
+    def left_aside(self) -> list[str]:
+        """What the scenario asks and the emulated world can't do."""
+        return [w for w in self.content["warnings"] if ": left aside: " in w]
+
+    @property
+    def end_s(self) -> float:
+        """Length of the run."""
+        return float(self.content["to_s"])
+
+
+class Flow:
+    """One flow at its first receiver."""
+
+    def __init__(self, content: Json) -> None:
+        self.content = content
+
+    @property
+    def rate(self) -> float:
+        """Throughput in bit/s over the run."""
+        return float(self.content["throughput_bps"])
+
+    @property
+    def rates(self) -> list[float]:
+        """Throughput in bit/s, second by second."""
+        return [float(x) for x in self.content["rates"]]
+
+    @property
+    def targets(self) -> list[float]:
+        """What the controller wanted in bit/s, at the end of each interval of the record."""
+        return [float(x) for x in self.content["targets"] if x is not None]
+
+    @property
+    def buffer(self) -> list[float]:
+        """What was in the play-out buffer, in bytes, at the end of each interval of the record."""
+        return [float(x) for x in self.content["buffer"]]
+
+    @property
+    def decisions(self) -> list[tuple[float, str, float | None, float | None]]:
+        """Each decision of the sender: when, by which rule, at which loss, at which round trip in ms."""
+        d = self.content["decisions"]
+        rows = zip(d["t_s"], d["rule"], d["loss"], d["rtt_ms"], strict=True)
+        return [(t, d["rules"][rule], loss, rtt) for t, rule, loss, rtt in rows]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many of its receiver's own decisions were made by which rule."""
+        return {str(rule): int(count) for rule, count in self.content["states"].items()}
+
+    @property
+    def lost_packets(self) -> float:
+        """Share of packets that never came."""
+        return float(self.content["loss_frac"] or 0.0)
+
+    @property
+    def step_s(self) -> float:
+        """Length of one step of its series."""
+        return float(self.content["step_s"])
+
+    def between(self, series: str, start: float, end: float) -> list[float]:
+        """Return a stretch of a series: `rates`, `targets`, `losses`, `delays`, `n` or `rtts`; gaps are left out."""
+        late = float(self.content["first_s"]) if series == "rates" else 0.0
+        first, last = (max(0, round((t - late) / self.step_s)) for t in (start, end))
+        return [float(x) for x in self.content[series][first:last] if x is not None]
+
+    @property
+    def receivers(self) -> dict[str, dict[str, Any]]:
+        """Throughput, loss and jitter (at the end, and its 95th percentile) of every receiver, by its name."""
+        return dict(self.content["receivers"])
+
+    @property
+    def switches(self) -> list[tuple[float, str]]:
+        """When another receiver came to set the rate, and which."""
+        return [(float(t), str(by)) for t, by in self.content["switches"]]
+
+    @property
+    def limited(self) -> dict[str, float]:
+        """Shares of time in which the rate was limited by the network, the encoder, the start or a cap."""
+        return dict(self.content["limited_by_frac"])
+
+    @property
+    def frames(self) -> dict[str, int]:
+        """Frames sent, ok, lost, late, undecodable."""
+        return dict(self.content["frames"])
+
+    @property
+    def lost(self) -> float:
+        """Share of frames with a packet missing, as the papers count."""
+        return self.frames["lost"] / self.frames["sent"]
+
+    @property
+    def delays_ms(self) -> list[float | None]:
+        """Frame by frame, from its being ready to its last packet's arrival; `None` for one with a loss."""
+        return list(self.content["frame_delay_ms"])
+
+    @property
+    def whole_ms(self) -> list[float]:
+        """Delays of the frames that came whole."""
+        return [x for x in self.content["frame_delay_ms"] if x is not None]
+
+    @property
+    def psnr_db(self) -> list[float | None]:
+        """Luma PSNR against the original, by display slot; empty without pictures."""
+        return list(self.content["psnr_y_db"])
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """Share of frames in each class of opinion, 1 to 5; empty without pictures."""
+        mos = self.content["mos"]
+        return {} if mos is None else {int(k): float(v) for k, v in mos["share"].items()}
+
+    @property
+    def score(self) -> float | None:
+        """Mean opinion score; `None` without pictures."""
+        mos = self.content["mos"]
+        return None if mos is None else float(mos["mean"])
+
+    @property
+    def mean_psnr_db(self) -> float | None:
+        """Mean luma PSNR against the original; `None` without pictures."""
+        psnr = self.content["psnr_db"]
+        return None if psnr is None else psnr["raw"]["y"]
+
+    def cumulative_ms(self) -> list[float]:
+        """Cumulative jitter of the frames that came whole: their delay beyond the first one's (000, eq. 4).
+
+        Of the last packet: that is what play-out has to wait for.
+        """
+        whole = self.whole_ms
+        return [x - whole[0] for x in whole]
+
+    def first_cumulative_ms(self) -> list[float]:
+        """Return the same of each frame's first packet, which its size does not delay."""
+        firsts = [x for x in self.content["frame_first_ms"] if x is not None]
+        return [x - firsts[0] for x in firsts]
+
+    def variations_ms(self) -> list[float]:
+        """Delay variation between consecutive frames that both came whole (000, eq. 3)."""
+        d = self.delays_ms
+        return [b - a for a, b in pairwise(d) if a is not None and b is not None]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Value that a share of the others does not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, int(share * len(ordered) + 0.5) - 1))]
+
+
+def observe(run: Run) -> Json:
+    """Everything that statements and figures need of a run."""
+    import polars as pl
+
+    summary = run.summary
+    rates, frames, decisions = run.rates.to_polars(), run.frames.to_polars(), run.decisions.to_polars()
+    packets = run.packets.to_polars()
+    times = rates["t_s"].unique().sort()
+    step = float(times[1] - times[0]) if len(times) > 1 else 1.0
+    flows: dict[str, Any] = {}
+    for flow in summary["flows"]:
+        receiver = flow["receivers"][0]
+        here = (pl.col("flow") == flow["name"]) & (pl.col("node") == receiver["name"])
+        seen = {
+            "kind": flow["kind"],
+            "controller": flow.get("controller"),
+            "congestion": flow.get("congestion"),
+            "throughput_bps": receiver["throughput_bps"],
+            "rate_cov": flow.get("rate_cov"),
+            "limited_by_frac": flow.get("limited_by_frac"),
+            "loss_frac": receiver.get("loss_frac"),
+            "delay_ms": receiver.get("delay_ms"),
+            "frames": receiver.get("frames"),
+            "psnr_db": receiver.get("psnr_db"),
+            "mos": receiver.get("mos"),
+            "sent_packets": flow.get("sent_packets"),
+            "feedback_packets": flow.get("feedback_packets"),
+            "feedback_bps": flow.get("feedback_bps"),
+            "retransmitted_packets": flow.get("retransmitted_packets"),
+            "ssim": receiver.get("ssim"),
+            "freeze_count": receiver.get("freeze_count"),
+            "freeze_s": receiver.get("freeze_s"),
+            "completed_s": flow.get("completed_s"),
+            "srtt_ms": flow.get("srtt_ms"),
+            "cwnd_packets": flow.get("cwnd_packets"),
+            "skipped_frames": flow.get("skipped_frames"),
+            "buffer_underflows": receiver.get("buffer_underflows"),
+            "buffer_overflows": receiver.get("buffer_overflows"),
+            "rates": [round(x) for x in rates.filter(here)["throughput_bps"].fill_null(0.0).to_list()],
+            "step_s": step,
+            "first_s": rates.filter(here)["t_s"].min() or 0.0,
+            "receivers": {
+                r["name"]: {
+                    **{k: r.get(k) for k in ("throughput_bps", "loss_frac", "jitter_ms")},
+                    "jitter_p95_ms": _jitter_p95(packets, flow["name"], r["name"]),
+                }
+                for r in flow["receivers"]
+            },
+        }
+        if flow["kind"] == "video":
+            seen |= _frames(frames.filter(here).sort("frame"))
+            seen |= _decided(rates, decisions, flow, here, step)
+            seen["buffer"] = [round(x) for x in rates.filter(here)["buffer_bytes"].drop_nulls().to_list()]
+            seen["states"] = dict(decisions.filter(here).group_by("rule").len().sort("rule").iter_rows())
+            seen["decisions"] = _decisions(
+                decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
+            )
+        flows[flow["name"]] = seen
+    return {
+        "format": FORMAT,
+        "flows": flows,
+        "simulcasts": summary.get("simulcasts", []),
+        "jain": summary["fairness"]["jain"],
+        "jain_1s": summary["fairness"]["jain_1s"],
+        "links": [
+            {k: link.get(k) for k in ("name", "direction", "utilisation_frac", "drop_frac", "queue_ms")}
+            for link in summary["links"][:MOST_LINKS]
+        ],
+        "to_s": summary["to_s"],
+        "broken": [i["id"] for i in summary["invariants"] if i["broken"]],
+        "warnings": summary["warnings"],
+        "emulation": summary.get("emulation"),
+        "sha256": summary["record_sha256"],
+    }
+
+
+def _jitter_p95(packets: pl.DataFrame, flow: str, receiver: str) -> float | None:
+    """95th percentile over the packets of RFC 3550's jitter (A.8) in ms; `None` where none are recorded."""
+    import polars as pl
+
+    here = (pl.col("flow") == flow) & (pl.col("node") == receiver)
+    transits = packets.filter(here).sort("t_s")["owd_ms"].drop_nulls().to_list()
+    jitter, values = 0.0, []
+    for a, b in pairwise(transits):
+        jitter += (abs(b - a) - jitter) / 16.0
+        values.append(jitter)
+    return round(percentile(values, 0.95), 4) if values else None
+
+
+def _decisions(rows: pl.DataFrame) -> Json:
+    """Return the sender's decisions, in columns; rules by their place in a list."""
+    rules = rows["rule"].unique(maintain_order=True).to_list()
+    place = {rule: n for n, rule in enumerate(rules)}
+    return {
+        "rules": rules,
+        "t_s": rows["t_s"].round(4).to_list(),
+        "rule": [place[rule] for rule in rows["rule"].to_list()],
+        "loss": rows["loss"].round(6).to_list(),
+        "rtt_ms": rows["rtt_ms"].round(3).to_list(),
+    }
+
+
+def _decided(rates: pl.DataFrame, decisions: pl.DataFrame, flow: Json, here: pl.Expr, step: float) -> Json:
+    """Return target, number of connections and round trip that the sender decided on, step by step."""
+    import polars as pl
+
+    receivers = [r["name"] for r in flow["receivers"]]
+    sender = (pl.col("flow") == flow["name"]) & ~pl.col("node").is_in(receivers)
+    rows = decisions.filter(sender)
+    number = ((pl.col("t_s") + 1e-9) / step).floor().cast(pl.Int64).alias("step")
+    decided = rows.group_by(number).agg(
+        pl.col("rule").str.extract(r"^n = ([0-9.]+):").cast(pl.Float64).mean().round(3).alias("n"),
+        pl.col("rtt_ms").mean().round(2).alias("rtts"),
+    )
+    whole = pl.DataFrame({"step": range(int(rates.select(number.max()).item()) + 1)})
+    for part in (
+        decided,
+        rates.filter(sender).select(number, pl.col("target_bps").round().alias("targets")),
+        rates.filter(here).select(
+            number, pl.col("loss_frac").round(6).alias("losses"), pl.col("delay_ms").round(3).alias("delays")
+        ),
+    ):
+        whole = whole.join(part, on="step", how="left", maintain_order="left")
+    # A decision holds until the next one.
+    whole = whole.with_columns(pl.col("n", "rtts").fill_null(strategy="forward"))
+    changes = rows.drop_nulls("by").filter(pl.col("by") != pl.col("by").shift(1))
+    return {
+        **{name: whole[name].to_list() for name in ("targets", "losses", "delays", "n", "rtts")},
+        "switches": list(zip(changes["t_s"].round(3).to_list(), changes["by"].to_list(), strict=True)),
+    }
+
+
+def _frames(rows: pl.DataFrame) -> Json:
+    import polars as pl
+
+    whole = pl.col("fate").is_in(["ok", "late", "undecodable"])
+    delays = rows.select(pl.when(whole).then(pl.col("delay_ms").round(3)).otherwise(None))["delay_ms"]
+    firsts = rows.select(((pl.col("first_s") - pl.col("ready_s")) * 1000).round(3).alias("first_ms"))[
+        "first_ms"
+    ]
+    psnr: list[float | None] = []
+    if "psnr_y_db" in rows.columns:
+        psnr = rows.sort("display")["psnr_y_db"].round(2).to_list()
+    return {
+        "frame_delay_ms": delays.to_list(),
+        "frame_first_ms": firsts.to_list(),
+        "frame_bytes": rows["size_bytes"].to_list(),
+        "quantizers": rows["q"].to_list(),
+        "psnr_y_db": psnr,
+    }

@@ -1,0 +1,866 @@
+"""The numbers that statements and curves take from a run, each by its name.
+
+A number of a flow is written `VARIANT.FLOW.NAME(ARGUMENTS)`, one of the whole run `VARIANT.NAME(ARGUMENTS)`: for
+example `tfmcc.video.rate`, `asmp L1.video.deviation(50, 300)` or `two.jain_of(video, second)`. Times are seconds of
+the run, rates bit/s, shares fractions, and a series is one of `rates`, `targets`, `losses`, `delays`, `n` and `rtts`.
+`None` is a number that the run does not have.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from typing import Any
+
+from steadycast.errors import UserError
+
+from papers.engine.observe import Flow, Observed, percentile
+
+Seen = Mapping[str, Observed]
+"""What one seed's runs of an experiment showed, by the variant's name."""
+
+_FLOW: dict[str, Callable[..., float | None]] = {}
+_RUN: dict[str, Callable[..., float | None]] = {}
+
+
+def _of_flow(number: Callable[..., float | None]) -> Callable[..., float | None]:
+    _FLOW[number.__name__] = number
+    return number
+
+
+def _of_run(number: Callable[..., float | None]) -> Callable[..., float | None]:
+    _RUN[number.__name__] = number
+    return number
+
+
+# ---------------------------------------------------------------- how they are written
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a flow, or of a run (`flow` is empty), with its arguments."""
+
+    name: str
+    args: tuple[float | str, ...] = ()
+    flow: str = ""
+
+    def __call__(self, run: Observed) -> float | None:
+        """Take it from a run; `None` where the run does not have it."""
+        if self.flow:
+            return _FLOW[self.name](run.flow(self.flow), *self.args)
+        return _RUN[self.name](run, *self.args)
+
+    def __str__(self) -> str:
+        args = ", ".join(f"{a:.12g}" if isinstance(a, float) else a for a in self.args)
+        return f"{self.flow}{'.' if self.flow else ''}{self.name}{f'({args})' if args else ''}"
+
+
+SERIES = ("rates", "targets", "losses", "delays", "n", "rtts", "buffer")
+"""What is kept of a flow step by step."""
+_WORDS = {"series": SERIES, "figure": ("throughput_bps", "loss_frac", "jitter_ms", "jitter_p95_ms")}
+"""What an argument of that name may be."""
+
+_WRITTEN = re.compile(r"(?:(?P<flow>[a-z][\w-]*)\.)?(?P<name>[a-z]\w*)(?:\((?P<args>[^()]*)\))?")
+_TERM = re.compile(r"(?P<variant>.+?)\.(?P<rest>" + _WRITTEN.pattern + ")")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A quantity of one variant's run."""
+
+    variant: str
+    quantity: Quantity
+
+    def __call__(self, seen: Seen) -> float | None:
+        """Take it from one seed's runs."""
+        return self.quantity(seen[self.variant])
+
+    def __str__(self) -> str:
+        return f"{self.variant}.{self.quantity}"
+
+
+def quantity(text: str) -> Quantity:
+    """Read `FLOW.NAME(ARGUMENTS)` or `NAME(ARGUMENTS)`.
+
+    Raises:
+        UserError: there is no such number, or it takes other arguments.
+
+    """
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        raise UserError(text, "this is no number of a run", "write FLOW.NAME or NAME, with (ARGUMENTS)")
+    flow, name = match["flow"] or "", match["name"]
+    known, other = (_FLOW, _RUN) if flow else (_RUN, _FLOW)
+    if name not in known:
+        if name in other:
+            remedy = "leave the flow out" if flow else "name the flow before it"
+            raise UserError(text, f"{name} is a number of a {'run' if flow else 'flow'}", remedy)
+        raise UserError(text, f'there is no number "{name}"', f"there are: {', '.join(sorted(known))}")
+    return Quantity(name, _arguments(text, known[name], match["args"]), flow)
+
+
+def _arguments(text: str, number: Callable[..., float | None], said: str | None) -> tuple[float | str, ...]:
+    words = [word.strip() for word in said.split(",")] if said else []
+    parameters = list(inspect.signature(number).parameters.values())[1:]
+    rest = parameters[-1] if parameters and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL else None
+    fixed = [p for p in parameters if p is not rest]
+    needed = sum(p.default is inspect.Parameter.empty for p in fixed)
+    if len(words) < needed or (rest is None and len(words) > len(fixed)):
+        names = ", ".join(p.name for p in parameters) or "nothing"
+        raise UserError(text, f"{len(words)} arguments", f"{number.__name__} takes {names}")
+    args: list[float | str] = []
+    repeated = [rest] * (len(words) - len(fixed)) if rest is not None else []
+    for word, parameter in zip(words, [*fixed, *repeated], strict=False):
+        known = _WORDS.get(parameter.name, (word,))
+        if word not in known:
+            raise UserError(text, f'there is no {parameter.name} "{word}"', f"there are: {', '.join(known)}")
+        if "float" not in str(parameter.annotation):
+            args.append(word)
+            continue
+        try:
+            args.append(float(word))
+        except ValueError:
+            raise UserError(text, f'"{word}" is no number', f"write {parameter.name} as a number") from None
+    return tuple(args)
+
+
+def term(text: str) -> Term:
+    """Read `VARIANT.FLOW.NAME(ARGUMENTS)` or `VARIANT.NAME(ARGUMENTS)`.
+
+    Raises:
+        UserError: there is no such number, or it takes other arguments.
+
+    """
+    match = _TERM.fullmatch(text)
+    if match is None:
+        raise UserError(text, "this is no number of a variant", "write VARIANT.FLOW.NAME or VARIANT.NAME")
+    return Term(match["variant"], quantity(match["rest"]))
+
+
+# ---------------------------------------------------------------- rates and other series of a flow
+
+
+@_of_flow
+def rate(flow: Flow) -> float:
+    """Throughput over the run."""
+    return flow.rate
+
+
+@_of_flow
+def rate_share(flow: Flow, link: float) -> float:
+    """Throughput over a link's capacity."""
+    return flow.rate / link
+
+
+@_of_flow
+def fair_share(flow: Flow, link: float, flows: float) -> float:
+    """Throughput over an equal share of a link."""
+    return flow.rate / (link / flows)
+
+
+@_of_flow
+def seconds_for(flow: Flow, bits: float) -> float:
+    """Time that so many bits take at the mean throughput."""
+    return bits / flow.rate
+
+
+@_of_flow
+def rate_cov(flow: Flow) -> float | None:
+    """Coefficient of variation of the rate, as the summary has it."""
+    return _known(flow.content["rate_cov"])
+
+
+@_of_flow
+def mean(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Mean of a series over a stretch of time."""
+    return statistics.fmean(x) if (x := flow.between(series, start, end)) else None
+
+
+@_of_flow
+def mean_share(flow: Flow, start: float, end: float, link: float) -> float | None:
+    """Mean rate over a stretch of time, as a share of a link."""
+    return m / link if (m := mean(flow, start, end)) is not None else None
+
+
+@_of_flow
+def deviation(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Coefficient of variation of a series over a stretch of time."""
+    x = flow.between(series, start, end)
+    return statistics.pstdev(x) / m if len(x) > 1 and (m := statistics.fmean(x)) > 0 else None
+
+
+@_of_flow
+def lowest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Least value of a series over a stretch of time."""
+    return min(flow.between(series, start, end), default=None)
+
+
+@_of_flow
+def steepest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Largest change from one step to the next, up or down."""
+    return max((abs(b - a) for a, b in pairwise(flow.between(series, start, end))), default=None)
+
+
+@_of_flow
+def highest_rise(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Largest rise from one step to the next."""
+    return max((b - a for a, b in pairwise(flow.between(series, start, end))), default=None)
+
+
+@_of_flow
+def largest_fall(flow: Flow, start: float, end: float, series: str = "rates") -> float:
+    """Largest fall from one step to the next; 0 or less where nothing falls."""
+    return max((a - b for a, b in pairwise(flow.between(series, start, end))), default=0.0)
+
+
+@_of_flow
+def last(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
+    """Last value of a stretch of a series."""
+    return x[-1] if (x := flow.between(series, start, end)) else None
+
+
+@_of_flow
+def until_at_most(flow: Flow, limit: float, start: float, end: float, series: str = "rates") -> float:
+    """Seconds from `start` until a step is at most `limit`; the whole stretch where none is."""
+    return after(flow, start, end, lambda x: x <= limit, series)
+
+
+def after(
+    flow: Flow, start: float, end: float, holds: Callable[[float], bool], series: str = "rates"
+) -> float:
+    """Seconds from `start` until a step keeps a condition; the whole stretch where none does."""
+    for k, x in enumerate(flow.between(series, start, end)):
+        if holds(x):
+            return k * flow.step_s
+    return end - start
+
+
+@_of_flow
+def mean_of_steps(flow: Flow, first: float, end: float) -> float:
+    """Mean of the flow's own rates from its step `first` up to, not with, its step `end`."""
+    return statistics.fmean(flow.rates[int(first) : int(end)])
+
+
+@_of_flow
+def lowest_of_steps(flow: Flow, first: float, end: float) -> float:
+    """Least of the flow's own rates from its step `first` up to, not with, its step `end`."""
+    return min(flow.rates[int(first) : int(end)])
+
+
+@_of_flow
+def highest_of_steps(flow: Flow, first: float, end: float) -> float:
+    """Largest of the flow's own rates from its step `first` up to, not with, its step `end`."""
+    return max(flow.rates[int(first) : int(end)])
+
+
+# ---------------------------------------------------------------- the target: what the controller wants
+
+
+@_of_flow
+def swing(flow: Flow, skip: float) -> float | None:
+    """Coefficient of variation of the target, without its first `skip` steps."""
+    return variation(flow.targets[int(skip) :])
+
+
+@_of_flow
+def turns(flow: Flow, skip: float) -> float:
+    """Sign changes of the target's steps, per hundred steps that change it."""
+    steps = [b - a for a, b in pairwise(flow.targets[int(skip) :]) if a != b]
+    found = sum((a > 0) != (b > 0) for a, b in pairwise(steps))
+    return 100.0 * found / len(steps) if steps else 0.0
+
+
+@_of_flow
+def highest_target(flow: Flow, skip: float) -> float:
+    """Highest target, without the first `skip` steps."""
+    return max(flow.targets[int(skip) :])
+
+
+@_of_flow
+def share_below(flow: Flow, limit: float, skip: float) -> float:
+    """Share of steps in which the target is below a limit, without the first `skip` steps."""
+    wanted = flow.targets[int(skip) :]
+    return sum(x < limit for x in wanted) / len(wanted)
+
+
+@_of_flow
+def target_step_deviation(flow: Flow, skip: float) -> float:
+    """Standard deviation of the target's steps, without the first `skip`."""
+    return statistics.pstdev([b - a for a, b in pairwise(flow.targets[int(skip) :])])
+
+
+# ---------------------------------------------------------------- losses
+
+
+@_of_flow
+def loss(flow: Flow) -> float:
+    """Share of packets that never came."""
+    return flow.lost_packets
+
+
+@_of_flow
+def loss_percent(flow: Flow) -> float:
+    """Share of packets that never came, in per cent."""
+    return 100.0 * flow.lost_packets
+
+
+@_of_flow
+def lost_or_sent_again(flow: Flow) -> float | None:
+    """Share of packets lost; of a TCP, sent again."""
+    if flow.content["kind"] == "tcp":
+        return float(flow.content["retransmitted_packets"]) / float(flow.content["sent_packets"])
+    return _known(flow.content["loss_frac"])
+
+
+@_of_flow
+def worst_receiver(flow: Flow, names: str, figure: str) -> float | None:
+    """Largest `throughput_bps`, `loss_frac` or `jitter_p95_ms` of the receivers with `names` in their names."""
+    values = [r[figure] for name, r in flow.receivers.items() if names in name and r[figure] is not None]
+    return max(values, default=None)
+
+
+@_of_flow
+def loss_kept(flow: Flow, until: float) -> float | None:
+    """Loss that went into the last decision up to `until`, over the largest that went into any."""
+    losses = [(t, p) for t, _, p, _ in flow.decisions if p is not None]
+    found = [p for t, p in losses if t <= until]
+    return found[-1] / max(p for _, p in losses) if found else None
+
+
+# ---------------------------------------------------------------- frames and pictures
+
+
+@_of_flow
+def frame_loss(flow: Flow) -> float:
+    """Share of frames with a packet missing."""
+    return flow.lost
+
+
+@_of_flow
+def lost_frames(flow: Flow) -> float:
+    """How many frames have a packet missing."""
+    return float(flow.frames["lost"])
+
+
+@_of_flow
+def frame_delay(flow: Flow, share: float) -> float:
+    """Delay in ms that a share of the whole frames does not exceed."""
+    return percentile(flow.whole_ms, share)
+
+
+@_of_flow
+def worst_frame_delay(flow: Flow) -> float:
+    """Largest delay of a whole frame in ms."""
+    return max(flow.whole_ms)
+
+
+@_of_flow
+def frames_later_than(flow: Flow, ms: float) -> float:
+    """Share of the whole frames with a larger delay."""
+    return sum(x > ms for x in flow.whole_ms) / len(flow.whole_ms)
+
+
+@_of_flow
+def peak_cumulative_jitter(flow: Flow) -> float:
+    """Highest cumulative jitter of a frame's last packet in ms (paper 000, eq. 4)."""
+    return max(flow.cumulative_ms())
+
+
+@_of_flow
+def peak_first_cumulative_jitter(flow: Flow) -> float:
+    """Highest cumulative jitter of a frame's first packet in ms."""
+    return max(flow.first_cumulative_ms())
+
+
+@_of_flow
+def delay_variation_deviation(flow: Flow) -> float:
+    """Standard deviation of the delay variation between frames that follow each other, in ms (paper 000, eq. 3)."""
+    return statistics.pstdev(flow.variations_ms())
+
+
+@_of_flow
+def graded(flow: Flow, least: float, most: float) -> float | None:
+    """Share of frames with an opinion score from `least` to `most`."""
+    return sum(v for k, v in flow.scores.items() if least <= k <= most) if flow.scores else None
+
+
+@_of_flow
+def opinion_score(flow: Flow) -> float | None:
+    """Mean opinion score."""
+    return flow.score
+
+
+@_of_flow
+def psnr(flow: Flow) -> float | None:
+    """Mean luma PSNR against the original in dB."""
+    return flow.mean_psnr_db
+
+
+@_of_flow
+def ssim(flow: Flow) -> float | None:
+    """Mean SSIM."""
+    return _known(flow.content["ssim"])
+
+
+@_of_flow
+def freezes(flow: Flow) -> float | None:
+    """How often the picture froze."""
+    return _known(flow.content["freeze_count"])
+
+
+@_of_flow
+def frozen(flow: Flow, length: float) -> float | None:
+    """Share of a run of `length` seconds in which a frozen picture was shown."""
+    return None if (x := flow.content["freeze_s"]) is None else float(x) / length
+
+
+@_of_flow
+def encoder_limited(flow: Flow) -> float:
+    """Share of time in which the encoder sets the rate."""
+    return flow.limited.get("encoder", 0.0)
+
+
+# ---------------------------------------------------------------- TCP
+
+
+@_of_flow
+def mean_window(flow: Flow) -> float:
+    """Mean congestion window in packets."""
+    return float(flow.content["cwnd_packets"]["mean"])
+
+
+@_of_flow
+def median_srtt(flow: Flow) -> float | None:
+    """Median of the smoothed round trip in ms."""
+    return _known(flow.content["srtt_ms"]["p50"])
+
+
+@_of_flow
+def completed(flow: Flow) -> float | None:
+    """When the transfer had ended, in seconds."""
+    return _known(flow.content["completed_s"])
+
+
+# ---------------------------------------------------------------- decisions
+
+
+@_of_flow
+def decisions(flow: Flow) -> float:
+    """How many decisions the sender made."""
+    return float(len(flow.decisions))
+
+
+@_of_flow
+def decided_rtt(flow: Flow) -> float:
+    """Mean round trip in ms over the sender's decisions, after 1 s."""
+    return statistics.fmean(rtt for t, _, _, rtt in flow.decisions if rtt is not None and t > 1.0)
+
+
+@_of_flow
+def decision_period(flow: Flow) -> float:
+    """Mean time between two decisions after 5 s, over the round trip."""
+    at = [t for t, *_ in flow.decisions if t > 5.0]
+    return statistics.fmean(b - a for a, b in pairwise(at)) * 1e3 / float(decided_rtt(flow) or 0.0)
+
+
+@_of_flow
+def overflow_entries(flow: Flow) -> float:
+    """How often the sender saw the receiver's buffer enter overflow."""
+    rules = [rule == "overflow" for _, rule, _, _ in flow.decisions]
+    return float(sum(b and not a for a, b in pairwise(rules)))
+
+
+@_of_flow
+def limiter_changes(flow: Flow, start: float) -> float:
+    """How often another receiver came to set the rate, from `start` on."""
+    return float(sum(t >= start for t, _ in flow.switches))
+
+
+@_of_flow
+def congested(flow: Flow) -> float | None:
+    """Share of reports beyond the start phase that found the way congested."""
+    known = flow.states.get("congested", 0) + flow.states.get("unloaded", 0)
+    return flow.states.get("congested", 0) / known if known else None
+
+
+# ---------------------------------------------------------------- the receiver's buffer
+
+
+@_of_flow
+def level_follows(flow: Flow) -> float | None:
+    """Correlation of the buffer level's changes with the target's, step by step."""
+    level, target = ([abs(b - a) for a, b in pairwise(x)] for x in (flow.buffer, flow.targets))
+    # The rate answers a round later.
+    target = target[1:]
+    n = min(len(level), len(target))
+    try:
+        return statistics.correlation(level[:n], target[:n])
+    except statistics.StatisticsError:
+        return None
+
+
+@_of_flow
+def underflows(flow: Flow) -> float:
+    """How often the buffer ran out."""
+    return float(flow.content["buffer_underflows"])
+
+
+@_of_flow
+def overflows(flow: Flow) -> float:
+    """Packets that did not fit into the buffer."""
+    return float(flow.content["buffer_overflows"] or 0)
+
+
+@_of_flow
+def overall_loss(flow: Flow) -> float:
+    """Share of packets that the network lost or that did not fit into the buffer."""
+    return flow.lost_packets + _unfit(flow)
+
+
+@_of_flow
+def overall_loss_percent(flow: Flow) -> float:
+    """Share of packets that the network lost or that did not fit into the buffer, in per cent."""
+    return 100.0 * (flow.lost_packets + _unfit(flow))
+
+
+@_of_flow
+def buffer_share(flow: Flow) -> float:
+    """Share of all losses that the buffer made."""
+    whole = flow.lost_packets + _unfit(flow)
+    return _unfit(flow) / whole if whole else 0.0
+
+
+@_of_flow
+def buffer_share_percent(flow: Flow) -> float:
+    """Share of all losses that the buffer made, in per cent."""
+    return 100.0 * float(buffer_share(flow) or 0.0)
+
+
+def _unfit(flow: Flow) -> float:
+    return float(overflows(flow) or 0.0) / float(flow.content["sent_packets"])
+
+
+@_of_flow
+def level_between(flow: Flow, size: float, low: float, high: float, skip: float) -> float:
+    """Share of steps, without the first `skip`, with the buffer's level between two shares of its size in bytes."""
+    late = flow.buffer[int(skip) :]
+    return sum(low <= level / size <= high for level in late) / len(late)
+
+
+# ---------------------------------------------------------------- of one experiment
+
+
+_TABLE2_TOP = 2_614_400.0
+"""Table 2's highest rate: more than this the video never takes of K-F's 4 Mb/s."""
+
+
+@_of_flow
+def recovery_after_udp(flow: Flow) -> float:
+    """K-F: seconds to 90 % of what the video can take, mean over UDP's three ends; 10 where it is not reached."""
+    waits = []
+    for start in (20, 40, 60):
+        reached = [i for i, x in enumerate(flow.rates[start : start + 10]) if x >= 0.9 * _TABLE2_TOP]
+        waits.append(float(reached[0]) if reached else 10.0)
+    return statistics.fmean(waits)
+
+
+_STEP_ENDS = (50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0)
+
+
+def _stairs(flow: Flow) -> list[float]:
+    return [mean(flow, end - 20.0, end, "targets") or 0.0 for end in _STEP_ENDS]
+
+
+@_of_flow
+def least_stair_down(flow: Flow) -> float:
+    """B-G: least fall of the target from one step of loss to the next, as they get larger."""
+    return min(a - b for a, b in pairwise(_stairs(flow)[:4]))
+
+
+@_of_flow
+def least_stair_up(flow: Flow) -> float:
+    """B-G: least rise of the target from one step of loss to the next, as they get smaller."""
+    return min(b - a for a, b in pairwise(_stairs(flow)[3:]))
+
+
+@_of_flow
+def stair_settled(flow: Flow) -> float | None:
+    """B-G: seconds from the second receiver's joining until the target is within a quarter of its step's mean."""
+    level = mean(flow, 80.0, 100.0, "targets")
+    return (
+        None
+        if level is None
+        else after(flow, 50.0, 100.0, lambda x: abs(x - level) <= 0.25 * level, "targets")
+    )
+
+
+@_of_flow
+def stair_deviation(flow: Flow) -> float | None:
+    """B-G: mean over the steps of the target's coefficient of variation."""
+    parts = [deviation(flow, end - 30.0, end, "targets") for end in _STEP_ENDS]
+    known = [p for p in parts if p is not None]
+    return statistics.fmean(known) if known else None
+
+
+@_of_flow
+def recovery_after_joins(flow: Flow) -> float | None:
+    """B-J: seconds from the 90 receivers' joining until five seconds' mean is at least 80 % of before."""
+    before = mean(flow, 100.0, 300.0) or 0.0
+    fell = after(flow, 300.0, 420.0, lambda x: x < 0.8 * before)
+    if fell >= 120.0:
+        return 0.0
+    # Five seconds in a row, since single seconds vary by more than a fifth.
+    for start in range(int(300.0 + fell), 600):
+        window = flow.between("rates", float(start), start + 5.0)
+        if window and statistics.fmean(window) >= 0.8 * before:
+            return start - 300.0
+    return 300.0
+
+
+# ---------------------------------------------------------------- of a run: several flows
+
+
+@_of_run
+def jain(run: Observed) -> float:
+    """Jain's index over the whole run, of all flows that adapt."""
+    return run.jain
+
+
+@_of_run
+def jain_of(run: Observed, *flows: str) -> float:
+    """Jain's index of some flows' throughputs; a name may hold `*`."""
+    return jain_index(flow.rate for flow in _flows(run, *flows))
+
+
+@_of_run
+def jain_between(run: Observed, start: float, end: float, *flows: str) -> float | None:
+    """Jain's index of some flows' mean rates over a stretch of time; a name may hold `*`."""
+    rates = [mean(flow, start, end) for flow in _flows(run, *flows)]
+    known = [x for x in rates if x is not None]
+    return jain_index(known) if len(known) == len(rates) else None
+
+
+@_of_run
+def sum_between(run: Observed, start: float, end: float, *flows: str) -> float | None:
+    """Sum of some flows' mean rates over a stretch of time; a name may hold `*`."""
+    rates = [mean(flow, start, end) for flow in _flows(run, *flows)]
+    known = [x for x in rates if x is not None]
+    return sum(known) if len(known) == len(rates) else None
+
+
+@_of_run
+def mean_over_flows(run: Observed, flows: str, start: float, end: float, series: str) -> float | None:
+    """Mean over the flows of that name (with `*`) of a series' mean over a stretch of time."""
+    return _mean_of(mean(flow, start, end, series) for flow in _flows(run, flows))
+
+
+@_of_run
+def deviation_over_flows(run: Observed, flows: str, start: float, end: float, series: str) -> float | None:
+    """Mean over the flows of that name (with `*`) of a series' coefficient of variation over a stretch of time."""
+    return _mean_of(deviation(flow, start, end, series) for flow in _flows(run, flows))
+
+
+@_of_run
+def loss_over_flows(run: Observed, flows: str) -> float | None:
+    """Mean over the flows of that name (with `*`) of the share of packets lost."""
+    return _mean_of(flow.lost_packets for flow in _flows(run, flows))
+
+
+@_of_run
+def rate_while_there(run: Observed, flows: str, start: float, end: float) -> float | None:
+    """Mean rate over the flows of that name (with `*`), and over the seconds in which each received something."""
+    return _mean_of(x for flow in _flows(run, flows) for x in flow.between("rates", start, end) if x > 0)
+
+
+@_of_run
+def settles(run: Observed, flows: str, start: float, end: float, first: float, last: float) -> float:
+    """Seconds from `start` until five seconds' mean rate is within a fifth of the mean from `first` to `last`.
+
+    The rate is, second by second, the mean over the flows of that name (with `*`) that are there.
+    """
+    rates = []
+    for now in zip(*(flow.rates for flow in _flows(run, flows)), strict=False):
+        there = [x for x in now if x > 0]
+        rates.append(statistics.fmean(there) if there else 0.0)
+    level = statistics.fmean(rates[int(first) : int(last)])
+    for t in range(int(start), int(end) - 5):
+        if abs(statistics.fmean(rates[t : t + 5]) / level - 1) <= 0.2:
+            return t - start
+    return end - start
+
+
+def _tcps(run: Observed) -> list[Flow]:
+    return [Flow(f) for f in run.content["flows"].values() if f["kind"] == "tcp"]
+
+
+@_of_run
+def over_tcp(run: Observed) -> float:
+    """The video's throughput over the mean of all TCPs'."""
+    return run.flow("video").rate / statistics.fmean(f.rate for f in _tcps(run))
+
+
+@_of_run
+def tcp_over(run: Observed) -> float | None:
+    """The mean of all TCPs' throughputs over the video's."""
+    return None if not (x := over_tcp(run)) else 1.0 / x
+
+
+@_of_run
+def factor_from_tcp(run: Observed) -> float | None:
+    """How far the video's throughput is from the mean of all TCPs', as a factor of at least 1."""
+    return max(x, 1.0 / x) if (x := over_tcp(run)) else None
+
+
+@_of_run
+def tcp_fair_share(run: Observed, link: float, flows: float) -> float:
+    """The mean of all TCPs' throughputs over an equal share of a link."""
+    return statistics.fmean(f.rate for f in _tcps(run)) / (link / flows)
+
+
+@_of_run
+def all_tcp(run: Observed) -> float:
+    """What all TCPs receive together, mean over the run."""
+    return sum(sum(f.rates) * f.step_s for f in _tcps(run)) / run.end_s
+
+
+@_of_run
+def mean_tcp(run: Observed) -> float:
+    """Mean of all TCPs' throughputs."""
+    return statistics.fmean(f.rate for f in _tcps(run))
+
+
+@_of_run
+def tcp_of_what_udp_leaves(run: Observed, link: float) -> float:
+    """TCP's throughput over a link's capacity less the video's."""
+    return run.flow("tcp").rate / (link - run.flow("video").rate)
+
+
+@_of_run
+def correlation(run: Observed, one: str, other: str) -> float:
+    """Correlation of two flows' rates, step by step from the third on."""
+    x, y = run.flow(one).rates, run.flow(other).rates
+    n = min(len(x), len(y))
+    return statistics.correlation(x[2:n], y[2:n])
+
+
+def _others(run: Observed) -> list[Flow]:
+    return [run.flow(name) for name in run.content["flows"] if name != "video"]
+
+
+@_of_run
+def others_rate(run: Observed) -> float:
+    """Sum of the throughputs of all flows but the video."""
+    return sum(f.rate for f in _others(run))
+
+
+@_of_run
+def transfer_time(run: Observed, share: float) -> float | None:
+    """Seconds that a share of the transfers beside the video does not exceed, of those that ended."""
+    # Transfers start at whole seconds: with the step in which their first packet came.
+    known = [
+        float(f.content["completed_s"]) - next(k for k, x in enumerate(f.rates) if x > 0)
+        for f in _others(run)
+        if f.content["completed_s"] is not None
+    ]
+    return percentile(known, share) if known else None
+
+
+@_of_run
+def feedback(run: Observed) -> float:
+    """Packets of feedback of the video's receivers per second."""
+    return float(run.flow("video").content["feedback_packets"]) / run.end_s
+
+
+# ---------------------------------------------------------------- of a run: several groups
+
+
+def _receivers(run: Observed) -> Mapping[str, float]:
+    """Throughput of each receiver, over all groups."""
+    simulcasts = run.content["simulcasts"]
+    if simulcasts:
+        return {r["name"]: float(r["throughput_bps"]) for r in simulcasts[0]["receivers"]}
+    return {name: float(r["throughput_bps"]) for name, r in run.flow("video").receivers.items()}
+
+
+@_of_run
+def receiver(run: Observed, name: str) -> float:
+    """Throughput of one receiver, over all groups."""
+    return _receivers(run)[name]
+
+
+@_of_run
+def mean_receiver(run: Observed) -> float:
+    """Mean of the receivers' throughputs, over all groups."""
+    return statistics.fmean(_receivers(run).values())
+
+
+@_of_run
+def receivers_share(run: Observed, links: float) -> float:
+    """Sum of the receivers' throughputs over what their links carry together."""
+    return sum(_receivers(run).values()) / links
+
+
+@_of_run
+def first_link_rate(run: Observed, capacity: float) -> float:
+    """What crosses the scenario's first link."""
+    return float(run.content["links"][0]["utilisation_frac"]) * capacity
+
+
+@_of_run
+def moves(run: Observed) -> float:
+    """A receiver's moves between groups in a minute, mean over the receivers."""
+    simulcast = run.content["simulcasts"][0]
+    return float(simulcast["moves_count"]) / len(simulcast["receivers"]) / (run.end_s / 60.0)
+
+
+@_of_run
+def unused(run: Observed, *links: str) -> float:
+    """Share of what crosses the receivers' links (`NAME=CAPACITY` each) that no receiver wanted."""
+    known = {x["name"]: x for x in run.content["links"] if x["direction"] == "forward"}
+    capacities = [each.partition("=") for each in links]
+    carried = sum(float(known[name]["utilisation_frac"]) * float(rate) for name, _, rate in capacities)
+    return 1.0 - sum(_receivers(run).values()) / carried
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _flows(run: Observed, *names: str) -> list[Flow]:
+    """Flows by their names, each of which may hold `*`.
+
+    Raises:
+        KeyError: no flow has such a name.
+
+    """
+    there = list(run.content["flows"])
+    for wanted in names:
+        if not any(fnmatchcase(name, wanted) for name in there):
+            raise KeyError(wanted)
+    return [run.flow(name) for name in there if any(fnmatchcase(name, n) for n in names)]
+
+
+def _mean_of(values: Iterable[float | None]) -> float | None:
+    known = [x for x in values if x is not None]
+    return statistics.fmean(known) if known else None
+
+
+def jain_index(rates: Iterable[float]) -> float:
+    """Jain's index of some rates."""
+    x = list(rates)
+    squares = sum(v * v for v in x)
+    return sum(x) ** 2 / (len(x) * squares) if squares > 0 else 1.0
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """Coefficient of variation; `None` where there is nothing to vary."""
+    middle = statistics.fmean(values) if values else 0.0
+    return statistics.pstdev(values) / middle if middle else None

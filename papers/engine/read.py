@@ -1,0 +1,361 @@
+"""Reads experiments from `papers/FAMILY/*.toml`, with what a family's experiments share in its `family.toml`.
+
+What a file says is checked when it is read: an unknown key, variant, number, combinator, unit or calculation is an
+error with its place. `papers/README.md` says how such a file is written.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from steadycast.errors import UserError
+
+from papers.engine.calculate import ALL
+from papers.engine.experiment import (
+    UNITS,
+    Bound,
+    Calculation,
+    Change,
+    Curve,
+    Experiment,
+    Figure,
+    Kind,
+    RealTime,
+    Statement,
+    Unit,
+    Variant,
+)
+from papers.engine.quantity import Term, quantity, term
+from papers.engine.sets import spread
+from papers.engine.take import Take
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
+PAPERS_FOLDER = ROOT / "papers"
+SCENARIOS = Path("papers/scenarios")
+SHARED = "family.toml"
+OPEN = "(open)"
+"""What stands as published of a number that nobody has published."""
+
+Table = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def family(folder: Path) -> tuple[Experiment, ...]:
+    """Return the experiments of a family, by their ids.
+
+    Raises:
+        UserError: a file that is not TOML, or says what there is not.
+
+    """
+    shared = _Shared(folder / SHARED)
+    return tuple(
+        _Reader(path, shared).experiment() for path in sorted(folder.glob("*.toml")) if path != shared.path
+    )
+
+
+class _Shared:
+    """What several experiments of a family have in common."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        table = _toml(path)
+        reader = _Keys(path, "", table, "paper", "variant", "change")
+        self.paper: str = reader("paper")
+        self.variants = {v.name: v for v in _list(path, table, "variant", variant)}
+        self.changes = {c.name: c for c in _list(path, table, "change", change)}
+
+
+class _Keys:
+    """A table whose keys are looked up, and of which no other may be there."""
+
+    def __init__(self, path: Path, place: str, table: Table, *known: str) -> None:
+        self.path, self.place, self.table = path, place, table
+        for key in table:
+            if key not in known:
+                raise self.wrong(f'unknown key "{key}"', f"there are: {', '.join(known)}")
+
+    def __call__(self, key: str, default: Any = None) -> Any:
+        if key not in self.table and default is None:
+            raise self.wrong(f'"{key}" is missing', "write it")
+        return self.table.get(key, default)
+
+    def wrong(self, problem: str, remedy: str) -> UserError:
+        """Return an error at this place."""
+        where = f"{_short(self.path)}{': ' if self.place else ''}{self.place}"
+        return UserError(where, problem, remedy)
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def _toml(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            _short(path), f"can't be read ({error.strerror})", "take it from the repository again"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(_short(path), f"is not TOML ({error})", "mend it") from None
+
+
+def _list(path: Path, table: Table, key: str, read: Callable[[Path, Table], T]) -> list[T]:
+    return [read(path, each) for each in table.get(key, [])]
+
+
+# ---------------------------------------------------------------- variants and changes
+
+
+def variant(path: Path, table: Table) -> Variant:
+    """Read one of the runs that an experiment compares."""
+    place = f"variant {table.get('name', '')}"
+    key = _Keys(
+        path, place, table, "name", "title", "sets", "pixels", "sizes", "changed", "scenario", "seeds"
+    )
+    return Variant(
+        key("name"),
+        key("title"),
+        spread(key("sets", {})),
+        key("pixels", True),
+        key("sizes", True),
+        key("changed", True),
+        key("scenario", ""),
+        table.get("seeds"),
+    )
+
+
+def change(path: Path, table: Table) -> Change:
+    """Read one thing that is different."""
+    key = _Keys(path, f"change {table.get('name', '')}", table, "name", "sets", "pixels", "only", "variants")
+    return Change(
+        key("name"),
+        spread(key("sets")),
+        key("pixels", False),
+        tuple(key("only", ())),
+        tuple(key("variants", ())),
+    )
+
+
+# ---------------------------------------------------------------- statements
+
+
+_STATEMENT = (
+    *("id", "text", "published", "take", "of", "over", "least", "most", "above", "below"),
+    *("unit", "kind", "pixels", "why", "calculation"),
+)
+
+
+def statement(path: Path, table: Table) -> Statement:
+    """Read something that a paper says, and how it is checked."""
+    key = _Keys(path, f"statement {table.get('id', '')}", table, *_STATEMENT)
+    bound = _bound(key)
+    bounded = bound != Bound()
+    try:
+        kind = Kind(key("kind", (Kind.MEASURED if bounded else Kind.REPORTED).value))
+    except ValueError:
+        raise key.wrong(
+            f'there is no kind "{key("kind")}"', f"there are: {_all(k.value for k in Kind)}"
+        ) from None
+    if bounded != kind.judged:
+        remedy = "leave its bound out" if bounded else "give it a bound"
+        raise key.wrong(f'a statement that is "{kind.value}"{"" if bounded else " and has no bound"}', remedy)
+    return Statement(
+        key("id"),
+        key("text"),
+        key("published"),
+        _take(key),
+        bound,
+        _unit(key, key("unit", "")),
+        kind,
+        key("pixels", False),
+        key("why", ""),
+        _calculation(key),
+    )
+
+
+def _bound(key: _Keys) -> Bound:
+    there = [word for word in ("least", "most", "above", "below") if word in key.table]
+    strict = [word in ("above", "below") for word in there]
+    if (any(strict) and not all(strict)) or len(there) > 2:
+        raise key.wrong(f"a bound of {_all(there)}", "write least and most, or above and below")
+    low = key.table.get("least", key.table.get("above"))
+    high = key.table.get("most", key.table.get("below"))
+    return Bound(low, high, strict=any(strict))
+
+
+def _take(key: _Keys) -> Take:
+    of = key.table.get("of", [])
+    name = key("take", "value" if of else "none")
+    rows = [[of]] if isinstance(of, str) else of if of and isinstance(of[0], list) else [of] if of else []
+    try:
+        parts = tuple(tuple(_part(each) for each in row) for row in rows)
+        return Take(name, parts, tuple(float(x) for x in key("over", ())))
+    except UserError as error:
+        raise key.wrong(f"{error.place}: {error.problem}", error.remedy) from None
+
+
+def _part(said: str | float) -> Term | float:
+    return term(said) if isinstance(said, str) else float(said)
+
+
+def _unit(key: _Keys, said: str) -> Unit:
+    name, _, digits = said.partition(":")
+    if name not in UNITS or not (digits == "" or digits.isdecimal()):
+        raise key.wrong(
+            f'there is no unit "{said}"', f"there are: {_all(UNITS)}, with :DIGITS behind the point"
+        )
+    return replace(UNITS[name], digits=int(digits)) if digits else UNITS[name]
+
+
+def _calculation(key: _Keys) -> Calculation | None:
+    name = key("calculation", "")
+    if not name:
+        return None
+    found = next((c for c in ALL if c.name == name), None)
+    if found is None:
+        raise key.wrong(f'there is no calculation "{name}"', f"there are: {_all(c.name for c in ALL)}")
+    return found
+
+
+def _all(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+# ---------------------------------------------------------------- figures
+
+
+_FIGURE = (
+    "number",
+    "title",
+    "kind",
+    "variants",
+    "pixels",
+    "marks",
+    "curve",
+    "axes",
+    "log",
+    "top",
+    "flow",
+    "ranks",
+)
+
+
+def figure(path: Path, table: Table) -> Figure:
+    """Read a figure of the paper."""
+    key = _Keys(path, f"figure {table.get('number', '')}", table, *_FIGURE)
+    first, second = key("axes", ("", ""))
+    return Figure(
+        key("number"),
+        key("title"),
+        key("kind"),
+        tuple(key("variants", ())),
+        key("pixels", False),
+        tuple((float(y), name) for y, name in key("marks", ())),
+        tuple(_list(path, table, "curve", curve)),
+        (first, second),
+        key("log", False),
+        key("top", 4.2),
+        key("flow", "video"),
+        tuple((who, id, said) for who, id, said in key("ranks", ())),
+    )
+
+
+def curve(path: Path, table: Table) -> Curve:
+    """Read a line of a figure."""
+    key = _Keys(path, f"curve {table.get('label', '')}", table, "label", "of", "points", "scale")
+    try:
+        number = quantity(key("of"))
+    except UserError as error:
+        raise key.wrong(f"{error.place}: {error.problem}", error.remedy) from None
+    return Curve(
+        key("label"), tuple((float(x), name) for x, name in key("points")), number, key("scale", 1.0)
+    )
+
+
+# ---------------------------------------------------------------- experiments
+
+
+_EXPERIMENT = (
+    *("id", "title", "section", "scenario", "source", "sizes", "ladder", "expected", "notes", "seconds"),
+    *("variants", "changes", "told", "variant", "change", "statement", "figure", "real_time"),
+)
+
+
+class _Reader:
+    """One experiment's file."""
+
+    def __init__(self, path: Path, shared: _Shared) -> None:
+        self.path = path
+        self.shared = shared
+        self.table = _toml(path)
+        self.key = _Keys(path, "", self.table, *_EXPERIMENT)
+
+    def experiment(self) -> Experiment:
+        key, table = self.key, self.table
+        variants = {v.name: v for v in _list(self.path, table, "variant", variant)}
+        changes = {c.name: c for c in _list(self.path, table, "change", change)}
+        found = Experiment(
+            id=key("id"),
+            title=key("title"),
+            paper=self.shared.paper,
+            section=key("section"),
+            scenario=SCENARIOS / key("scenario"),
+            variants=self._named("variants", variants, self.shared.variants),
+            statements=(*_list(self.path, table, "statement", statement), *self._told()),
+            changes=self._named("changes", changes, self.shared.changes),
+            figures=tuple(_list(self.path, table, "figure", figure)),
+            sizes=table.get("sizes"),
+            ladder=key("ladder", "Table 2's ladder, no pictures"),
+            source=key("source", ""),
+            notes=tuple(key("notes", ())),
+            real_time=self._real_time(),
+            expected=key("expected", True),
+            seconds=key("seconds", 0),
+        )
+        for problem, remedy in found.mistakes():
+            raise key.wrong(problem, remedy)
+        return found
+
+    def _named(self, what: str, own: Mapping[str, T], shared: Mapping[str, T]) -> tuple[T, ...]:
+        """Return those that the file names, its own or the family's; without names its own."""
+        names = self.key(what, list(own))
+        for name in names:
+            if name not in own and name not in shared:
+                known = _all([*own, *shared])
+                raise self.key.wrong(f'{what}: there is no "{name}"', f"there are: {known}")
+        if unused := [name for name in own if name not in names]:
+            raise self.key.wrong(
+                f"{what}: {_all(unused)} is described, but not named", "name it, or leave it out"
+            )
+        return tuple(own[name] if name in own else shared[name] for name in names)
+
+    def _told(self) -> list[Statement]:
+        """Numbers without a bound, a row each: id, text, what it is taken of, unit."""
+        pixels = "sizes" not in self.table and "source" not in self.table
+        rows = []
+        for row in self.key("told", ()):
+            if len(row) != 4:
+                raise self.key.wrong(f"told: {row}", "write id, text, what it is taken of, and the unit")
+            id, text, of, unit = row
+            table = {"id": id, "text": text, "published": OPEN, "of": of, "unit": unit, "pixels": pixels}
+            rows.append(statement(self.path, table))
+        return rows
+
+    def _real_time(self) -> RealTime | None:
+        table = self.table.get("real_time")
+        if table is None:
+            return None
+        key = _Keys(self.path, "real_time", table, "sets", "seeds", "pictures", "change", "statement")
+        return RealTime(
+            spread(key("sets")),
+            key("seeds", 1),
+            tuple(_list(self.path, table, "change", change)),
+            table.get("pictures"),
+            tuple(_list(self.path, table, "statement", statement)),
+        )

@@ -1,0 +1,363 @@
+"""Runs experiments, and keeps what they showed by the content of everything it depends on.
+
+Simulations take all cores; what runs in real time goes a few at a time, longest first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import IO, Any
+
+import steadycast
+from steadycast.errors import MissingError, UserError
+from steadycast.media.cache import folder as cache_folder
+from steadycast.media.cache import key as cache_key
+from steadycast.media.cache import write as cache_write
+from steadycast.progress import Progress, Silent
+
+from papers.engine import observe
+from papers.engine.experiment import Sets
+from papers.engine.observe import Observed
+
+# Keys of a scenario that change neither packets nor pictures; of [record] only the interval and the packets show.
+_IDLE = ("name", "record", "expect")
+
+_RUNS_PER_PROCESS = 25
+_IDLE_ONLY = 19
+"""How nice a process is that may only have what no other wants."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a scenario file, changes to it, a seed, a world."""
+
+    scenario: Path
+    sets: tuple[str, ...]
+    """PATH=VALUE each."""
+    seed: int
+    pixels: bool
+    emulated: bool = False
+
+    @staticmethod
+    def of(scenario: Path, sets: Iterable[Sets], seed: int, *, pixels: bool, emulated: bool = False) -> Job:
+        """Run with all changes; a later one of the same path counts."""
+        from steadycast.run import _texts
+
+        merged: dict[str, object] = {}
+        for each in sets:
+            merged |= each
+        return Job(scenario, tuple(_texts(merged)), seed, pixels, emulated)
+
+
+def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[Job, Observed]:
+    """Return what each run showed: from the cache, or run now.
+
+    Runs that differ only in their names are one. So many at once are run in real time.
+
+    Raises:
+        MissingError: the right to emulate is missing.
+
+    """
+    keys = {job: key_of(job) for job in jobs}
+    done: dict[str, Observed] = {}
+    todo: dict[str, Job] = {}
+    for job, key in keys.items():
+        if key in done or key in todo:
+            continue
+        known = _read(key)
+        if known is None:
+            todo[key] = job
+        else:
+            done[key] = known
+    if todo:
+        timed = {key: job for key, job in todo.items() if job.emulated}
+        for job in list(timed.values())[:1]:
+            _may_emulate(job)
+        prepare(todo.values(), progress)
+        virtual = {key: job for key, job in todo.items() if not job.emulated}
+        if not timed:
+            done |= _spread(virtual, progress)
+        else:
+            # Real time leaves the processor idle for most of it: the simulations go on beside.
+            with ThreadPoolExecutor(1) as beside:
+                simulated = beside.submit(_spread, virtual, Silent(), _IDLE_ONLY)
+                done |= _real_time(timed, at_once, progress)
+                done |= simulated.result()
+    return {job: done[key] for job, key in keys.items()}
+
+
+def key_of(job: Job) -> str:
+    """Name of a run's result: its resolved scenario, its clips' content, the program that runs it."""
+    from steadycast.run import load
+
+    loaded = load(job.scenario, _changes(job))
+    clips = [path for video in loaded.videos() if video["media"] == "clip" for path in video["paths"]]
+    return cache_key(
+        {
+            "format": observe.FORMAT,
+            "scenario": _without_names(loaded.toml()),
+            "clips": [_content(str(path)) for path in clips],
+            "pixels": job.pixels,
+            "world": "emulated" if job.emulated else "simulated",
+            "program": _program(video["controller"] for video in loaded.videos()),
+        }
+    )
+
+
+def _without_names(toml: str) -> Mapping[str, Any]:
+    import tomllib
+
+    told = tomllib.loads(toml)
+    record = {k: told.get("record", {}).get(k) for k in ("interval", "packets")}
+    flows = [{**flow, "params": _in_use(flow)} for flow in told["flow"]]
+    return {**{k: v for k, v in told.items() if k not in _IDLE}, "flow": flows, "recorded": record}
+
+
+def _in_use(flow: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Parameters of the flow's own controller; those of others change nothing."""
+    return {k: v for k, v in flow.get("params", {}).items() if k == flow.get("controller")}
+
+
+@cache
+def _content(path: str) -> str:
+    import hashlib
+
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _program(controllers: Iterable[str]) -> list[str]:
+    """Hashes of what makes a run: of the core without controllers, of media and pictures, of the controllers in it.
+
+    Stronger than a version or a commit: it also tells a build with changes that nobody has committed.
+    """
+    from steadycast import _core
+
+    rest, each = _core.sources()
+    return [rest, _media(), *(each[name] for name in sorted(set(controllers)))]
+
+
+@cache
+def _media() -> str:
+    """Of the Python that runs media and measures pictures, and of the libraries that it does it with."""
+    import hashlib
+
+    import av
+
+    here = Path(steadycast.__file__).resolve().parent
+    files = [here / name for name in ("run.py", "emulate.py", "viewing.py")]
+    files += [Path(observe.__file__).resolve(), *sorted((here / "media").glob("*.py"))]
+    digest = hashlib.sha256(repr(sorted(av.library_versions.items())).encode())
+    for file in files:
+        digest.update(_content(str(file)).encode())
+    return digest.hexdigest()
+
+
+def _changes(job: Job) -> list[str]:
+    return [*job.sets, f"seed={job.seed}"]
+
+
+def _place(key: str) -> Path:
+    return cache_folder() / "reproduce" / f"{key}.json.gz"
+
+
+def _read(key: str) -> Observed | None:
+    try:
+        content = json.loads(gzip.decompress(_place(key).read_bytes()))
+    except (OSError, EOFError, ValueError):
+        return None
+    return Observed(content) if content.get("format") == observe.FORMAT else None
+
+
+def prepare(jobs: Iterable[Job], progress: Progress) -> None:
+    """Encode every ladder that is needed once, before several processes want it at the same time."""
+    from steadycast.media.prepare import media_of
+    from steadycast.run import load
+
+    prepared = set()
+    for job in jobs:
+        if not job.pixels:
+            continue
+        loaded = load(job.scenario, _changes(job))
+        for video in loaded.videos():
+            facts = repr({k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s")})
+            if video["media"] in ("clip", "synthetic") and facts not in prepared:
+                prepared.add(facts)
+                media_of(video, loaded.seed, progress)
+
+
+def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[str, Observed]:
+    done: dict[str, Observed] = {}
+    # Runs with pictures take longest: they go first, so that no core waits for a last one.
+    order = sorted(todo.items(), key=lambda item: not item[1].pixels)
+    cores = _cores()
+    batch = cores * _RUNS_PER_PROCESS
+    progress("runs", 0, len(order))
+    # Pictures that a process has decoded stay in its memory: new processes now and then bound that. (The executor's
+    # own max_tasks_per_child hangs in Python 3.11 when all processes end at the same time.)
+    for start in range(0, len(order), batch):
+        part = order[start : start + batch]
+        with _pool(min(cores, len(part)), nice) as pool:
+            waiting: dict[Future[bytes], str] = {pool.submit(_work, job): key for key, job in part}
+            for future in as_completed(waiting):
+                content = future.result()
+                _keep(waiting[future], content)
+                done[waiting[future]] = _observed(content)
+                progress("runs", len(done), len(order))
+    return done
+
+
+@contextmanager
+def _pool(processes: int, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
+    """Lend processes that do what is submitted; what is not begun is left when something goes wrong."""
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    pool = ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=begin_worker, initargs=(nice,)
+    )
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise UserError(
+            "reproduce",
+            "a process was ended from outside, perhaps for want of memory",
+            "run it again: finished runs are kept",
+        ) from None
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def begin_worker(nice: int = 0) -> None:
+    """Be as nice as is asked, and end when the process that lent this one has ended, however it did."""
+    os.nice(nice)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def _keep(key: str, content: bytes) -> None:
+    cache_write(_place(key), partial(_fill, content))
+
+
+def _observed(content: bytes) -> Observed:
+    return Observed(json.loads(gzip.decompress(content)))
+
+
+def _fill(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
+
+
+def _work(job: Job) -> bytes:
+    """One run, in a process of its own."""
+    from steadycast.emulate import emulate
+    from steadycast.run import run
+
+    if job.emulated:
+        done = emulate(
+            job.scenario,
+            seed=job.seed,
+            set=job.sets,
+            quality=job.pixels,
+            progress=Silent(),
+            approximate=True,
+        ).run
+    else:
+        done = run(job.scenario, seed=job.seed, set=job.sets, quality=job.pixels, progress=Silent())
+    # No time of day in it: equal results are equal files.
+    return gzip.compress(json.dumps(observe.observe(done), allow_nan=False).encode(), 6, mtime=0)
+
+
+def _cores() -> int:
+    from steadycast.media.ladder import cores
+
+    return cores()
+
+
+# ---------------------------------------------------------------- in real time
+
+
+def _may_emulate(job: Job) -> None:
+    """Find out before anything is run whether this can be.
+
+    Raises:
+        MissingError: the right to make network namespaces is missing.
+
+    """
+    from steadycast import _core
+    from steadycast.run import load
+
+    try:
+        _core.Emulation(load(job.scenario, _changes(job)), {}, {}, None, True)
+    except PermissionError as error:
+        what, _, remedy = str(error).partition("; ")
+        raise MissingError("reproduce --emulated", what, remedy or "run it as root") from None
+
+
+def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
+    """Run in real time; what was not trustworthy is run once more, after all others.
+
+    What is not trustworthy then either is told, but not kept: the next call measures it again.
+    """
+    done = _timed(todo, at_once, progress)
+    late = {key: todo[key] for key, seen in done.items() if not seen.trustworthy}
+    return done | _timed(late, at_once, progress) if late else done
+
+
+_AROUND_S = 3.0
+"""What a run takes besides: a process, its namespaces, its record."""
+
+
+def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
+    from steadycast.run import load
+
+    lengths = {key: load(job.scenario, _changes(job)).duration_s + _AROUND_S for key, job in todo.items()}
+    order = sorted(todo, key=lambda key: -lengths[key])
+    whole = makespan([lengths[key] for key in order], at_once)
+    what = f"{len(todo)} runs in real time"
+    done: dict[str, Observed] = {}
+    began = time.monotonic()
+    with _pool(min(at_once, len(todo))) as pool:
+        waiting = {pool.submit(_work, todo[key]): key for key in order}
+        while waiting:
+            for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:
+                key = waiting.pop(future)
+                content = future.result()
+                done[key] = _observed(content)
+                if done[key].trustworthy:
+                    _keep(key, content)
+            progress(what, min(round(time.monotonic() - began), round(whole)), round(whole))
+    return done
+
+
+def makespan(lengths: Iterable[float], at_once: int) -> float:
+    """How long runs take in all, when each begins as soon as one of so many places is free."""
+    places = [0.0] * at_once
+    for length in lengths:
+        heapq.heapreplace(places, places[0] + length)
+    return max(places)

@@ -1,0 +1,45 @@
+"""Changes of a scenario by their paths, written short: a range in a path stands for each of its numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_RANGE = re.compile(r"\[(\d+)-(\d+)\]")
+_NUMBER = re.compile(r"\d+")
+
+
+def spread(table: Mapping[str, Any]) -> dict[str, object]:
+    """Write "flow.tcp[1-10].preset" out: a path for each number."""
+    found: dict[str, object] = {}
+    for path, value in table.items():
+        match = _RANGE.search(path)
+        if match is None:
+            found[path] = value
+            continue
+        for n in range(int(match[1]), int(match[2]) + 1):
+            found[path[: match.start()] + str(n) + path[match.end() :]] = value
+    return found
+
+
+def short(sets: Mapping[str, object]) -> dict[str, object]:
+    """Write paths that differ in their first number alone, and have one value, as one with a range."""
+    alike: dict[tuple[str, str, str], dict[int, str]] = {}
+    for path, value in sets.items():
+        if match := _NUMBER.search(path):
+            around = (path[: match.start()], path[match.end() :], repr(value))
+            alike.setdefault(around, {})[int(match[0])] = path
+    names: dict[str, str] = {}
+    for (before, after, _), paths in alike.items():
+        numbers = sorted(paths)
+        if len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+            names |= {path: f"{before}[{numbers[0]}-{numbers[-1]}]{after}" for path in paths.values()}
+    return {names.get(path, path): value for path, value in sets.items()}
+
+
+def text(sets: Mapping[str, object]) -> str:
+    """Write changes as the command line takes them, ranges kept: "flow.tcp[1-10].preset=linux"."""
+    from steadycast.run import _texts
+
+    return " ".join(_texts(short(sets)))

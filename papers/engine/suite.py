@@ -1,0 +1,343 @@
+"""`steadycast reproduce`: runs the experiments, judges their statements, writes what came of it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from steadycast.errors import UserError
+from steadycast.folder import replace_folder, write_json, write_text
+from steadycast.progress import Progress, Silent
+
+from papers.engine.experiment import (
+    Experiment,
+    Medium,
+    Statement,
+    Variant,
+    Verdict,
+    in_real_time,
+    media_of,
+)
+from papers.engine.observe import Observed
+from papers.engine.quantity import Seen
+from papers.engine.read import ROOT
+from papers.engine.registry import EXPERIMENTS, chosen
+from papers.engine.runs import Job, run_all
+from papers.engine.verdict import Row, row
+
+MARK = "reproduction.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment with one medium: its runs, as they are and with each change."""
+
+    experiment: Experiment
+    medium: Medium
+    seeds: tuple[int, ...]
+    base: tuple[Seen, ...]
+    """What each seed's runs showed, in the order of `seeds`."""
+    changed: dict[str, tuple[Seen, ...]]
+    rows: tuple[Row, ...]
+
+    def runs(self, variant: str) -> list[Observed]:
+        """Return a variant's runs, a seed each."""
+        return [seen[variant] for seen in self.base if variant in seen]
+
+    @property
+    def left_aside(self) -> list[str]:
+        """What the scenario asks and the emulated world can't do, each once."""
+        return list(dict.fromkeys(text for run in self._all() for text in run.left_aside))
+
+    @property
+    def doubtful(self) -> list[str]:
+        """Runs in real time that came too late, although they were given a second chance."""
+        return [
+            ", ".join(filter(None, (name, change, f"seed {seed}")))
+            for change, runs in {"": self.base, **self.changed}.items()
+            for seed, seen in zip(self.seeds, runs, strict=True)
+            for name, run in seen.items()
+            if not run.trustworthy
+        ]
+
+    def _all(self) -> list[Observed]:
+        return [
+            run for seeds in (self.base, *self.changed.values()) for seen in seeds for run in seen.values()
+        ]
+
+    @property
+    def warning(self) -> str:
+        """What to know before any verdict is believed; empty when there is nothing."""
+        shares = {
+            v.title: [
+                run.flow("video").limited.get("encoder") or 0.0
+                for run in self.runs(v.name)
+                if run.has("video") and run.flow("video").content["controller"] != "fixed"
+            ]
+            for v in self.experiment.variants
+        }
+        capped = {title: sum(s) / len(s) for title, s in shares.items() if s and sum(s) / len(s) > 0.5}
+        if not capped:
+            return ""
+        whose = ", ".join(f"{title} {share:.0%}".replace("%", " %") for title, share in capped.items())
+        return (
+            f"The encoder, not the network, limits the rate for most of the time ({whose}): what is sent asks too "
+            "little of the network, and these verdicts compare little."
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that was measured."""
+
+    parts: tuple[Part, ...]
+    ids: tuple[str, ...]
+    seeds: tuple[int, ...]
+    clips: tuple[Path, ...]
+    runs: int
+    emulated: bool = False
+
+    @property
+    def rows(self) -> list[Row]:
+        """All statements, in the papers' order."""
+        return [r for part in self.parts for r in part.rows]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many statements got a verdict."""
+        return sum(r.verdict is verdict for r in self.rows)
+
+    @property
+    def command(self) -> str:
+        """The command that makes it again."""
+        words = ["steadycast", "reproduce", *self.ids, "--seeds", f"{self.seeds[0]}-{self.seeds[-1]}"]
+        for clip in self.clips:
+            words += ["--clip", clip.name]
+        if self.emulated:
+            words.append("--emulated")
+        return shlex.join(words)
+
+
+def reproduce(
+    ids: Sequence[str],
+    *,
+    seeds: Sequence[int] = range(1, 6),
+    clips: Sequence[Path] = (),
+    emulated: bool = False,
+    at_once: int = 4,
+    progress: Progress | None = None,
+) -> Result:
+    """Run experiments and judge their statements.
+
+    Args:
+        ids: "K-A", "K" for a family, "all"; either case.
+        seeds: one run each.
+        clips: videos for the parts that need pictures; without them a synthetic clip, named so.
+        emulated: in real time, across the kernel's TCP, and simulated in the same form.
+        at_once: so many runs in real time.
+        progress: told how far it is.
+
+    Raises:
+        UserError: no such experiment, none that can be emulated, a clip that can't be read.
+        MissingError: the right to emulate is missing.
+
+    """
+    clips = tuple(clips)
+    for clip in clips:
+        if not clip.is_file():
+            raise UserError(str(clip), "no such file", "give the path of a video")
+    plans = _emulated(ids, clips, tuple(seeds)) if emulated else _simulated(ids, clips, tuple(seeds))
+    worlds = (False, True) if emulated else (False,)
+    jobs = list(dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world)))
+    seen = run_all(jobs, progress or Silent(), at_once)
+    parts = tuple(plan.both(seen) if emulated else plan.part(seen) for plan in plans)
+    used = tuple(s for s in seeds if any(s in plan.seeds for plan in plans))
+    return Result(tuple(p for p in parts if p.rows), tuple(ids), used, clips, len(jobs), emulated)
+
+
+def _simulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
+    return [_Plan(e, m, seeds) for e in chosen(ids) for m in media_of(_placed(e), clips)]
+
+
+def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
+    plans = [
+        _Plan(e, medium, seeds[:number])
+        for experiment in chosen(ids)
+        for e, medium, number in in_real_time(experiment, clips)
+    ]
+    if not plans:
+        known = ", ".join(e.id for e in EXPERIMENTS if e.real_time is not None)
+        raise UserError(" ".join(ids), "nothing of this can be emulated", f"there are: {known}")
+    return plans
+
+
+def _placed(experiment: Experiment) -> Experiment:
+    """Return the experiment with its scenario file found in this checkout.
+
+    Raises:
+        UserError: the file is missing.
+
+    """
+    scenario = ROOT / experiment.scenario
+    if not scenario.is_file():
+        raise UserError(str(experiment.scenario), "no such file", "take it from the repository again")
+    return replace(experiment, scenario=scenario)
+
+
+class _Plan:
+    """Which runs one experiment needs with one medium."""
+
+    def __init__(self, experiment: Experiment, medium: Medium, seeds: tuple[int, ...]) -> None:
+        self.experiment = _placed(experiment)
+        self.medium = medium
+        self.seeds = seeds
+        self.variants: list[Variant] = medium.variants(experiment)
+        self.changes = [c for c in experiment.changes if c.pixels == medium.pixels]
+
+    def statements(self) -> list[Statement]:
+        """Return those that this medium tells; the others need variants that are not run with it."""
+        return [s for s in self.experiment.statements if self.medium.tells(self.experiment, s)]
+
+    def job(self, variant: Variant, seed: int, sets: dict[str, object], emulated: bool) -> Job:
+        e = self.experiment
+        scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
+        all_sets = (self.medium.sets, variant.sets, sets)
+        return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated)
+
+    def all_sets(self) -> dict[str, dict[str, object]]:
+        return {"": {}, **{c.name: dict(c.sets) for c in self.changes}}
+
+    def jobs(self, emulated: bool = False) -> list[Job]:
+        if not self.statements():
+            return []
+        return [
+            self.job(v, s, sets, emulated)
+            for name, sets in self.all_sets().items()
+            for v in self._run_with(name)
+            for s in self.seeds[: v.seeds]
+        ]
+
+    def both(self, seen: dict[Job, Observed]) -> Part:
+        """Return what was emulated, with each statement's number in simulation beside it."""
+        beside = {r.statement.id: r for r in self.part(seen).rows}
+        part = self.part(seen, emulated=True)
+        return replace(part, rows=tuple(replace(r, simulated=beside[r.statement.id]) for r in part.rows))
+
+    def part(self, seen: dict[Job, Observed], emulated: bool = False) -> Part:
+        if not self.statements():
+            return Part(self.experiment, self.medium, self.seeds, (), {}, ())
+        by_change: dict[str, tuple[Seen, ...]] = {
+            name: tuple(
+                {
+                    v.name: seen[self.job(v, s, sets, emulated)]
+                    for v in self._run_with(name)
+                    if s in self.seeds[: v.seeds]
+                }
+                for s in self.seeds
+            )
+            for name, sets in self.all_sets().items()
+        }
+        base = by_change.pop("")
+        rows = tuple(
+            row(self.experiment, statement, self.medium, base, self._for(statement, by_change))
+            for statement in self.statements()
+        )
+        return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)
+
+    def _run_with(self, change: str) -> list[Variant]:
+        if not change:
+            return self.variants
+        which = next(c.variants for c in self.changes if c.name == change)
+        return [v for v in self.variants if v.changed and (not which or v.name in which)]
+
+    def _for(
+        self, statement: Statement, by_change: dict[str, tuple[Seen, ...]]
+    ) -> dict[str, tuple[Seen, ...]]:
+        """Return the runs with each change that concerns the statement and has all its variants."""
+        needed = set(statement.measure.variants)
+        return {
+            c.name: by_change[c.name]
+            for c in self.changes
+            if c.concerns(statement) and needed <= {v.name for v in self._run_with(c.name)}
+        }
+
+
+def main(
+    ids: Sequence[str],
+    seeds: Sequence[int],
+    out: Path | None,
+    clips: Sequence[Path] = (),
+    *,
+    emulated: bool = False,
+    at_once: int = 4,
+    force: bool = False,
+) -> None:
+    """Run experiments, print their verdicts, write the page, the table and the numbers; without ids list them.
+
+    Raises:
+        UserError: no such experiment, a clip that can't be read, a folder that is in the way.
+        MissingError: the right to emulate is missing.
+
+    """
+    from steadycast.progress import Terminal
+
+    from papers.engine import write
+
+    if not ids:
+        write.catalogue()
+        return
+    chosen(ids)
+    place = out or _free(Path("runs") / f"reproduce-{'-'.join(i.upper() if i != 'all' else i for i in ids)}")
+    _check(place, force=force)
+    with Terminal() as progress:
+        result = reproduce(
+            ids, seeds=seeds, clips=clips, emulated=emulated, at_once=at_once, progress=progress
+        )
+    save(result, place)
+    write.show(result)
+    print(f"\npage:  {place / 'reproduction.html'}\ntable: {place / 'reproduction.md'}")
+    sys.stdout.flush()
+
+
+def save(result: Result, place: Path) -> None:
+    """Write the page, the table and the numbers into a folder, all of them or none."""
+    from papers.engine import write
+
+    draft = place.with_name(place.name + ".part")
+    try:
+        draft.mkdir(parents=True, exist_ok=True)
+        write_text(draft / "reproduction.md", write.markdown(result))
+        write_text(draft / "reproduction.html", write.page(result))
+        write_json(draft / MARK, write.numbers(result))
+        replace_folder(draft, place)
+    except OSError as error:
+        raise UserError(
+            str(place), f"can't be written ({error.strerror or error})", "give a folder that you may write to"
+        ) from error
+
+
+def _check(place: Path, *, force: bool) -> None:
+    if not place.exists():
+        return
+    if not place.is_dir():
+        raise UserError(str(place), "this is a file", "name a folder")
+    if not any(place.iterdir()):
+        return
+    if not force:
+        raise UserError(str(place), "this folder exists", "give --force to replace it, or another -o DIR")
+    if not (place / MARK).exists():
+        raise UserError(
+            str(place),
+            "this folder holds no reproduction",
+            "--force only replaces those; give another -o DIR",
+        )
+
+
+def _free(path: Path) -> Path:
+    tried, n = path, 1
+    while tried.exists():
+        n += 1
+        tried = path.with_name(f"{path.name}-{n}")
+    return tried

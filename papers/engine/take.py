@@ -1,0 +1,160 @@
+"""How a statement makes one number of several: combinators, each by its name."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from steadycast.errors import UserError
+
+from papers.engine.quantity import Seen, Term
+
+Numbers = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Combinator:
+    """A function of one or more rows of numbers, and of the x that they were measured at."""
+
+    name: str
+    of: Callable[[Sequence[Numbers], Numbers], float | None]
+    rows: int | None = 1
+    """How many rows it takes; `None`: any number from one on."""
+    length: int | None = None
+    """How many numbers each row has; `None`: any number from one on."""
+    over: bool = False
+    """Whether it needs x, one for each number of a row."""
+
+
+@dataclass(frozen=True)
+class Take:
+    """A combinator with what it is applied to: numbers of runs, or plain numbers."""
+
+    name: str
+    rows: tuple[tuple[Term | float, ...], ...] = ()
+    over: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        known = COMBINATORS.get(self.name)
+        if known is None:
+            raise UserError(self.name, "there is no such combinator", f"there are: {', '.join(COMBINATORS)}")
+        lengths = [len(row) for row in self.rows]
+        if known.rows is not None and len(lengths) != known.rows:
+            raise UserError(self.name, f"{len(lengths)} lists of numbers", f"it takes {known.rows}")
+        if known.length is not None and any(n != known.length for n in lengths):
+            raise UserError(self.name, f"{lengths[0]} numbers", f"it takes {known.length}")
+        if known.rows != 0 and not all(lengths):
+            raise UserError(self.name, "no numbers", "name what it is taken of")
+        if len(set(lengths)) > 1:
+            raise UserError(self.name, "lists of different lengths", "make them as long as each other")
+        if bool(self.over) != known.over or (self.over and len(self.over) != lengths[0]):
+            wanted = "one x for each number" if known.over else "no x"
+            raise UserError(self.name, f"{len(self.over)} values to be over", f"it takes {wanted}")
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Variants whose runs it needs, each once."""
+        terms = (each for row in self.rows for each in row if isinstance(each, Term))
+        return tuple(dict.fromkeys(t.variant for t in terms))
+
+    def __call__(self, seen: Seen) -> float | None:
+        """Return the number, from one seed's runs; `None` where one of its parts is missing."""
+        rows = [[part(seen) if isinstance(part, Term) else part for part in row] for row in self.rows]
+        known = [[x for x in row if x is not None] for row in rows]
+        if any(len(a) != len(b) for a, b in zip(rows, known, strict=True)):
+            return None
+        return COMBINATORS[self.name].of(known, self.over)
+
+
+# ---------------------------------------------------------------- shared
+
+
+def rank_correlation(x: Numbers, y: Numbers) -> float | None:
+    """Spearman's, with ties sharing their mean rank; `None` where one side never changes."""
+
+    def ranks(values: Numbers) -> list[float]:
+        ordered = sorted(values)
+        return [ordered.index(v) + (ordered.count(v) - 1) / 2 for v in values]
+
+    try:
+        return statistics.correlation(ranks(x), ranks(y))
+    except statistics.StatisticsError:
+        return None
+
+
+def least_step(values: Numbers) -> float:
+    """Smallest difference between one value and the next: negative where they do not rise throughout."""
+    return min(b - a for a, b in pairwise(values))
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return a / b if b else None
+
+
+def _slope(x: Numbers, y: Numbers) -> float:
+    return statistics.linear_regression(x, y).slope
+
+
+def _relative_step(values: Numbers) -> float | None:
+    return least_step(values) / values[0] if values[0] else None
+
+
+def _least_excess(a: Numbers, b: Numbers) -> float:
+    """Least difference over the pairs of which one is above 2 %; 0 where none is."""
+    return min((x - y for x, y in zip(a, b, strict=True) if max(x, y) > 0.02), default=0.0)
+
+
+def _bend(x: Numbers, y: Numbers) -> float | None:
+    return _ratio((y[2] - y[1]) / (x[2] - x[1]), (y[1] - y[0]) / (x[1] - x[0]))
+
+
+# ---------------------------------------------------------------- of one paper
+
+
+TABLE_1 = {5: (21.4, 313.47), 10: (22.05, 215.12), 15: (23.75, 163.07), 20: (29.15, 115.06)}
+"""Paper 002's table 1: error rate in per cent to round trip in ms and packets per second."""
+
+
+def table_1_rate(p: int, rtt_ms: float) -> float:
+    """Paper 002's eq. 2 in packets per second, with k = 1.5 (the paper prints 1,502)."""
+    return 1.5 / (rtt_ms / 1e3 * math.sqrt(p / 100))
+
+
+def _table_1() -> float:
+    return max(abs(table_1_rate(p, rtt) / rate - 1.0) for p, (rtt, rate) in TABLE_1.items())
+
+
+# ---------------------------------------------------------------- the list
+
+
+_ALL = (
+    Combinator("none", lambda r, x: None, 0),
+    Combinator("value", lambda r, x: r[0][0], length=1),
+    Combinator("ratio", lambda r, x: _ratio(*r[0]), length=2),
+    Combinator("difference", lambda r, x: r[0][0] - r[0][1], length=2),
+    Combinator("ratio of ratios", lambda r, x: _ratio(r[0][0] / r[0][1], r[0][2] / r[0][3]), length=4),
+    Combinator("excess over three times", lambda r, x: r[0][0] - 3.0 * r[0][1], length=2),
+    Combinator("excess over five times", lambda r, x: r[0][0] - 5.0 * r[0][1], length=2),
+    Combinator("missing beyond", lambda r, x: (r[0][0] - r[0][1]) / r[0][0] - r[0][2], length=3),
+    Combinator("median", lambda r, x: statistics.median(r[0])),
+    Combinator("difference of medians", lambda r, x: statistics.median(r[0]) - statistics.median(r[1]), 2),
+    Combinator("less the least", lambda r, x: r[0][0] - min(r[0][1:])),
+    Combinator("least step", lambda r, x: min(least_step(row) for row in r), None),
+    Combinator("least fall", lambda r, x: min(least_step([-y for y in row]) for row in r), None),
+    Combinator("least relative step", lambda r, x: _relative_step(r[0])),
+    Combinator("least difference", lambda r, x: min(a - b for a, b in zip(*r, strict=True)), 2),
+    Combinator("largest difference", lambda r, x: max(a - b for a, b in zip(*r, strict=True)), 2),
+    Combinator("least ratio", lambda r, x: min(a / b for a, b in zip(*r, strict=True)), 2),
+    Combinator("largest ratio", lambda r, x: max(a / b for a, b in zip(*r, strict=True)), 2),
+    Combinator("least excess", lambda r, x: _least_excess(*r), 2),
+    # What never changes has no trend.
+    Combinator("rank correlation", lambda r, x: rank_correlation(x, r[0]) or 0.0, over=True),
+    Combinator("R² of a line", lambda r, x: statistics.correlation(x, r[0]) ** 2, over=True),
+    Combinator("difference of slopes", lambda r, x: _slope(x, r[0]) - _slope(x, r[1]), 2, over=True),
+    Combinator("bend", lambda r, x: _bend(x, r[0]), length=3, over=True),
+    Combinator("table 1 by eq. 2", lambda r, x: _table_1(), 0),
+)
+COMBINATORS = {each.name: each for each in _ALL}

@@ -1,0 +1,186 @@
+"""From runs to verdicts: a row per statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from steadycast.folder import Json, spread
+
+from papers.engine.experiment import Bound, Experiment, Kind, Medium, Statement, Verdict
+from papers.engine.quantity import Seen
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A statement's number over the seeds."""
+
+    values: tuple[float, ...]
+    bound: Bound
+    runs: int
+    """How many seeds were run; those without a value have none in `values`."""
+
+    @property
+    def spread(self) -> Json:
+        """Mean, half-width of its 95 % interval, least, most, how many."""
+        return spread(self.values)
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds."""
+        return float(self.spread["mean"])
+
+    @property
+    def holds(self) -> bool:
+        """Whether the mean keeps the bound."""
+        return self.bound.holds(self.mean)
+
+    @property
+    def open(self) -> bool:
+        """Whether the 95 % interval of the mean reaches across the bound, or one value gives none."""
+        ci = self.spread["ci95"]
+        return ci is None or not self.bound.decides(self.mean - ci, self.mean + ci)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A statement, what was measured, and what that says of it."""
+
+    experiment: Experiment
+    statement: Statement
+    medium: Medium
+    measured: Measured | None
+    changed: Mapping[str, Measured]
+    """The same with one thing different, by the change's name."""
+    verdict: Verdict
+    simulated: Row | None = None
+    """The same in simulation, where this was emulated."""
+
+    @property
+    def turns(self) -> list[str]:
+        """Changes with which the mean is on the bound's other side."""
+        if self.measured is None or not self.statement.kind.judged:
+            return []
+        return [name for name, m in self.changed.items() if m.holds != self.measured.holds]
+
+    def said(self, measured: Measured | None = None) -> str:
+        """Mean and spread with their unit."""
+        m = measured or self.measured
+        if m is None:
+            return "–"
+        unit = self.statement.unit
+        ci = m.spread["ci95"]
+        around = f" ± {unit.text(ci)}" if ci is not None else ""
+        return f"{unit.text(m.mean)}{around}{unit.suffix}"
+
+    @property
+    def asked(self) -> str:
+        """What the mean has to keep."""
+        b, unit = self.statement.bound, self.statement.unit
+        low, high = ("> ", "< ") if b.strict else ("≥ ", "≤ ")
+        if b.least is not None and b.most is not None:
+            return f"{unit.text(b.least)} … {unit.text(b.most)}{unit.suffix}"
+        if b.least is not None:
+            return f"{low}{unit.text(b.least)}{unit.suffix}"
+        if b.most is not None:
+            return f"{high}{unit.text(b.most)}{unit.suffix}"
+        return "–"
+
+    @property
+    def why(self) -> str:
+        """The reason, and what would turn a failure, in a sentence or two."""
+        parts = [self.statement.why] if self.statement.why else []
+        m = self.measured
+        if m is None:
+            return " ".join([*parts, "These runs don't have it."])
+        if len(m.values) < m.runs:
+            parts.append(f"{m.runs - len(m.values)} of {m.runs} seeds have no value.")
+        if self.verdict in (Verdict.NOT_REPRODUCED, Verdict.REFUTED):
+            parts += [*self._calculated(), self._turned()]
+        elif self.verdict is Verdict.UNDECIDED:
+            parts += self._undecided(m)
+        elif self.verdict is Verdict.REPRODUCED and self.turns:
+            parts.append(f"No longer with: {self._values(self.turns)}.")
+        if self.simulated is not None and self.simulated.verdict is not self.verdict:
+            parts.append(f"In simulation it is {self.simulated.verdict.value}.")
+        return " ".join(parts)
+
+    def _values(self, names: Iterable[str]) -> str:
+        return "; ".join(f"{n} ({self.said(self.changed[n])})" for n in names)
+
+    def _undecided(self, m: Measured) -> list[str]:
+        keeps = "keeps" if m.holds else "misses"
+        if len(m.values) == 1:
+            told = [f"One value gives no interval; it {keeps} the bound."]
+        else:
+            told = [f"The mean {keeps} the bound, its interval reaches across it."]
+        for word, holds in (("Kept", True), ("Missed", False)):
+            names = [n for n, c in self.changed.items() if not c.open and c.holds is holds]
+            if names:
+                told.append(f"{word} with: {self._values(names)}.")
+        return told
+
+    def _calculated(self) -> list[str]:
+        calculation = self.statement.calculation
+        if calculation is None:
+            return []
+        unit, values = self.statement.unit, sorted(calculation.values.values())
+        word = "Contradicted by" if self.verdict is Verdict.REFUTED else "Not decided by"
+        span = f"{unit.text(values[0])} to {unit.text(values[-1])}{unit.suffix}"
+        return [f'{word} calculation "{calculation.name}": {span} under the conditions tried.']
+
+    def _turned(self) -> str:
+        if self.turns:
+            return f"Turned by: {self._values(self.turns)}."
+        if not self.changed:
+            return "No change was tried."
+        nearest = min(self.changed, key=lambda name: _gap(self.changed[name]))
+        return (
+            f"None of {len(self.changed)} changes turns it; nearest: {nearest} "
+            f"({self.said(self.changed[nearest])})."
+        )
+
+
+def _gap(m: Measured) -> float:
+    below = 0.0 if m.bound.least is None else max(0.0, m.bound.least - m.mean)
+    above = 0.0 if m.bound.most is None else max(0.0, m.mean - m.bound.most)
+    return below + above
+
+
+def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
+    """Statement's number over the seeds that its variants were run with; `None` when not one of them has it."""
+    needed = set(statement.measure.variants)
+    run = [seen for seen in seeds if needed <= seen.keys()]
+    values = [value for seen in run if (value := statement.measure(seen)) is not None]
+    return Measured(tuple(values), statement.bound, len(run)) if values else None
+
+
+def _verdict(statement: Statement, found: Measured | None, changed: Mapping[str, Measured]) -> Verdict:
+    if statement.kind is Kind.IMPOSSIBLE:
+        return Verdict.NOT_REPRODUCIBLE
+    if statement.kind is Kind.REPORTED:
+        return Verdict.REPORTED
+    if statement.kind is Kind.CERTAIN and found is not None and found.holds:
+        return Verdict.CERTAIN
+    if found is None or found.open:
+        return Verdict.UNDECIDED
+    if found.holds:
+        return Verdict.REPRODUCED
+    calculation = statement.calculation
+    kept = any(m.holds for m in changed.values())
+    wrong = calculation is not None and not kept and calculation.contradicts(statement.bound)
+    return Verdict.REFUTED if wrong else Verdict.NOT_REPRODUCED
+
+
+def row(
+    experiment: Experiment,
+    statement: Statement,
+    medium: Medium,
+    base: Sequence[Seen],
+    changed: Mapping[str, Sequence[Seen]],
+) -> Row:
+    """Verdict on a statement, from the runs of all seeds, as they are and with each change."""
+    found = measured(statement, base)
+    others = {name: m for name, seen in changed.items() if (m := measured(statement, seen)) is not None}
+    verdict = _verdict(statement, found, others)
+    return Row(experiment, statement, medium, found, others, verdict)
