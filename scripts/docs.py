@@ -1,9 +1,10 @@
 """What in docs/ is made by a command.
 
-The glossary, the exit codes, the README's figure and table, a figure for each controller.
+The glossary, the exit codes, the reference of keys, commands and controllers, the README's figure and table, a figure for
+each controller.
 
     .venv/bin/python scripts/docs.py                 # all of it
-    .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: exits, demo, controllers)
+    .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: exits, reference, demo, controllers)
 
 The glossary's one source is the list that reports use, `python/steadycast/report/words.py`; the exit codes' one is
 `python/steadycast/exits.py`.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
 EXITS = ROOT / "docs" / "exit-codes.md"
+REFERENCE = ROOT / "docs" / "reference"
 PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
@@ -67,6 +69,17 @@ EXITS_TAIL = """
 def exits() -> str:
     """Return the page of the exit codes."""
     return EXITS_HEAD + "".join(f"| {code.value} | {code.about} |\n" for code in Exit) + EXITS_TAIL
+
+
+def reference() -> dict[str, str]:
+    """Return the pages of docs/reference by their names."""
+    from steadycast import reference as made
+
+    return {
+        "scenario": made.scenario_page(),
+        "commands": made.commands_page(),
+        "controllers": made.controllers_page(),
+    }
 
 
 def glossary() -> str:
@@ -147,7 +160,15 @@ def glance(folder: Folder) -> Figure:
     return figure
 
 
+def write_reference() -> None:
+    """Write the pages of docs/reference."""
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in reference().items():
+        (REFERENCE / f"{name}.md").write_text(text, encoding="utf-8")
+
+
 PARTS = {
+    "reference": write_reference,
     "glossary": lambda: PAGE.write_text(glossary(), encoding="utf-8"),
     "exits": lambda: EXITS.write_text(exits(), encoding="utf-8"),
     "demo": demo,

@@ -34,6 +34,17 @@ def test_pages_that_are_made_are_the_lists_that_the_program_uses(page: str, part
     assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") == getattr(docs, part)()
 
 
+@pytest.mark.parametrize("page", ["scenario", "commands", "controllers"])
+def test_pages_of_the_reference_are_what_the_program_says(page: str) -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import docs
+    finally:
+        sys.path.pop(0)
+    made = docs.reference()[page]
+    assert (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8") == made
+
+
 def test_each_controller_has_a_page_with_its_figure() -> None:
     from steadycast.controllers import registry
 

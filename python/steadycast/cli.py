@@ -679,14 +679,29 @@ def controllers(
     ),
 )
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A scenario (TOML).", show_default=False)
+    ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
     ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            "--explain", metavar="KEY", help='What a key means and takes: "flow.playout", or "playout".'
+        ),
+    ] = None,
 ) -> None:
-    """Look for mistakes in a scenario, without running it."""
+    """Look for mistakes in a scenario, without running it; or explain a key."""
     from steadycast.controllers import core
 
+    if explain is not None:
+        from steadycast import reference
+
+        print(reference.explain(explain))
+        return
+    if file is None:
+        raise UserError("check", "no scenario is named", "write steadycast check FILE, or --explain KEY")
     scenario_at(file)
     problems = core().check(str(file), list(sets or []))
     for p in problems:
@@ -704,9 +719,11 @@ def check(
 )
 def schema() -> None:
     """Print the scenario format as a JSON Schema, for editors."""
+    import json
+
     from steadycast.controllers import core
 
-    print(core().schema())
+    print(json.dumps(json.loads(core().schema()), indent=2, ensure_ascii=False))
 
 
 @app.command(

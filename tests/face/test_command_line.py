@@ -304,3 +304,21 @@ cli.main()
     assert "Traceback" not in err
     assert json.loads((tmp_path / "home.part" / "summary.json").read_text())["complete"] is False
     assert not (tmp_path / "home").exists()
+
+
+def test_a_key_is_explained_by_its_path_by_its_name_and_a_mistyped_one_with_the_nearest(say: Say) -> None:
+    whole = say("check", "--explain", "flow.playout")
+    assert whole.code == 0
+    assert whole.out.startswith("flow.playout: ")
+    every = say("check", "--explain", "delay")
+    assert "event.set.delay" in every.out
+    assert "link.delay" in every.out
+    wrong = say("check", "--explain", "playuot")
+    assert wrong.code == 2
+    assert "playout" in wrong.err
+
+
+def test_the_schema_is_laid_out_in_lines(say: Say) -> None:
+    said = say("schema").out
+    assert json.loads(said)["type"] == "object"
+    assert said.count("\n") > 1000

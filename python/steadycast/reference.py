@@ -1,0 +1,238 @@
+"""The scenario's keys, the commands and the controllers as text, read from what the program itself uses.
+
+`steadycast check --explain KEY` prints one key's entry; `scripts/docs.py` makes the pages of docs/reference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from steadycast.errors import UserError
+
+Node = Mapping[str, Any]
+
+# One more level than this is another table's business: the schema repeats a link's keys under "back".
+_TABLES = {"back"}
+_KINDS = {
+    "string": "text",
+    "number": "number",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "table",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a scenario file, with what its declaration says of it."""
+
+    path: str  # "flow.encode.codec"; a list of tables is named like one of them
+    kind: str  # what may stand there: "text such as "10ms"", "one of a, b", "number, 0 to 1"
+    about: str
+    table: bool
+
+
+@cache
+def keys() -> tuple[Key, ...]:
+    """All keys of a scenario file, those of a controller's parameters left out, in the order of the alphabet."""
+    from steadycast.controllers import core
+
+    schema: Node = json.loads(core().schema())
+    return tuple(sorted(_walk(schema, schema, ""), key=lambda key: key.path))
+
+
+def explain(path: str) -> str:
+    """Explain a key: its entry, and of a table the keys in it.
+
+    Raises:
+        UserError: there is no such key; the message names the nearest ones.
+
+    """
+    wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
+    found = [key for key in keys() if key.path == wanted]
+    # "rate" alone is a key of several tables: all of them are meant.
+    found = found or [key for key in keys() if key.path.rpartition(".")[2] == wanted]
+    if not found:
+        import difflib
+
+        names = {key.path for key in keys()} | {key.path.rpartition(".")[2] for key in keys()}
+        near = difflib.get_close_matches(wanted, sorted(names), n=3)
+        remedy = f"did you mean {' or '.join(near)}?" if near else "`steadycast schema` has all of them"
+        raise UserError(f"--explain {path}", "no key of a scenario has this name", remedy)
+    # A queue is a queue wherever it stands: equal entries are printed once.
+    entries: dict[str, list[str]] = {}
+    for key in found:
+        entries.setdefault(_entry(key), []).append(key.path)
+    return "\n\n".join(f"{', '.join(paths)}: {entry}" for entry, paths in entries.items())
+
+
+def _entry(key: Key) -> str:
+    lines = [key.kind, f"  {key.about}"]
+    if key.table:
+        inside = [k for k in keys() if k.path.rpartition(".")[0] == key.path]
+        names = [k.path.rpartition(".")[2] for k in inside]
+        width = max((len(name) for name in names), default=0)
+        lines += [f"    {name:{width}}  {k.about}" for name, k in zip(names, inside, strict=True)]
+    return "\n".join(lines)
+
+
+def _walk(node: Node, schema: Node, path: str) -> Iterator[Key]:
+    for name, value in node.get("properties", {}).items():
+        here = f"{path}.{name}".lstrip(".")
+        value = _resolved(value, schema)
+        inner = _resolved(value.get("items", {}), schema) if value.get("type") == "array" else value
+        table = bool(inner.get("properties"))
+        yield Key(here, _kind(value, schema), str(value.get("description", "")), table)
+        if table and name not in _TABLES and here != "flow.params":
+            yield from _walk(inner, schema, here)
+
+
+def _resolved(node: Node, schema: Node) -> Node:
+    target = node.get("$ref")
+    if target is None:
+        return node
+    name = str(target).rpartition("/")[2]
+    return {**schema["$defs"][name], **{key: value for key, value in node.items() if key != "$ref"}}
+
+
+def _kind(node: Node, schema: Node) -> str:
+    if "enum" in node:
+        return "one of " + ", ".join(json.dumps(value).strip('"') for value in node["enum"])
+    for either in ("anyOf", "oneOf"):
+        if either in node:
+            kinds = dict.fromkeys(_kind(_resolved(each, schema), schema) for each in node[either])
+            return ", or ".join(kinds)
+    if node.get("type") == "array":
+        return "list of " + _plural(_kind(_resolved(node.get("items", {}), schema), schema))
+    kind = _KINDS.get(str(node.get("type")), "value")
+    if examples := node.get("examples"):
+        kind += " such as " + ", ".join(json.dumps(example) for example in examples)
+    low, high = node.get("minimum"), node.get("maximum")
+    if low is not None and high is not None:
+        kind += f", {low:g} to {high:g}"
+    elif low is not None:
+        kind += f", at least {low:g}"
+    elif high is not None:
+        kind += f", at most {high:g}"
+    return kind
+
+
+def _plural(kind: str) -> str:
+    head, _, rest = kind.partition(" such")
+    plain = {"table": "tables", "text": "texts", "number": "numbers", "whole number": "whole numbers"}
+    return plain.get(head, head) + (f" such{rest}" if rest else "")
+
+
+def scenario_page() -> str:
+    """Write the page of all keys."""
+    lines = [
+        "# Keys of a scenario file",
+        "",
+        "Each key with what may stand there and what it does. Made by `make figures` from the format's own declaration",
+        "(`steadycast schema`); `steadycast check --explain KEY` prints an entry in the terminal.",
+        "",
+        "Rates are written `4Mbps` (kbps, Mbps, Gbps; powers of ten, bits of IP packets), spans `10ms` (us, ms, s, min,",
+        "h), sizes `1018B`, `64kB` or `64KiB`, limits of queues `50p`, `64kB` or `100ms`. Probabilities and shares are",
+        "numbers from 0 to 1.",
+        "Names are made of a-z, 0-9, `.` and `-`; `r[1-45]` is a range of names.",
+    ]
+    tables = [
+        key for key in keys() if key.table and any(k.path.rpartition(".")[0] == key.path for k in keys())
+    ]
+    groups = [("At the top", "")] + [(f"`{key.path}`", key.path) for key in tables]
+    for title, path in groups:
+        inside = [key for key in keys() if key.path.rpartition(".")[0] == path]
+        if not inside:
+            continue
+        about = next((key.about for key in tables if key.path == path), "")
+        lines += ["", f"## {title}", ""]
+        lines += [about, ""] if about else []
+        lines += ["| key | what may stand there | what it does |", "|---|---|---|"]
+        lines += [f"| `{k.path.rpartition('.')[2]}` | {_cell(k.kind)} | {_cell(k.about)} |" for k in inside]
+    lines += [
+        "",
+        "Under `flow.params` stands a table for each controller: [their parameters](controllers.md).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def controllers_page() -> str:
+    """Write the page of all controllers with their parameters."""
+    from steadycast.controllers import registry
+    from steadycast.controllers import text as written
+
+    lines = [
+        "# Controllers and their parameters",
+        "",
+        "Made by `make figures` from the registry that scenario files, commands and Python read; `steadycast controllers NAME`",
+        "prints the same. A parameter is set by `params.NAME = { key = value }` in a flow, or by `--param key=value` of `send`.",
+    ]
+    for one in registry():
+        lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]
+        lines += ["", f"Serves {one.cast}; feedback: {one.feedback}."]
+        if not one.params:
+            lines += ["", "It has no parameters."]
+            continue
+        lines += [
+            "",
+            "| parameter | default | in paper mode | range | what it does | source |",
+            "|---|---|---|---|---|---|",
+        ]
+        for p in one.params:
+            paper = written(p.paper) if p.paper != p.default else ""
+            lines.append(
+                f"| `{p.name}` | {_cell(written(p.default))} | {_cell(paper)} | {_cell(p.range)} | {_cell(p.about)} "
+                f"| {_cell(p.source)} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    """Write the page of all commands with their options."""
+    import typer.main
+
+    from steadycast.cli import app
+
+    # Typer's group of commands: it offers what click's groups do, without naming click.
+    group: Any = typer.main.get_command(app)
+    lines = [
+        "# Commands and their options",
+        "",
+        "Made by `make figures` from the commands themselves; `steadycast COMMAND --help` prints the same, with examples.",
+        "How each ends is in [exit codes](../exit-codes.md).",
+    ]
+    context = group.context_class(group, info_name="steadycast")
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        inner = command.context_class(command, info_name=name, parent=context)
+        usage = " ".join(command.collect_usage_pieces(inner))
+        about = (command.help or "").strip().split("\n\n")
+        lines += ["", f"## {name}", "", f"`steadycast {name} {usage}`", ""]
+        lines += [line for part in about for line in (" ".join(part.split()), "")]
+        rows = [row for parameter in command.params if (row := _parameter(parameter, inner))]
+        if rows:
+            lines += ["| option | what it does |", "|---|---|", *rows]
+    return "\n".join(line.rstrip() if not line.startswith("|") else line for line in lines) + "\n"
+
+
+def _parameter(parameter: Any, context: Any) -> str | None:
+    if parameter.name == "help" or getattr(parameter, "hidden", False):
+        return None
+    if parameter.param_type_name == "argument":
+        shown, about = parameter.metavar or parameter.name.upper(), parameter.help or ""
+    elif record := parameter.get_help_record(context):
+        shown, about = record
+    else:
+        return None
+    return f"| `{' '.join(shown.split())}` | {_cell(' '.join(about.split()))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
