@@ -1,7 +1,7 @@
 """What in docs/ is made by a command.
 
-The glossary, the exit codes, the reference of keys, commands and controllers, the README's figure and table, a figure for
-each controller.
+The glossary, the exit codes, the reference of keys, commands and controllers, the README's figure and table, a figure
+for each controller.
 
     .venv/bin/python scripts/docs.py                 # all of it
     .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: exits, reference, demo, controllers)

@@ -136,9 +136,9 @@ def scenario_page() -> str:
         "Each key with what may stand there and what it does. Made by `make figures` from the format's own declaration",
         "(`steadycast schema`); `steadycast check --explain KEY` prints an entry in the terminal.",
         "",
-        "Rates are written `4Mbps` (kbps, Mbps, Gbps; powers of ten, bits of IP packets), spans `10ms` (us, ms, s, min,",
-        "h), sizes `1018B`, `64kB` or `64KiB`, limits of queues `50p`, `64kB` or `100ms`. Probabilities and shares are",
-        "numbers from 0 to 1.",
+        "Rates are written `4Mbps` (kbps, Mbps, Gbps; powers of ten, bits of IP packets), spans `10ms` (us, ms, s,",
+        "min, h), sizes `1018B`, `64kB` or `64KiB`, limits of queues `50p`, `64kB` or `100ms`. Probabilities and shares",
+        "are numbers from 0 to 1.",
         "Names are made of a-z, 0-9, `.` and `-`; `r[1-45]` is a range of names.",
     ]
     tables = [
@@ -169,8 +169,9 @@ def controllers_page() -> str:
     lines = [
         "# Controllers and their parameters",
         "",
-        "Made by `make figures` from the registry that scenario files, commands and Python read; `steadycast controllers NAME`",
-        "prints the same. A parameter is set by `params.NAME = { key = value }` in a flow, or by `--param key=value` of `send`.",
+        "Made by `make figures` from the registry that scenario files, commands and Python read;",
+        "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a flow,",
+        "or by `--param key=value` of `send`.",
     ]
     for one in registry():
         lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]
@@ -203,8 +204,8 @@ def commands_page() -> str:
     lines = [
         "# Commands and their options",
         "",
-        "Made by `make figures` from the commands themselves; `steadycast COMMAND --help` prints the same, with examples.",
-        "How each ends is in [exit codes](../exit-codes.md).",
+        "Made by `make figures` from the commands themselves; `steadycast COMMAND --help` prints the same, with",
+        "examples. How each ends is in [exit codes](../exit-codes.md).",
     ]
     context = group.context_class(group, info_name="steadycast")
     for name in group.list_commands(context):
