@@ -137,8 +137,8 @@ def scenario_page() -> str:
         "(`steadycast schema`); `steadycast check --explain KEY` prints an entry in the terminal.",
         "",
         "Rates are written `4Mbps` (kbps, Mbps, Gbps; powers of ten, bits of IP packets), spans `10ms` (us, ms, s,",
-        "min, h), sizes `1018B`, `64kB` or `64KiB`, limits of queues `50p`, `64kB` or `100ms`. Probabilities and shares",
-        "are numbers from 0 to 1.",
+        "min, h), sizes `1018B`, `64kB` or `64KiB`, limits of queues `50p`, `64kB` or `100ms`. Probabilities and",
+        "shares are numbers from 0 to 1.",
         "Names are made of a-z, 0-9, `.` and `-`; `r[1-45]` is a range of names.",
     ]
     tables = [
