@@ -170,8 +170,8 @@ def controllers_page() -> str:
         "# Controllers and their parameters",
         "",
         "Made by `make figures` from the registry that scenario files, commands and Python read;",
-        "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a flow,",
-        "or by `--param key=value` of `send`.",
+        "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a",
+        "flow, or by `--param key=value` of `send`.",
     ]
     for one in registry():
         lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]
