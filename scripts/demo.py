@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from steadycast.errors import UserError
+from steadycast.exits import Exit
 from steadycast.folder import Folder
 from steadycast.progress import Terminal
 from steadycast.report import terminal, write_report
@@ -45,6 +46,6 @@ if __name__ == "__main__":
         sys.exit(main())
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(Exit.INTERRUPTED)

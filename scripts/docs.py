@@ -1,9 +1,12 @@
-"""What in docs/ is made by a command: the glossary, the README's figure and table, a figure for each controller.
+"""What in docs/ is made by a command.
+
+The glossary, the exit codes, the README's figure and table, a figure for each controller.
 
     .venv/bin/python scripts/docs.py                 # all of it
-    .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: demo, controllers)
+    .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: exits, demo, controllers)
 
-The glossary's one source is the list that reports use, `python/steadycast/report/words.py`.
+The glossary's one source is the list that reports use, `python/steadycast/report/words.py`; the exit codes' one is
+`python/steadycast/exits.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steadycast.exits import Exit
 from steadycast.report.words import GLOSSARY
 from steadycast.style import GRID, MUTED
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
+EXITS = ROOT / "docs" / "exit-codes.md"
 PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
@@ -36,6 +41,32 @@ The words of reports, tables and `summary.json`. Made by `make figures` from the
 | word | what it means |
 |---|---|
 """
+
+
+EXITS_HEAD = """# Exit codes
+
+How each command ends, for scripts and pipelines. Made by `make figures` from the list that the commands themselves use
+(`python/steadycast/exits.py`); change it there.
+
+| code | what it means |
+|---|---|
+"""
+EXITS_TAIL = """
+- With 1 the results are all there; "not reproduced" and "not near" are results, and 0.
+- 2, 3 and 4 come with one line on stderr: the place, the problem, the remedy. A reader that closes its pipe (`| head`)
+  is 4 without a line.
+- 4 leaves nothing that looks whole: files take their names when they are whole, and an unfinished run folder stays
+  DIR.part.
+- `receive` ends with 5 after it has written its record. A file that could not be written (4) goes before.
+- `send` and `receive` end with 0 when a signal ends the session and the record is written. The first signal ends the
+  session, a second one changes nothing, a third one aborts it, with 130.
+- `emulate --in HOST -- COMMAND` ends with the command's own code, or 128 and the number of the signal that ended it.
+"""
+
+
+def exits() -> str:
+    """Return the page of the exit codes."""
+    return EXITS_HEAD + "".join(f"| {code.value} | {code.about} |\n" for code in Exit) + EXITS_TAIL
 
 
 def glossary() -> str:
@@ -118,6 +149,7 @@ def glance(folder: Folder) -> Figure:
 
 PARTS = {
     "glossary": lambda: PAGE.write_text(glossary(), encoding="utf-8"),
+    "exits": lambda: EXITS.write_text(exits(), encoding="utf-8"),
     "demo": demo,
     "controllers": controllers,
 }

@@ -24,13 +24,14 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_the_glossary_is_the_list_that_reports_use() -> None:
+@pytest.mark.parametrize(("page", "part"), [("glossary", "glossary"), ("exit-codes", "exits")])
+def test_pages_that_are_made_are_the_lists_that_the_program_uses(page: str, part: str) -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         import docs
     finally:
         sys.path.pop(0)
-    assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == docs.glossary()
+    assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") == getattr(docs, part)()
 
 
 def test_each_controller_has_a_page_with_its_figure() -> None:

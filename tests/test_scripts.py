@@ -81,3 +81,26 @@ def test_what_stands_between_the_marks_of_the_reproduction_is_replaced_and_no_mo
         reproduction.between(page, "nothing", "made")
     head = page.splitlines()[:20]
     assert any(line.startswith("Commit ") for line in head), "the commit that it was made at"
+
+
+@pytest.mark.parametrize(
+    ("stalled", "others", "faults", "lacking"),
+    [
+        (0, 0, 0, False),
+        (2, 0, 20, False),
+        (3, 0, 20, True),
+        (1, 0, 9, True),
+        (1, 1, 20, True),
+        (0, 1, 20, True),
+    ],
+)
+def test_a_stalled_machine_may_cost_a_tenth_of_the_tests_of_faults_and_no_other(
+    command: ModuleType, stalled: int, others: int, faults: int, lacking: bool
+) -> None:
+    skipped = Counter({command.STALLED: stalled, "ns is not installed": others})
+    assert (command.Count(skipped=skipped, faults=faults).lacking() is not None) == lacking
+
+
+def test_the_tests_of_faults_are_found_by_the_name_that_they_have(command: ModuleType) -> None:
+    file = SCRIPTS.parent / Path(*command.FAULTS.split(".")).with_suffix(".py")
+    assert f'pytest.skip("{command.STALLED}")' in file.read_text()

@@ -6,23 +6,41 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
 use steadycast_live::{MasterKey, RTP_TAG, Srtp};
 use steadycast_session::{
-    Defended, Emit, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
-    Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender,
+    SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::payload::{Depacketiser, PayloadFormat};
-use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
-use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame, picture_kind};
+use steadycast_wire::rtcp::{
+    Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ReceiverEstimate, ReportBlock, TransportFeedback,
+};
+use steadycast_wire::rtp::{RtpHeader, TransportNumber};
+use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 6] =
-    [("rtp", rtp), ("rtcp", rtcp), ("payload", payload), ("sdp", sdp), ("srtp", srtp), ("session", session)];
+pub const TARGETS: [(&str, fn(&[u8])); 9] = [
+    ("rtp", rtp),
+    ("rtcp", rtcp),
+    ("feedback", feedback),
+    ("payload", payload),
+    ("rtx", rtx),
+    ("parity", parity),
+    ("sdp", sdp),
+    ("srtp", srtp),
+    ("session", session),
+];
 
 /// RTP's header and its extensions: what was read is written again and read as the same.
 pub fn rtp(data: &[u8]) {
     let Ok((header, extensions, payload)) = RtpHeader::parse(data) else { return };
     let elements: Vec<(u8, &[u8])> = extensions.collect();
+    for number in elements.iter().filter_map(|(_, bytes)| TransportNumber::read(bytes)) {
+        let mut again = Vec::new();
+        number.write(&mut again);
+        assert_eq!(TransportNumber::read(&again), Some(number));
+    }
     // Elements that the one-byte form can't say, or of another profile, are not ours to write.
     if elements.iter().any(|(id, bytes)| *id == 0 || *id > 14 || bytes.is_empty() || bytes.len() > 16) {
         return;
@@ -43,27 +61,121 @@ pub fn rtcp(data: &[u8]) {
     assert_eq!(Compound::parse(&bytes).ok().as_ref(), Some(&compound));
 }
 
+/// Feedback on single packets: what was read of a compound is written again and read as the same, whole and split.
+pub fn feedback(data: &[u8]) {
+    let Ok(compound) = Compound::parse(data) else { return };
+    for message in &compound.packets {
+        for request in KeyFrameRequest::all(message) {
+            assert_eq!(KeyFrameRequest::all(&request.to_packet()).collect::<Vec<_>>(), [request]);
+        }
+        if let Ok(Some(nack)) = Nack::from_packet(message) {
+            let fitting = Nack::fitting(&nack.missing);
+            let Ok(Some(mut again)) = Nack::from_packet(&nack.to_packet()) else {
+                panic!("it can't read what it wrote")
+            };
+            // One that names a packet twice need not do so again.
+            let mut asked = nack.missing[..fitting].to_vec();
+            for numbers in [&mut asked, &mut again.missing] {
+                numbers.sort_unstable();
+                numbers.dedup();
+            }
+            assert_eq!(again.missing, asked);
+        }
+        if let Ok(Some(estimate)) = ReceiverEstimate::from_packet(message) {
+            assert!(estimate.ssrcs.len() * 4 <= data.len());
+        }
+        if let Ok(Some(report)) = CongestionFeedback::from_packet(message) {
+            assert_eq!(CongestionFeedback::from_packet(&report.to_packet()), Ok(Some(report.clone())));
+            let parts = report.split(data.len() / 2);
+            assert!(parts.iter().all(|part| part.to_packet().encoded_len() <= (data.len() / 2).max(24)));
+            assert!(parts.iter().flat_map(|part| part.acknowledged(None)).eq(report.acknowledged(None)));
+        }
+        if let Ok(Some(report)) = TransportFeedback::from_packet(message) {
+            let read = |packet: &Packet| TransportFeedback::from_packet(packet).ok().flatten().map(|part| part.packets);
+            let parts: Option<Vec<_>> = report.to_packets(1_200).iter().map(read).collect();
+            assert_eq!(parts.map(|parts| parts.concat()).as_ref(), Some(&report.packets));
+        }
+    }
+}
+
 /// Depacketisers: the first byte says which, then come payloads, each behind its length; 0 is a gap, 255 the end of a frame.
 pub fn payload(data: &[u8]) {
     let Some((format, mut rest)) = data.split_first() else { return };
-    let formats = [PayloadFormat::Mpeg4, PayloadFormat::Mpeg2, PayloadFormat::H263p, PayloadFormat::H264];
-    let mut depacketiser = Depacketiser::new(formats[usize::from(*format) % formats.len()]);
+    let format = PayloadFormat::ALL[usize::from(*format) % PayloadFormat::ALL.len()];
+    let mut depacketiser = Depacketiser::new(format);
     while let Some((len, behind)) = rest.split_first() {
         rest = behind;
         match *len {
             0 => depacketiser.gap(),
-            255 => drop(depacketiser.finish()),
+            255 => {
+                let frame = depacketiser.finish();
+                assert!(
+                    picture_kind(format, &frame.bytes).is_none() || frame.bytes.len() > 4,
+                    "a kind without a header"
+                );
+            }
             len => {
                 let (payload, behind) = rest.split_at(usize::from(len).min(rest.len()));
                 rest = behind;
+                let _ = opens_key_frame(format, payload);
                 let damaged = depacketiser.push(payload).is_err();
                 let frame = depacketiser.clone().finish();
+                let _ = is_key_frame(format, &frame.bytes);
                 assert!(frame.damaged || !damaged, "a payload that can't be read leaves a damaged frame");
             }
         }
     }
     // Each payload adds at most a start code or two to what it carries.
     assert!(depacketiser.finish().bytes.len() <= data.len() * 8);
+}
+
+/// Retransmissions: an original that was read is sent again and read as the same.
+pub fn rtx(data: &[u8]) {
+    let Ok((header, _, payload)) = RtpHeader::parse(data) else { return };
+    let stream = RtxStream { payload_type: header.payload_type, apt: 96, ssrc: header.ssrc, media: 1 };
+    let Ok((original, body)) = stream.original(&header, payload) else { return };
+    let mut again = Vec::new();
+    RtxStream::write_payload(original.seq, body, &mut again);
+    assert_eq!(again, payload);
+    let header = RtpHeader { send_time: None, ..header };
+    assert_eq!(stream.header(header.seq, &original), Ok(header));
+}
+
+/// Parity: the first byte says how many packets a block has, then come symbols, each behind what it is (of a packet, or
+/// from 128 on a parity) and its length; and the whole as a payload, a packet and a symbol.
+pub fn parity(data: &[u8]) {
+    if let Ok((header, bytes)) = ParityHeader::parse(data) {
+        let mut again = Vec::new();
+        header.write(bytes, &mut again);
+        assert_eq!(ParityHeader::parse(&again), Ok((header, bytes)));
+    }
+    if let Ok(whole) = packet(data, 7, 8) {
+        let Ok(symbol) = symbol(&whole) else { panic!("it isn't a packet") };
+        assert!(data.starts_with(&symbol) && data[symbol.len()..].iter().all(|byte| *byte == 0));
+    }
+    let Some((packets, mut rest)) = data.split_first() else { return };
+    let (mut sources, mut parities) = (Vec::new(), Vec::new());
+    while let [what, len, behind @ ..] = rest {
+        let (symbol, behind) = behind.split_at(usize::from(*len).min(behind.len()));
+        rest = behind;
+        match what.checked_sub(128) {
+            None => sources.push((*what, symbol)),
+            Some(index) => parities.push((index, symbol)),
+        }
+    }
+    let Ok(recovered) = recover(*packets, &sources, &parities) else { return };
+    let places: Vec<u8> = recovered.iter().map(|(place, _)| *place).collect();
+    assert!(places.is_sorted() && places.iter().all(|place| place < packets));
+    assert!(places.iter().all(|place| sources.iter().all(|(other, _)| other != place)));
+    // Parity 0 is the XOR of all, whatever the others are.
+    if let ([(place, symbol)], Some((0, parity))) = (&recovered[..], parities.first()) {
+        let mut sum = symbol.clone();
+        let first = |at: u8| sources.iter().find(|(other, _)| *other == at);
+        for (_, source) in (0..*packets).filter(|at| at != place).filter_map(first) {
+            sum.iter_mut().zip(*source).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        assert_eq!(sum, *parity);
+    }
 }
 
 /// Session descriptions: what was read is written again and read as the same.
@@ -165,6 +277,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
     let app = factory.app();
     let settings = SenderSettings {
+        feedback: FeedbackFormat::Own,
         identity: who(SENDER, "sender"),
         rtcp,
         packet: Bytes::new(1_200),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style
 from steadycast.emulate import emulate
 from steadycast.errors import UserError
-from steadycast.folder import FORMAT, Json, aggregate, find, free_or_force, number, write_json
+from steadycast.folder import FORMAT, Claim, Json, aggregate, find, number, write_json
 from steadycast.progress import Progress
 from steadycast.report import say
 from steadycast.run import run
@@ -229,27 +230,28 @@ def agree(
         MissingError: the right to make network namespaces is missing.
 
     """
-    if out is not None:
-        free_or_force(out, force=force)
-    done: dict[str, list[Run]] = {world: [] for world in WORLDS}
-    for seed in seeds:
-        common: dict[str, Any] = {"seed": seed, "sets": sets, "quality": quality, "progress": progress}
-        # One after the other: an emulation wants the machine for itself.
-        for world in WORLDS:
-            place = out / f"{world}-{seed}" if out is not None else None
-            if world == "simulated":
-                each = run(scenario, out=place, force=force, **common)
-            else:
-                each = emulate(scenario, out=place, force=force, **common).run
-            done[world].append(each)
-    found = Agreement(str(done["simulated"][0].summary["scenario"]["name"]), done, tuple(_rows(done)))
-    if out is not None:
-        from steadycast.report.canvas import save_drawing
+    with ExitStack() as stack:
+        if out is not None:
+            stack.enter_context(Claim(out, force=force))
+        done: dict[str, list[Run]] = {world: [] for world in WORLDS}
+        for seed in seeds:
+            common: dict[str, Any] = {"seed": seed, "sets": sets, "quality": quality, "progress": progress}
+            # One after the other: an emulation wants the machine for itself.
+            for world in WORLDS:
+                place = out / f"{world}-{seed}" if out is not None else None
+                if world == "simulated":
+                    each = run(scenario, out=place, force=force, **common)
+                else:
+                    each = emulate(scenario, out=place, force=force, **common).run
+                done[world].append(each)
+        found = Agreement(str(done["simulated"][0].summary["scenario"]["name"]), done, tuple(_rows(done)))
+        if out is not None:
+            from steadycast.report.canvas import save_drawing
 
-        write_json(out / "agree.json", found.json())
-        save_drawing(found.figure, out / "agree.png")
-        save_drawing(found.seconds, out / "agree-seconds.png")
-    return found
+            write_json(out / "agree.json", found.json())
+            save_drawing(found.figure, out / "agree.png")
+            save_drawing(found.seconds, out / "agree-seconds.png")
+        return found
 
 
 def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
@@ -343,7 +345,7 @@ def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
 
 
 def _draw(found: Agreement) -> Figure | None:
-    from steadycast.report.canvas import Label, canvas, label_ends, scale_of
+    from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 
     first = {world: runs[0] for world, runs in found.runs.items()}
@@ -367,7 +369,7 @@ def _draw(found: Agreement) -> Figure | None:
             xs, ys = [t for t, _ in points], [y / scale for _, y in points]
             colour = _line(panel, flow, world, xs, ys)
             labels.append(Label(ys[-1], f"{flow_label(flow)}, {world}", colour))
-        panel.set_ylim(0, top / scale * 1.08)
+        from_zero(panel, top / scale * 1.08)
         panel.set_xlim(0, float(first["simulated"].summary["to_s"]))
         panel.set_title(f"{title} ({unit})" if column == "throughput_bps" else title)
         label_ends(panel, labels)

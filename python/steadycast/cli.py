@@ -5,24 +5,28 @@ It reads arguments and prints results; the work is done elsewhere, and imported 
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steadycast.errors import MissingError, UserError
+from steadycast import exits, signals
+from steadycast.errors import MissingError, UnwrittenError, UserError, full
+from steadycast.exits import Exit
+from steadycast.files import scenario_at
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-DONE, FAILED, MISUSED, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
 
 app = typer.Typer(
     name="steadycast",
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
-    epilog="Start with: steadycast run scenarios/home.toml",
+    # A backspace character keeps the lines as they are.
+    epilog=f"Start with: steadycast run scenarios/home.toml\n\n\b\nExit codes:\n{exits.listed()}",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,18 +47,59 @@ _left: list[str] = []
 
 def main() -> None:
     """Entry point: a user's mistake is one line on stderr, never a traceback."""
+    with signals.obeyed():
+        try:
+            code = _run()
+        except UserError as error:
+            _tell(error)
+            code = error.code
+        except OSError as error:
+            code = _unwritten(error)
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            code = _unwritten(error)
+    raise SystemExit(code)
+
+
+def _run() -> int:
+    _left.clear()
     try:
         app()
     except SystemExit as end:
         # Also when the interruption came before or after what a command guards itself.
-        if end.code == INTERRUPTED:
-            print("; ".join(["steadycast: interrupted", *_left]), file=sys.stderr)
-        raise
-    except UserError as error:
-        print(f"steadycast: {error}", file=sys.stderr)
-        raise SystemExit(MISSING if isinstance(error, MissingError) else MISUSED) from None
-    except BrokenPipeError:
-        raise SystemExit(FAILED) from None
+        if end.code == Exit.INTERRUPTED:
+            _tell("; ".join(["interrupted", *_left]))
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            return Exit.UNWRITTEN  # so the library says that stdout was closed
+        return end.code if isinstance(end.code, int) else Exit.DONE
+    return Exit.DONE
+
+
+def _unwritten(error: OSError) -> Exit:
+    """Tell what could not be written. A reader that closed its pipe needs no line.
+
+    Raises:
+        OSError: it was no writing that failed.
+
+    """
+    closed = isinstance(error, BrokenPipeError)
+    if not closed and not full(error):
+        raise error
+    if error.filename is None:
+        # Files are named; what is left in the buffer of standard output must not be tried again at the end.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not closed:
+        _tell(
+            UnwrittenError.of(error.filename or "standard output", error, "make room, or send it elsewhere")
+        )
+    return Exit.UNWRITTEN
+
+
+def _tell(what: object) -> None:
+    with suppress(OSError):  # a terminal that is gone
+        print(f"steadycast: {what}", file=sys.stderr, flush=True)
 
 
 def _module(name: str) -> Any:
@@ -102,7 +147,7 @@ def _top(
             print(f"steadycast {installed('steadycast')}")
         except PackageNotFoundError:
             print("steadycast (not installed)")
-        raise typer.Exit(DONE)
+        raise typer.Exit(Exit.DONE)
 
 
 @app.command(
@@ -150,38 +195,35 @@ def run(
                 "write for example --set flow.video.controller=tfrc",
             )
     many = seed_range(seeds) if seeds is not None else None
-    _scenario(file)
+    scenario_at(file)
     place = out or (None if as_json else _free(Path("runs") / file.stem))
     if place is not None:
         free_or_force(place, force=force)
 
     runner = _module("steadycast.run")
     common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
+    whole = ""
     try:
         with Terminal() as progress:
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
             else:
                 summary = runner.run(file, seed=seed, progress=progress, **common).summary
+            if place is not None:
+                whole = f"the results are whole, without their report: steadycast report {place}"
             report = _write_report(place) if place is not None else None
-    except KeyboardInterrupt:
-        if place is not None:
-            _left.append(f"what there is stands in {place}.part")
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", [whole] if whole else ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
 
 
-def _scenario(file: Path) -> None:
-    """Say so at once when there is no scenario file at a path."""
-    if not file.is_file():
-        what = "this is a folder" if file.is_dir() else "no such file"
-        raise UserError(str(file), what, "give the path of a scenario, for example scenarios/home.toml")
-
-
 def _free(path: Path) -> Path:
-    """`path`, or the first of path-2, path-3 … that is free: results without a name never replace others."""
+    """`path`, or the first of path-2, path-3 … that is free and that nobody writes at this moment."""
+    from steadycast.folder import Claim
+
     tried, n = path, 1
-    while tried.exists():
+    while tried.exists() or Claim.holder(tried) is not None:
         n += 1
         tried = path.with_name(f"{path.name}-{n}")
     return tried
@@ -209,7 +251,7 @@ def _write_report(place: Path) -> Path:
     if not is_seeds(place):
         return write_report(place)
     for each in sorted(place.glob("seed-*")):
-        if each.suffix != ".part":
+        if each.is_dir() and each.suffix != ".part":
             write_report(each)
     return write_seeds_report(place)
 
@@ -231,7 +273,7 @@ def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> N
             # Not through the console: a path must not be wrapped.
             print(f"\nreport: {report}")
     if terminal.failed(summary):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(Exit.FAILED)
 
 
 def _print_expectations(console: Console, summary: dict[str, Any]) -> None:
@@ -297,7 +339,7 @@ def emulate(
     """
     from steadycast.folder import free_or_force
 
-    _scenario(file)
+    scenario_at(file)
     if bool(command) != (host is not None):
         missing = "COMMAND" if host is not None else "--in HOST"
         raise UserError(
@@ -320,10 +362,9 @@ def emulate(
             pcap=pcap or (),
             approximate=approximate,
         )
-    except KeyboardInterrupt:
-        if place is not None:
-            _left.append(f"what there is stands in {place}.part")
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
     if not only or as_json:
         report = _write_report(place) if place is not None and done.run.summary["complete"] else None
         _finish(done.run.summary, as_json=as_json, report=report)
@@ -355,14 +396,15 @@ def agree(
     """
     from steadycast.progress import Terminal
 
-    _scenario(file)
+    scenario_at(file)
     try:
         with Terminal() as progress:
             found = _module("steadycast.agree").agree(
                 file, seeds=seed_range(seeds), sets=sets or (), out=out, force=force, progress=progress
             )
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
     if as_json:
         _print_json(found.json())
         return
@@ -427,6 +469,9 @@ def report(
         print(_write_report(directory))
         return
     folder = Folder.open(directory)
+    for name in folder.absent():
+        table = folder.path / f"{name}.parquet"
+        print(f"warning: {table}: missing: the report does without; run the scenario again", file=sys.stderr)
     shown = ""
     if pictures is not None:
         from steadycast.report.pictures import side_by_side
@@ -485,7 +530,7 @@ def compare(
             console.print()
         print(f"page: {comparison.write_page(runs, base, verdicts, out)}")
     if any(verdict.fails for verdict in verdicts):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(Exit.FAILED)
 
 
 @app.command(
@@ -642,14 +687,14 @@ def check(
     """Look for mistakes in a scenario, without running it."""
     from steadycast.controllers import core
 
-    _scenario(file)
+    scenario_at(file)
     problems = core().check(str(file), list(sets or []))
     for p in problems:
         line = f":{p['line']}" if p.get("line") else ""
         key = f" {p['key']}:" if p.get("key") else ""
         print(f"{p['file']}{line}:{key} {p['what']}; {p['remedy']}", file=sys.stderr)
     if problems:
-        raise typer.Exit(MISUSED)
+        raise typer.Exit(Exit.MISUSED)
     print(f"{file}: no mistakes found")
 
 
@@ -715,7 +760,7 @@ def reproduce(
         )
     except KeyboardInterrupt:
         _left.append("finished runs are kept")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(Exit.INTERRUPTED) from None
 
 
 @app.command(
@@ -921,5 +966,8 @@ def receive(
         buffer,
         consume,
     )
-    summary = live.receive(options)
-    _finish(summary, as_json=as_json, report=_write_report(out) if out is not None else None)
+    received = live.receive(options)
+    _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)
+    if received.silent:
+        _tell(f"{what}: nothing ever came; see whether the sender sends here, and what stands between")
+        raise typer.Exit(Exit.SILENT)

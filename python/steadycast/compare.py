@@ -204,12 +204,8 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         + "</p>"
         + sections(every, command)
     )
-    try:
-        write_text(
-            path, page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))
-        )
-    except OSError as error:
-        raise UserError(str(path), f"can't be written ({error.strerror})", "give another -o FILE") from error
+    whole = page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))
+    write_text(path, whole, "give another -o FILE")
     return path
 
 

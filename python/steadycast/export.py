@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.files import whole
 from steadycast.folder import TABLES, Folder
 
 if TYPE_CHECKING:
     import polars as pl
 
+_ANOTHER = "make room, or give another -o DIR"
 _HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours count IP packets
 
 
@@ -22,7 +24,8 @@ def csv(folder: Folder, out: Path) -> list[Path]:
     dir is s (sent) or r (received). The other tables are written as they are.
 
     Raises:
-        UserError: nothing can be written there, or a table is damaged.
+        UserError: a table is damaged.
+        UnwrittenError: the system refused.
 
     """
     written = []
@@ -36,7 +39,8 @@ def csv(folder: Folder, out: Path) -> list[Path]:
         elif name == "decisions":
             name, table = "control", control(folder, table)
         path = out / f"{name}.csv"
-        table.write_csv(path)
+        with whole(path, _ANOTHER) as new:
+            table.write_csv(new)
         written.append(path)
     return written
 
@@ -132,7 +136,8 @@ def classic(folder: Folder, out: Path) -> list[Path]:
 
 def _lines(path: Path, frame: pl.DataFrame) -> Path:
     lines = frame.to_series().to_list()
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+    with whole(path, _ANOTHER) as new:
+        new.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
     return path
 
 
@@ -140,4 +145,4 @@ def _make(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(str(path), f"can't be written ({error.strerror})", "give another -o DIR") from error
+        raise UnwrittenError.of(path, error, _ANOTHER) from error

@@ -5,26 +5,37 @@ Written so that nothing looks whole that is not, read back with an answer to wha
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import os
 import shutil
 import statistics
+import sys
+import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.files import whole
+from steadycast.files import write_text as write_text
 
 if TYPE_CHECKING:
     import polars as pl
 
 FORMAT = 1
 TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves")
+SOMETIMES = ("packets", "missing", "moves")
+"""Tables that are written only when there is something in them."""
+MARKS = ("summary.json", "seeds.json")
+"""One of them stands in every folder that this program has written."""
 Json = dict[str, Any]
 
 
@@ -47,6 +58,10 @@ class Folder:
 
         """
         path = Path(path)
+        unfinished = path.suffix == ".part"
+        writer = Claim.holder(path.with_suffix("") if unfinished else path)
+        if writer is not None and (unfinished or not any((path / mark).exists() for mark in MARKS)):
+            raise UserError(str(path), f"{writer} is writing there", "wait until it has ended")
         if not path.is_dir():
             part = path.with_name(path.name + ".part")
             if part.is_dir():
@@ -100,6 +115,10 @@ class Folder:
             return tomllib.loads(self.scenario_text)
         except tomllib.TOMLDecodeError:
             return {}
+
+    def absent(self) -> list[str]:
+        """Tables that every run writes, and that are not there."""
+        return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
 
     def has(self, name: str) -> bool:
         """Whether a table was written."""
@@ -164,12 +183,122 @@ def read_json(path: Path, remedy: str) -> Json:
 # ---------------------------------------------------------------- writing
 
 
+_ROOM = "give a folder that you may write to, with room"
+
+
+class Claim:
+    """The right to write one run folder, which one process has at a time.
+
+    A lock on the file DIR.lock, which the kernel gives back when the process ends, however it does. Taken before
+    anything is simulated, held until the folder is written.
+    """
+
+    def __init__(self, path: Path | str, *, force: bool = False) -> None:
+        self.path = Path(path)
+        self._force = force
+        self._lock = _lock_of(self.path)
+        self._file: int | None = None
+        self._made: list[Path] = []
+
+    def __enter__(self) -> Self:
+        free_or_force(self.path, force=self._force)
+        self._made = [each for each in self._lock.parents if not each.exists()]
+        try:
+            self._lock.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._locked()
+        except OSError as error:
+            self.__exit__(None, None, None)
+            raise UnwrittenError.of(self.path, error, _ROOM) from error
+        if self._file is None:
+            writer = self.holder(self.path) or "another run"
+            raise UserError(
+                str(self.path),
+                f"{writer} is writing there",
+                "wait until it has ended, or give another -o DIR",
+            )
+        try:
+            # What held the lock before may have finished the folder in the meantime.
+            free_or_force(self.path, force=self._force)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _locked(self) -> int | None:
+        tries = 0
+        while True:
+            file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The file that was locked may have been taken away by who had it before.
+                if _same(file, self._lock):
+                    with suppress(OSError):  # a full disk: then the process has no number in messages
+                        os.ftruncate(file, 0)
+                        os.write(file, f"{os.getpid()}\n".encode())
+                    return file
+            except OSError as error:
+                if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                    return file  # a file system without locks
+                os.close(file)
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise
+                if tries == 3:
+                    return None
+                # `holder` takes the lock for a moment, too.
+                tries += 1
+                time.sleep(0.02)
+                continue
+            os.close(file)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back."""
+        if self._file is not None:
+            self._lock.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = None
+        for each in self._made:
+            with suppress(OSError):  # it is not empty
+                each.rmdir()
+
+    @staticmethod
+    def holder(path: Path) -> str | None:
+        """Name what is writing a folder at this moment; `None` when nothing is."""
+        try:
+            file = os.open(_lock_of(path), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            process = os.read(file, 20).decode("ascii", "replace").strip()
+            return f"another run (process {process})" if process.isdecimal() else "another run"
+        finally:
+            os.close(file)
+        return None
+
+
+def _lock_of(path: Path) -> Path:
+    whole = path.resolve()
+    return whole.parent / f"{whole.name}.lock"
+
+
+def _same(file: int, path: Path) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    own = os.fstat(file)
+    return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+
+
 class Draft:
     """A run folder in the making.
 
-    Lives in DIR.part, whose summary says `complete: false`, and becomes DIR by `finish`. `complete: true`
-    is the very last thing
-    written, after the rename: at whatever moment the program dies, nothing looks whole that is not.
+    Lives in DIR.part, whose summary says `complete: false`, and becomes DIR by `finish`. `complete: true` is the
+    very last thing written, after the rename: at whatever moment the program dies, nothing looks whole that is not.
+    Nobody else writes there meanwhile (`Claim`). DIR.part is made by the first thing that is written, or by `begin`.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -179,41 +308,58 @@ class Draft:
 
     def __init__(self, path: Path | str, *, force: bool = False) -> None:
         self.path = Path(path)
-        self.part = self.path.with_name(self.path.name + ".part")
-        self._force = force
+        named = self.path if self.path.name not in ("", "..") else self.path.resolve()
+        self.part = named.parent / f"{named.name}.part"
+        self._claim = Claim(path, force=force)
+        self._begun = False
         self._summary: Json = {"format": FORMAT, "complete": False}
 
     def __enter__(self) -> Self:
-        free_or_force(self.path, force=self._force)
+        self._claim.__enter__()
         try:
             if self.part.exists():
                 _ours_or_free(self.part, "move it away, or give another -o DIR")
-                shutil.rmtree(self.part)
-            self.part.mkdir(parents=True)
-            write_json(self.part / "summary.json", self._summary)
-        except OSError as error:
-            raise _unwritable(self.part, error) from error
+        except BaseException:
+            self._claim.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves DIR.part behind when `finish` was not reached."""
+        """Leave DIR.part behind when `finish` was not reached; an interruption is told where it is."""
+        self._claim.__exit__(kind, error, trace)
+        if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
+            error.add_note(f"what there is stands in {self.part}")
+
+    def begin(self) -> None:
+        """Make DIR.part. What an interrupted run has left there goes, with a line on stderr that says so."""
+        if self._begun:
+            return
+        try:
+            if self.part.exists():
+                if any(self.part.iterdir()):
+                    print(f"{self.part}: what an interrupted run left there is replaced", file=sys.stderr)
+                shutil.rmtree(self.part)
+            self.part.mkdir()
+        except OSError as error:
+            raise UnwrittenError.of(self.part, error, _ROOM) from error
+        self._begun = True
+        try:
+            write_json(self.part / "summary.json", self._summary)
+        except UnwrittenError:
+            self.discard()
+            raise
 
     def text(self, name: str, content: str) -> None:
         """Write a text file."""
-        try:
-            (self.part / name).write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(self.part / name, error) from error
+        with self._file(name) as new:
+            new.write_text(content, encoding="utf-8")
 
     def copy(self, name: str, source: Path) -> None:
         """Copy a file; folders on the way to ``name`` are made."""
-        try:
-            (self.part / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, self.part / name)
-        except OSError as error:
-            raise _unwritable(self.part / name, error) from error
+        with self._file(name) as new:
+            shutil.copyfile(source, new)
 
     def discard(self) -> None:
         """Take DIR.part away: what went wrong says it all."""
@@ -221,18 +367,24 @@ class Draft:
 
     def json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file."""
-        try:
-            write_json(self.part / name, value)
-        except OSError as error:
-            raise _unwritable(self.part / name, error) from error
+        with self._file(name) as new:
+            new.write_text(_json_text(value), encoding="utf-8")
 
     def table(self, name: str, frame: pl.DataFrame) -> None:
         """Write a table as NAME.parquet."""
-        path = self.part / f"{name}.parquet"
+        with self._file(f"{name}.parquet") as new:
+            frame.write_parquet(new)
+
+    @contextmanager
+    def _file(self, name: str) -> Iterator[Path]:
+        self.begin()
+        path = self.part / name
         try:
-            frame.write_parquet(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise UnwrittenError.of(path, error, _ROOM) from error
+        with whole(path, _ROOM) as new:
+            yield new
 
     def progress(self, summary: Mapping[str, Any]) -> None:
         """Write what is known so far; it stays `complete: false`."""
@@ -249,9 +401,9 @@ class Draft:
             return self.part
         try:
             replace_folder(self.part, self.path)
-            write_json(self.path / "summary.json", {**summary, "complete": True})
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise UnwrittenError.of(self.path, error, _ROOM) from error
+        write_json(self.path / "summary.json", {**summary, "complete": True})
         return self.path
 
 
@@ -273,8 +425,7 @@ def free_or_force(path: Path, *, force: bool) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    marks = ("summary.json", "seeds.json", "scenario.toml")
-    if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
+    if any(path.iterdir()) and not any((path / mark).exists() for mark in (*MARKS, "scenario.toml")):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 
@@ -290,25 +441,18 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file so that a reader sees the old one or the new one, never half of one."""
+    """Write a JSON file so that a reader sees the old one or the new one, never half of one.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
+    write_text(path, _json_text(value))
+
+
+def _json_text(value: Mapping[str, Any]) -> str:
     # NaN is not JSON: a number that is not one is a bug upstream, and is told rather than written.
-    content = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
-    write_text(path, content + "\n")
-
-
-def write_text(path: Path, content: str) -> None:
-    """Write a text file so that a reader sees the old one or the new one, never half of one."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(content, encoding="utf-8")
-    new.replace(path)
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(
-        str(path),
-        f"can't be written ({error.strerror or error})",
-        "give a folder that you may write to, with room",
-    )
+    return json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import controller
 from steadycast.controller import named
-from steadycast.errors import UserError
-from steadycast.folder import FORMAT, TABLES, Draft, Json, aggregate, free_or_force, judge, write_json
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.files import scenario_at
+from steadycast.folder import (
+    FORMAT,
+    SOMETIMES,
+    TABLES,
+    Claim,
+    Draft,
+    Json,
+    aggregate,
+    free_or_force,
+    judge,
+    write_json,
+)
 from steadycast.progress import Progress, shown
 
 if TYPE_CHECKING:
@@ -156,8 +168,7 @@ class Run:
         draft.json("cost.json", self.cost)
         for name, table in self.tables.items():
             frame = table.to_polars() if isinstance(table, Columns) else table
-            # Packets only when they were asked for; which bytes are missing, and moves, only when there are some.
-            if frame.height or name not in ("packets", "missing", "moves"):
+            if frame.height or name not in SOMETIMES:
                 draft.table(name, frame)
 
     def __repr__(self) -> str:
@@ -286,32 +297,33 @@ def run_seeds(
 
     """
     place = Path(out) if out is not None else None
-    if place is not None:
-        free_or_force(place, force=force)
-        if force and place.exists():
-            import shutil
+    with ExitStack() as stack:
+        if place is not None:
+            stack.enter_context(Claim(place, force=force))
+            if force and place.exists():
+                import shutil
 
-            shutil.rmtree(place)
-    summaries = []
-    for seed in seeds:
-        each = place / f"seed-{seed}" if place is not None else None
-        done = run(
-            scenario,
-            seed=seed,
-            set=set,
-            sets=sets,
-            out=each,
-            force=force,
-            progress=progress,
-            quality=quality,
-            vmaf=vmaf,
-            controllers=controllers,
-        )
-        summaries.append(done.summary)
-    joined = aggregate(summaries)
-    if place is not None:
-        write_json(place / "seeds.json", joined)
-    return joined
+                shutil.rmtree(place)
+        summaries = []
+        for seed in seeds:
+            each = place / f"seed-{seed}" if place is not None else None
+            done = run(
+                scenario,
+                seed=seed,
+                set=set,
+                sets=sets,
+                out=each,
+                force=force,
+                progress=progress,
+                quality=quality,
+                vmaf=vmaf,
+                controllers=controllers,
+            )
+            summaries.append(done.summary)
+        joined = aggregate(summaries)
+        if place is not None:
+            write_json(place / "seeds.json", joined)
+        return joined
 
 
 def _texts(sets: Sets) -> list[str]:
@@ -375,19 +387,26 @@ class _Runner:
         """Run it, and write its folder while it goes on, if there is to be one."""
         from tempfile import TemporaryDirectory
 
-        began = time.perf_counter()
-        simulation = self._build(self._ladders())
-        media_s = time.perf_counter() - began
         if out is not None:
+            # The folder is this run's before anything is encoded or simulated.
             with Draft(out, force=force) as draft:
+                simulation, media_s = self._prepared()
+                draft.begin()
                 done = self._go(simulation, media_s, draft.part / "pcap", draft)
                 place = draft.finish(done.summary)
             captures = {name: place / "pcap" / path.name for name, path in done.captures.items()}
             return replace(done, folder=place, captures=captures)
+        simulation, media_s = self._prepared()
         if not self.loaded.captured():
             return self._go(simulation, media_s, None, None)
         scratch = TemporaryDirectory(prefix="steadycast-")
         return replace(self._go(simulation, media_s, Path(scratch.name), None), _scratch=scratch)
+
+    def _prepared(self) -> tuple[_core.Simulation | _core.Emulation, float]:
+        """Return the world, ready to run, and how long its media took in seconds."""
+        began = time.perf_counter()
+        simulation = self._build(self._ladders())
+        return simulation, time.perf_counter() - began
 
     def _need_flows(self, remedy: str = "write at least one [[flow]]") -> None:
         if not self.loaded.flows:
@@ -424,10 +443,8 @@ class _Runner:
                 raise UserError(*error.args) from None
             raise
         except OSError as error:
-            place = str((pcap or Path()) / str(error.filename))
-            raise UserError(
-                place, f"can't be written ({error.strerror})", "make room, or capture less"
-            ) from None
+            place = (pcap or Path()) / str(error.filename or "")
+            raise UnwrittenError.of(place, error, "make room, or capture less") from None
         except KeyboardInterrupt:
             if draft is not None:
                 partial = self._record(simulation, complete=False)
@@ -567,7 +584,7 @@ def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> _core.Sce
 
     try:
         if isinstance(scenario, str | Path):
-            return _core.Scenario(str(scenario), list(sets))
+            return _core.Scenario(str(scenario_at(Path(scenario))), list(sets))
         return _core.Scenario("scenario", list(sets), scenario.to_json(), True)
     except ValueError as error:
         raise Problems(error.args[0]) from None

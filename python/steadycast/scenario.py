@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from steadycast.files import write_text
+
 Value = str | int | float | bool | Sequence["Value"] | Mapping[str, "Value"]
 
 
@@ -46,24 +48,29 @@ class Part:
         return {**result, **{k: _plain(v) for k, v in self.extra.items()}}
 
 
-def _key(name: str) -> Any:
-    return field(default=None, metadata={"key": name})
+# The classes from here on are made by `make python-schema`: change the schema instead.
 
 
 @dataclass(kw_only=True)
 class Uniform(Part):
-    """A moment drawn from the seed, between two."""
+    """A start drawn from the seed."""
 
     uniform: tuple[str, str]
+    """From when to when."""
 
 
 @dataclass(kw_only=True)
 class Jitter(Part):
-    """Random addition to each packet's delay."""
+    """A random addition to each packet's delay."""
 
     mean: str
-    dist: str = "exponential"
+    """Its mean."""
+    dist: str | None = None
+    """Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of
+    it; default "exponential".
+    """
     reorder: bool | None = None
+    """Whether a packet may overtake another; otherwise it waits for the one before; default false."""
 
 
 @dataclass(kw_only=True)
@@ -71,94 +78,220 @@ class Arq(Part):
     """Link-layer retransmission: loss becomes delay."""
 
     tries: int
+    """How often a packet is sent at most, the first time included."""
     per_try: str
+    """What each further try adds to the delay, beside sending the packet again."""
 
 
 @dataclass(kw_only=True)
 class Loss(Part):
-    """Loss: bernoulli (p), run (mean), gilbert (p_bad, p_good, loss_good, loss_bad) or list (packets)."""
+    """Which packets get lost, apart from the queue."""
 
     kind: str
-    p: float | None = None
-    mean: str | None = None
-    p_bad: float | None = None
-    p_good: float | None = None
-    loss_good: float | None = None
-    loss_bad: float | None = None
-    packets: Sequence[int] | None = None
+    """bernoulli: Each packet with the same probability, independently. run: Runs of packets that arrive,
+    of exponentially distributed length, one loss between two runs: ns-2's "exponential error model".
+    gilbert: Gilbert–Elliott: two states, each with its own loss. list: Just these packets. none: None.
+    """
     direction: str | None = None
+    """forward (away from the first name; default), back or both."""
+    loss_bad: float | None = None
+    """gilbert: Loss in the bad state; default 1.0."""
+    loss_good: float | None = None
+    """gilbert: Loss in the good state; default 0.0."""
+    mean: str | None = None
+    """run: The mean length of a run, for example "50p"; at least 1."""
+    p: float | None = None
+    """bernoulli: The probability."""
+    p_bad: float | None = None
+    """gilbert: Probability of going from good to bad."""
+    p_good: float | None = None
+    """gilbert: Probability of going back to good."""
+    packets: Sequence[int] = ()
+    """list: The packets' numbers, counted from 1 in each direction."""
+
+
+@dataclass(kw_only=True)
+class Reorder(Part):
+    """Which packets come so late that others overtake them."""
+
+    p: float
+    """The probability of each packet."""
+    by: str | None = None
+    """By how much such a packet comes later than it would; needed where `p` is above 0; default "0ns"."""
 
 
 @dataclass(kw_only=True)
 class Queue(Part):
-    """Drop-tail or RED; preset "ns2" or "classic" in place of RED's parameters."""
+    """What waits; default drop-tail with 50 packets."""
 
     kind: str | None = None
-    limit: str | None = None
-    preset: str | None = None
-    min: str | None = None
-    max: str | None = None
-    max_p: float | None = None
-    weight: float | None = None
-    gentle: bool | None = None
+    """droptail: First come, first served; what does not fit is dropped. red: Random early detection (Floyd
+    and Jacobson 1993). codel: Controlled delay (RFC 8289). fq-codel: CoDel for each of many queues,
+    which take turns (RFC 8290). pie: Proportional integral controller enhanced (RFC 8033); default
+    "droptail".
+    """
+    alpha: float | None = None
+    """pie: What the drop probability changes by in one update for each second that the delay is off
+    `target`; default 0.125.
+    """
+    beta: float | None = None
+    """pie: What it changes by for each second that the delay has grown since the last update; default
+    1.25.
+    """
     ecn: bool | None = None
+    """red, codel, fq-codel, pie: Mark packets that can be marked, instead of dropping them; default false."""
+    flows: int | None = None
+    """fq-codel: Queues that flows are hashed into; default 1024."""
+    gentle: bool | None = None
+    """red: Between `max` and twice `max` the probability rises to 1, instead of at once; default true."""
+    interval: str | None = None
+    """codel, fq-codel: How long they may have to wait longer before the first is dropped; default "100ms"."""
+    limit: str | None = None
+    """droptail, red, codel, fq-codel, pie: How much fits. Default "50p"; codel: "1000p"; fq-codel:
+    "10240p"; pie: "1000p".
+    """
+    mark_ecnth: float | None = None
+    """pie: The drop probability above which packets are dropped even where they could be marked; default
+    0.1.
+    """
+    max: str | None = None
+    """red: Average queue at which `max_p` is reached."""
+    max_burst: str | None = None
+    """pie: How long a queue that was empty may be too long before the first packet is dropped; default
+    "150ms".
+    """
+    max_p: float | None = None
+    """red: Drop probability at `max`; default 0.1."""
+    mean_packet: str | None = None
+    """red: Mean packet size, for idle times and for thresholds in bytes: 500B with ns2, 1000B with
+    classic. pie: Mean packet size: a queue of two of them is never too long. Default pie: "1kB".
+    """
+    min: str | None = None
+    """red: Average queue from which packets are dropped."""
+    preset: str | None = None
+    """red: Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1
+    and 0.002; default "ns2".
+    """
+    quantum: str | None = None
+    """fq-codel: What a queue may send in its turn; default "1514B"."""
+    t_update: str | None = None
+    """pie: How often the drop probability is computed; default "15ms"."""
+    target: str | None = None
+    """codel, fq-codel: How long packets may always have to wait. pie: The queueing delay that it steers
+    to. Default "5ms"; pie: "15ms".
+    """
+    weight: float | None = None
+    """red: Weight of a sample in the average."""
 
 
 @dataclass(kw_only=True)
 class Pipe(Part):
-    """What a link does to packets."""
+    """A link's behaviour, in both directions unless `back` says otherwise."""
 
-    rate: str | None = None
-    trace: str | Path | None = None
-    loop: bool | None = None
-    delay: str | None = None
-    jitter: Jitter | None = None
     arq: Arq | None = None
-    loss: Loss | None = None
-    queue: Queue | None = None
-    mtu: str | None = None
+    """Link-layer retransmission: loss becomes delay."""
     back: Pipe | None = None
     """What differs in the other direction."""
+    delay: str | None = None
+    """Propagation delay; default "0ms"."""
+    duplicate: float | None = None
+    """The probability that a packet comes twice; default 0."""
+    jitter: Jitter | None = None
+    """A random addition to each packet's delay."""
+    loop: bool | None = None
+    """Whether the trace starts again at its end; default true."""
+    loss: Loss | None = None
+    """Which packets get lost, apart from the queue."""
+    mtu: str | None = None
+    """The largest packet; default "1500B"."""
+    queue: Queue | None = None
+    """What waits; default drop-tail with 50 packets."""
+    rate: str | None = None
+    """For example "4Mbps", or "none": packets never wait. Default "none"."""
+    reorder: Reorder | None = None
+    """Which packets come so late that others overtake them."""
+    trace: str | Path | None = None
+    """Instead of a rate: a Mahimahi trace, one line for each 1500 bytes that may leave, in milliseconds;
+    relative to this file.
+    """
 
 
 @dataclass(kw_only=True)
 class Link(Pipe):
-    """A link between two nodes; a range of nodes gives a link to each."""
+    """A link."""
 
     between: tuple[str, str]
+    """Its two ends. One range: one end to many. Two ranges of equal length: one by one."""
     name: str | None = None
+    """Its name, by default made of its ends: "bs-r1". With several links, that of each is NAME-END:
+    "air-r1".
+    """
+
+
+@dataclass(kw_only=True)
+class Leg(Pipe):
+    """Links of a star or chain that are alike."""
+
+    name: str | None = None
+    """the name of the node at its end, with a range if there are several; default leg1, leg2 … or n1, n2 …"""
+    count: int | None = None
+    """how many times it stands there; default 1."""
+
+
+@dataclass(kw_only=True)
+class Level(Pipe):
+    """Links of one level of a tree."""
+
+    fanout: int
+    """how many children each node of the level above has."""
 
 
 @dataclass(kw_only=True)
 class Topology(Part):
-    """A shape: dumbbell (bottleneck, access), star (legs), chain or parking-lot (hops), tree (levels)."""
+    """A ready-made network."""
 
     shape: str
-    bottleneck: Pipe | None = None
+    """dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain
+    and parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
+    """
     access: Pipe | None = None
-    legs: Sequence[Pipe] = ()
+    """dumbbell: the link of each host."""
+    bottleneck: Pipe | None = None
+    """dumbbell: the link between left and right."""
     hops: Sequence[Pipe] = ()
-    levels: Sequence[Mapping[str, Value]] = ()
+    """chain, parking-lot: links n0-n1, n1-n2 …"""
+    legs: Sequence[Pipe] = ()
+    """star: links from the hub to leg1, leg2 …"""
+    levels: Sequence[Level | Mapping[str, Value]] = ()
+    """tree: from the root to the leaves."""
 
 
 @dataclass(kw_only=True)
 class Encode(Part):
     """How pictures are encoded."""
 
-    codec: str | None = None
-    size: str | None = None
-    fps: float | str | None = None
-    gop: int | None = None
     bframes: int | None = None
-    q: str | None = None
+    """B frames between two others; default 2, with h263 0."""
+    codec: str | None = None
+    """mpeg2, mpeg4 (default), h263 or h264."""
+    fps: str | float | None = None
+    """Pictures per second, or the clip's own: "clip"; default 25."""
+    gop: int | None = None
+    """Frames per group of pictures; default 12."""
+    q: str | int | None = None
+    """Quantizers from best to worst, "2-31" (h264: "18-47"), or one: "12"."""
+    size: str | None = None
+    """sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip"."""
 
 
 @dataclass(kw_only=True)
 class Buffer(Part):
-    """A receiver's buffer."""
+    """The receiver's buffer, for controllers that look at it."""
 
     size: str
+    """How much fits."""
     consume: str | None = None
+    """Consumption at a constant rate; default: frame by frame, as the clip plays."""
 
 
 @dataclass(kw_only=True)
@@ -166,64 +299,230 @@ class Rtcp(Part):
     """RTCP's timing."""
 
     profile: str | None = None
-    session_bw: str | None = None
-    t_min: str | None = None
+    """rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback; default)."""
     reports: str | None = None
+    """Where a group's receivers report to: group (default), or source, which tells them how many they are
+    (RFC 5760).
+    """
+    session_bw: str | None = None
+    """What RTCP takes 5 % of; default "2Mbps", or the rate of the narrowest link on the way where that is
+    less.
+    """
+    t_min: str | None = None
+    """Overrides the profile's least interval."""
 
 
 @dataclass(kw_only=True)
 class Period(Part):
-    """How long an on/off source is on, or off."""
+    """Length of the periods with data."""
 
     dist: str
+    """constant, exponential (default) or pareto."""
     mean: str
+    """Their mean."""
     shape: float | None = None
+    """pareto: above 1; default 1.5."""
+
+
+@dataclass(kw_only=True)
+class Clock(Part):
+    """Its receivers' clocks; default: the sender's."""
+
+    ahead: str | None = None
+    """How much more they show than the sender's."""
+    behind: str | None = None
+    """How much less."""
+    drift: float | None = None
+    """Parts per million that they are too fast; negative: too slow. Default 0."""
+
+
+@dataclass(kw_only=True)
+class Numbers(Part):
+    """Where its packets' numbers begin; default: from the seed."""
+
+    seq: int | None = None
+    """The first sequence number, from 0 to 65535."""
+    timestamp: int | None = None
+    """The timestamp of time zero, from 0 to 4294967295."""
+
+
+@dataclass(kw_only=True)
+class Table2(Part):
+    """How paper 000's Table 2 becomes frames."""
+
+    vary: float | None = None
+    """Sizes vary by up to this share; default 0.1."""
+    weights: Sequence[float] = ()
+    """Relative sizes of I, P and B frames; default [6, 2, 1]."""
+
+
+@dataclass(kw_only=True)
+class Map001(Part):
+    """How paper 001's rates become frames."""
+
+    exponent: float | None = None
+    """Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B; default 0.9."""
+    intra: float | None = None
+    """Size of an I frame, in P frames; default 3."""
 
 
 @dataclass(kw_only=True)
 class Flow(Part):
-    """A flow: video, tcp, cbr or onoff."""
+    """What is sent, from where, to whom."""
 
     name: str
+    """Unique among flows; hosts of a dumbbell are called after it. A range makes as many flows."""
     kind: str
-    from_: str | None = _key("from")
-    to: Sequence[str] | None = None
-    receivers: int | None = None
-    cast: str | None = None
-    start: str | Uniform | None = None
-    stop: str | None = None
-    send_jitter: str | None = None
-    controller: str | None = None
-    mode: str | None = None
-    params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    media: str | None = None
-    clip: str | Path | Sequence[str | Path] | None = None
-    encode: Encode | None = None
-    vbr: str | None = None
-    emit: str | None = None
-    packet: str | None = None
-    playout: str | None = None
+    """video, tcp, cbr or onoff."""
+    bucket: float | None = None
+    """video: the leaky bucket's size, in GoPs at the target rate; default 1.5."""
     buffer: Buffer | None = None
-    rtcp: Rtcp | None = None
-    congestion: str | None = None
-    preset: str | None = None
+    """video: the receiver's buffer, for controllers that look at it."""
     bytes: str | None = None
-    rate: str | None = None
-    on: Period | None = None
-    off: Period | None = None
+    """tcp, and video with media greedy: so much, once. With "off": again and again."""
+    cap: str | None = None
+    """video: nor above this."""
+    cast: str | None = None
+    """unicast: a session for each receiver. multicast: one for all; the default for more than one."""
+    clip: str | Path | Sequence[str | Path] | None = None
+    """video: files, played one after the other and looped; relative to this file."""
+    clock: Clock | None = None
+    """video: its receivers' clocks; default: the sender's."""
+    congestion: str | None = None
+    """tcp: Congestion control: reno, newreno, sack, cubic, or one that only a kernel has; default from the
+    preset: reno or cubic.
+    """
+    controller: str | None = None
+    """video: a registry name, or "file.py:Class"."""
+    count: int | None = None
+    """Makes NAME1 … NAMEcount of it; 0 leaves it out."""
+    defences: bool | None = None
+    """video: whether the sender defends itself against false reports, as a live one does; default false."""
+    delayed_ack: bool | None = None
+    """tcp: Acknowledge every second segment only (RFC 5681, section 4.2)."""
     ecn: bool | None = None
+    """tcp, video: explicit congestion notification, off by default; a mark counts as a loss. tcp: Explicit
+    congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round
+    trip.
+    """
+    emit: str | None = None
+    """video: paced (default), or each frame as a burst."""
+    encode: Encode | None = None
+    """video: how pictures are encoded."""
+    floor: str | None = None
+    """video: the rate never goes below this."""
+    from_: str | None = field(default=None, metadata={"key": "from"})
+    """The source's node. With a range in both this and the name: one by one."""
+    hystart: bool | str | None = None
+    """tcp: How slow start may end without a loss, with cubic: HyStart as in Linux, or not."""
+    init_rto: str | None = None
+    """tcp: Retransmission time-out before the first measurement."""
+    initial_window: str | None = None
+    """tcp: Congestion window after the handshake."""
+    map001: Map001 | None = None
+    """video: how paper 001's rates become frames."""
+    max_rto: str | None = None
+    """tcp: Largest retransmission time-out, back-off included."""
+    media: str | None = None
+    """video: clip, synthetic, greedy, table2, map001 or trace; by default what "clip" or "trace" say, else
+    synthetic.
+    """
+    min_rto: str | None = None
+    """tcp: Least retransmission time-out."""
+    mode: str | None = None
+    """video: repaired (default) or paper."""
+    off: Period | None = None
+    """onoff, tcp: length of the periods without."""
+    on: Period | None = None
+    """onoff, tcp: length of the periods with data."""
+    packet: str | None = None
+    """Packet size as IP size; default "1200B" (tcp: from its preset)."""
+    params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }."""
+    playout: str | None = None
+    """video: a frame later than this is not shown at its slot; default "none"."""
+    preset: str | None = None
+    """tcp: Where unset keys come from, and what no key says: when recovery ends, what a partial
+    acknowledgment sends, how an idle window restarts, and more.
+    """
+    rate: str | None = None
+    """cbr: its rate. onoff, and tcp with "on": the rate while on."""
+    receivers: int | None = None
+    """In a shape, instead of "to": how many receivers; default 1."""
+    rtcp: Rtcp | None = None
+    """video: RTCP's timing."""
+    rtp: Numbers | None = None
+    """video: where its packets' numbers begin; default: from the seed."""
+    sack: bool | None = None
+    """tcp: Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a
+    scoreboard.
+    """
+    send_jitter: str | None = None
+    """Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms"
+    (tcp of preset linux: "100us").
+    """
+    start: str | Uniform | None = None
+    """When it starts: a time, or { uniform = [from, to] }; default "0s", or with its start event."""
+    stop: str | None = None
+    """When it stops; default: at the end."""
+    table2: Table2 | None = None
+    """video: how paper 000's Table 2 becomes frames."""
+    tick: str | None = None
+    """tcp: Granularity of the sender's clock, by which round trips are measured; "0s": exact."""
+    timestamps: bool | None = None
+    """tcp: Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment
+    per round trip, by Karn's rule.
+    """
+    to: str | Sequence[str] | None = None
+    """The receivers' nodes."""
+    trace: str | Path | None = None
+    """video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file."""
+    vbr: str | None = None
+    """video: how a rate becomes a quantizer; bucket (default) or ladder."""
+    window: str | None = None
+    """tcp: The receiver's advertised window."""
+
+
+@dataclass(kw_only=True)
+class Change(Part):
+    """A change of links."""
+
+    link: str | Sequence[str]
+    """Which."""
+    delay: str | None = None
+    """A new delay."""
+    direction: str | None = None
+    """forward, back or both (default)."""
+    duplicate: float | None = None
+    """A new probability that a packet comes twice."""
+    loop: bool | None = None
+    """Whether that trace starts again at its end; default true."""
+    loss: Loss | None = None
+    """A new loss; { kind = "none" } ends one."""
+    rate: str | None = None
+    """A new rate."""
+    reorder: Reorder | None = None
+    """A new reordering; { p = 0 } ends one."""
+    trace: str | None = None
+    """A trace in its place."""
 
 
 @dataclass(kw_only=True)
 class Event(Part):
-    """Something that happens at a moment: exactly one of join, leave, start, stop, set."""
+    """Something that happens: exactly one of join, leave, start, stop, set."""
 
     at: str
-    join: str | None = None
-    leave: str | None = None
-    start: str | None = None
-    stop: str | None = None
-    set: Mapping[str, Value] | None = None
+    """When it happens."""
+    join: str | Sequence[str] | None = None
+    """Receivers that join their group, for example "video.dst5"; one that has a join starts outside."""
+    leave: str | Sequence[str] | None = None
+    """Receivers that leave their group."""
+    set: Change | Mapping[str, Value] | None = None
+    """A change of links."""
+    start: str | Sequence[str] | None = None
+    """Flows that start."""
+    stop: str | Sequence[str] | None = None
+    """Flows that stop."""
 
 
 @dataclass(kw_only=True)
@@ -231,46 +530,89 @@ class Record(Part):
     """What is written down."""
 
     interval: str | None = None
+    """Length of one step of the series; default "1s"."""
     packets: str | Sequence[str] | None = None
-    pcap: Sequence[str] | None = None
+    """Flows whose packets are recorded, or "all"."""
+    pcap: str | Sequence[str] | None = None
+    """Links to capture."""
 
 
 @dataclass(kw_only=True)
 class Simulcast(Part):
-    """Groups that carry the same video at different rates, the lowest first; receivers choose between them."""
+    """Groups that carry the same video at different rates."""
 
     name: str
-    flows: Sequence[str]
-    up: float | None = None
+    """Its name."""
+    flows: str | Sequence[str]
+    """Its groups, multicast video from one source to the same receivers, the lowest rate first; each above
+    it has a floor.
+    """
     hold: str | None = None
+    """For how long; default "10s". Down goes at once who can't take half of its group's floor, after a
+    fifth of this who can't take all of it.
+    """
+    up: float | None = None
+    """How many times what the next group asks a receiver has to have to go up to it; default 1.2."""
 
 
 @dataclass(kw_only=True)
 class Expect(Part):
-    """A bound on a number of summary.json."""
+    """What must hold at the end: exit code 1 and a table when it does not."""
 
     that: str
-    min: float | None = None
+    """A path into summary.json, lists by name: "flows.tcp.share_of_fair"."""
     max: float | None = None
+    """At most."""
+    min: float | None = None
+    """At least."""
 
 
 @dataclass(kw_only=True)
-class Scenario(Part):
-    """Everything that a run needs to know."""
+class _File(Part):
+    """A Steadycast scenario: a network, the flows on it, and what happens on the way."""
 
     name: str
+    """The scenario's name, by default the file's."""
     duration: str
-    format: int = 1
-    warmup: str | None = None
-    seed: int | None = None
-    nodes: Sequence[str] = ()
-    topology: Topology | None = None
-    links: Sequence[Link] = field(default=(), metadata={"key": "link"})
-    flows: Sequence[Flow] = field(default=(), metadata={"key": "flow"})
-    simulcasts: Sequence[Simulcast] = field(default=(), metadata={"key": "simulcast"})
+    """How long it runs, for example "80s"."""
     events: Sequence[Event] = field(default=(), metadata={"key": "event"})
-    record: Record | None = None
+    """What happens on the way."""
     expect: Sequence[Expect] = ()
+    """What must hold at the end."""
+    flows: Sequence[Flow] = field(default=(), metadata={"key": "flow"})
+    """What is sent."""
+    format: int = 1
+    """The format's number, now 1; a newer one is refused."""
+    join_latency: str | None = None
+    """What each router adds to a multicast join's way towards the source, on top of the links' delays;
+    default "0ms".
+    """
+    leave_latency: str | None = None
+    """The same for a leave; default "0ms"."""
+    links: Sequence[Link] = field(default=(), metadata={"key": "link"})
+    """Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this
+    name.
+    """
+    nodes: Sequence[str] = ()
+    """Nodes that links join; "r[1-3]" is r1, r2, r3."""
+    record: Record | None = None
+    """What is written down."""
+    seed: int | None = None
+    """What all randomness derives from; default 1."""
+    simulcasts: Sequence[Simulcast] = field(default=(), metadata={"key": "simulcast"})
+    """Groups that carry the same video at different rates, between which their receivers choose."""
+    topology: Topology | None = None
+    """A ready-made network."""
+    warmup: str | None = None
+    """Left out of every mean at the start, never out of a series; default "0s"."""
+
+
+# The classes end here.
+
+
+@dataclass(kw_only=True)
+class Scenario(_File):
+    """Everything that a run needs to know."""
 
     def to_toml(self) -> str:
         """Write it as a scenario file."""
@@ -283,7 +625,7 @@ class Scenario(Part):
     def save(self, path: Path | str) -> Path:
         """Write it to a file, and return its path."""
         path = Path(path)
-        path.write_text(self.to_toml(), encoding="utf-8")
+        write_text(path, self.to_toml())
         return path
 
 

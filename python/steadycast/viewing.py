@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,18 @@ class Viewer:
     rows: pl.DataFrame
     """Its rows of the table of frames."""
 
-    def quality(self, *, vmaf: bool = False) -> Quality | None:
+    def quality(
+        self, *, vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
+    ) -> Quality | None:
         """Decode everything, and measure it."""
-        return evaluate(self.ladder, self.chosen_q, self.fates, with_vmaf=vmaf, vmaf_from=self.counted_from)
+        return evaluate(
+            self.ladder,
+            self.chosen_q,
+            self.fates,
+            with_vmaf=vmaf,
+            vmaf_from=self.counted_from,
+            slots_done=slots_done,
+        )
 
     def shown(self, slot: int) -> Shown:
         """Decode what stands behind one display slot."""
@@ -130,18 +139,31 @@ class Record:
                 continue
             receivers = flow["receivers"]
             for n, receiver in enumerate(receivers):
-                if progress is not None:
-                    progress(f"decoding {name}", n, len(receivers))
+                told = _within(progress, f"decoding {name}", n, len(receivers))
+                told(0, 1)
                 receiver |= {"psnr_db": None, "ssim": None, "vmaf": None, "mos": None}
                 viewer = self.viewer(name, receiver["name"])
-                seen = viewer.quality(vmaf=vmaf) if viewer is not None else None
+                seen = viewer.quality(vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
                 receiver |= summarised(seen, viewer.counted_from)
                 scores.append(_scores(seen, viewer.rows))
-            if progress is not None:
-                progress(f"decoding {name}", len(receivers), len(receivers))
+            _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
         return pl.concat(scores)
+
+
+_STEPS = 1000
+"""Into which one receiver's part of the progress is divided."""
+
+
+def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[int, int], None]:
+    """Tell how far receiver ``n`` of ``of`` is, as a part of them all."""
+
+    def told(done: int, slots: int) -> None:
+        if progress is not None:
+            progress(what, n * _STEPS + done * _STEPS // max(slots, 1), of * _STEPS)
+
+    return told
 
 
 def _scores(seen: Quality, rows: pl.DataFrame) -> pl.DataFrame:

@@ -74,6 +74,12 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     assert Folder.open(tmp_path / "kept").summary == run.summary
 
 
+def test_a_file_that_is_not_there_is_told_as_the_command_line_does(tmp_path: Path) -> None:
+    for path, what in ((tmp_path / "nope.toml", "no such file"), (tmp_path, "this is a folder")):
+        with pytest.raises(sc.UserError, match=f"{path}: {what}; give the path of a scenario"):
+            sc.run(path)
+
+
 def test_a_scenario_from_python_is_the_one_from_a_file(scenario: Path, tmp_path: Path) -> None:
     pipe, access = sc.Pipe(rate="1Mbps", delay="10ms"), sc.Pipe(rate="10Mbps", delay="5ms")
     made = sc.Scenario(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +18,6 @@ STEP_S = 0.5
 
 BEGIN_S = 10
 """When a fault begins."""
-
-TRIES = 3
-"""How often a fault is suffered until the machine has kept up."""
-
-STALL_MS = 50.0
-"""A machine that holds up a packet, or a flow's end, for so long takes part in what a step of the series shows."""
 
 PAIR = """
 duration = "{duration}s"
@@ -170,11 +163,9 @@ class Outcome:
     """Records of processes that are whole."""
 
     @property
-    def kept_up(self) -> bool:
-        """Whether the machine had the time for it: a run says so itself."""
-        told = self.summary["emulation"]
-        held_up = [told[which]["max"] or 0 for which in ("lateness_ms", "ends_lateness_ms")]
-        return bool(told["trustworthy"]) and max(held_up) < STALL_MS
+    def trustworthy(self) -> bool:
+        """Whether the machine had the time for it, as the run itself says."""
+        return bool(self.summary["emulation"]["trustworthy"])
 
 
 def _pair(times: Times, events: str = "", controller: str = "tfrc", keys: str = "") -> str:
@@ -487,20 +478,7 @@ def _mean(series: list[tuple[float, float]], first: float, last: float) -> float
 
 
 def suffer(fault: Fault, full: bool) -> Outcome:
-    """Run it in namespaces; the last run counts in any case.
-
-    Again where the machine itself was at fault, or a process had ended before its time, which a warning tells.
-    """
-    for _ in range(TRIES - 1):
-        told = _suffer_once(fault, full)
-        if told.failed:
-            warnings.warn(f"{fault.name}: {'; '.join(told.failed)}", stacklevel=1)
-        elif told.kept_up:
-            return told
-    return _suffer_once(fault, full)
-
-
-def _suffer_once(fault: Fault, full: bool) -> Outcome:
+    """Run it in namespaces."""
     from steadycast.emulate import Program, emulate
     from steadycast.progress import Silent
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -200,6 +201,18 @@ def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_ea
     assert seen["group"][1] - 5 <= seen["group"][0] <= seen["group"][1]
 
 
+def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(tmp_path: Path) -> None:
+    path = tmp_path / "group.toml"
+    path.write_text(GROUP % "group")
+    done = steadycast(["emulate", str(path), "--pcap", "r1", "-o", "out"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    packets = (tmp_path / "out" / "pcap" / "r1.pcapng").read_bytes()
+    # Chunks of SDES: an SSRC, the item CNAME, the name's length and the name.
+    named = {(name, ssrc) for ssrc, name in re.findall(rb"(?s)(.{4})\x01.(video[.a-z0-9]+)", packets)}
+    assert len(named) == 3, named
+    assert len({name for name, _ in named}) == 3, named
+
+
 def test_the_kernels_limits_are_said_with_their_line(tmp_path: Path) -> None:
     path = tmp_path / "ns2.toml"
     path.write_text(DUMBBELL + 'preset = "ns2"\n')
@@ -271,7 +284,8 @@ def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path) -> None
         assert 0.85e6 < video["throughput_bps"] < 1.02e6
 
 
-def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path, blow: signal.Signals) -> None:
     run = subprocess.Popen(
         [*COMMAND, "emulate", str(dumbbell), "-o", "out", "--set", "duration=60s"],
         cwd=tmp_path,
@@ -281,7 +295,7 @@ def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path) -> No
     part = tmp_path / "out.part"
     assert until(part.is_dir)
     time.sleep(2.5)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(blow)
     _, said = run.communicate(timeout=30)
     assert run.returncode == 130, said
     summary = json.loads((part / "summary.json").read_text())

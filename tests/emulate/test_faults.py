@@ -22,12 +22,20 @@ _TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
 """What each fault did, in short and at full length."""
 
 
-def results(full: bool, name: str) -> Outcome:
-    """What a fault did. Many are suffered at once, those with processes of their own after the others."""
+def suffered(full: bool) -> dict[str, Future[Outcome]]:
+    """What each fault did. Many are suffered at once, those with processes of their own after the others."""
     if full not in _TOLD:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             _TOLD[full] = {fault.name: pool.submit(suffer, fault, full) for fault in FAULTS}
-    return _TOLD[full][name].result()
+    return _TOLD[full]
+
+
+def results(full: bool, name: str) -> Outcome:
+    """What a fault did, where the machine had the time for it: `scripts/test.py` bounds how often it has not."""
+    told = suffered(full)[name].result()
+    if not told.trustworthy:
+        pytest.skip("the machine stalled")
+    return told
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -118,7 +126,7 @@ def test_what_an_address_sends_beyond_a_groups_share_is_refused_and_counted() ->
 
 
 def test_nothing_is_left_of_all_this() -> None:
-    results(False, FAULTS[0].name)
+    suffered(full=False)
     assert marked_processes(f"{os.getpid()}-") == []
     open_files = []
     for entry in Path("/proc/self/fd").iterdir():

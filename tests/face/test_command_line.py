@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from steadycast.folder import Draft
 
 from tests.face.conftest import Said
 
@@ -57,7 +58,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         if line.startswith("  ") and line[2:3] != " "
     ]
     assert said.code == 0
-    assert [c for c in commands if c != "Start"] == [
+    assert [c for c in commands if c.islower()] == [
         "run",
         "emulate",
         "agree",
@@ -153,14 +154,31 @@ def test_several_seeds_make_a_folder_with_a_report_for_each(say: Say, scenario: 
 def test_an_interrupt_is_130_and_names_what_is_left(
     say: Say, scenario: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def stops(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+    def stops(*_: Any, out: Path, **__: Any) -> None:
+        with Draft(out) as draft:
+            draft.begin()
+            raise KeyboardInterrupt
 
     # By its full name: the package exports a function that is called like its module.
     monkeypatch.setattr(importlib.import_module("steadycast.run"), "run", stops)
     said = say("run", scenario, "-o", tmp_path / "home")
     assert said.code == 130
     assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"
+
+
+def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
+    say: Say, scenario: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stops(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steadycast.cli._write_report", stops)
+    said = say("run", scenario, "-o", "home")
+    assert said.code == 130
+    assert said.err == (
+        "steadycast: interrupted; the results are whole, without their report: steadycast report home\n"
+    )
+    assert json.loads((tmp_path / "home" / "summary.json").read_text())["complete"] is True
 
 
 @pytest.mark.parametrize(

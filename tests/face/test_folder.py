@@ -48,7 +48,8 @@ def test_what_stands_at_part_goes_only_when_this_program_wrote_it(tmp_path: Path
         pass
     assert (part / "notes.txt").read_text() == "mine"
     (part / "summary.json").write_text("{}")
-    with Draft(tmp_path / "run"):
+    with Draft(tmp_path / "run") as draft:
+        draft.begin()
         assert sorted(each.name for each in part.iterdir()) == ["summary.json"]
 
 

@@ -10,7 +10,8 @@ import av
 import numpy as np
 import polars as pl
 import pytest
-from steadycast.folder import Draft
+from steadycast.folder import Draft, Folder
+from steadycast.quality import measure
 
 from tests.face.conftest import Said
 
@@ -101,6 +102,17 @@ def test_quality_measures_each_receiver_worst_first(say: Say, watched: Path) -> 
     assert best["freeze_count"] == 0
     assert worst["freeze_count"] >= 1
     assert "video.dst2" in say("quality", watched).out
+
+
+def test_progress_goes_on_within_one_receiver(watched: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    measure(Folder.open(watched), lambda what, done, of: told.append((what, done, of)))
+    shares = [done / of for what, done, of in told if what == "decoding video"]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    # Within the first receiver of two, and within the second.
+    assert any(0 < share < 0.5 for share in shares)
+    assert any(0.5 < share < 1 for share in shares)
 
 
 def test_pictures_show_the_original_the_sent_and_each_seen_frame(say: Say, watched: Path) -> None:

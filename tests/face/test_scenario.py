@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 from steadycast.scenario import (
     Encode,
@@ -18,6 +21,12 @@ from steadycast.scenario import (
     Topology,
     Uniform,
 )
+
+
+def test_the_classes_have_the_keys_types_and_descriptions_of_the_schema() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "python_schema.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"make python-schema makes them again\n{done.stderr}"
 
 
 def test_a_scenario_from_python_reads_as_the_file_that_one_would_write() -> None:

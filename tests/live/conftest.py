@@ -23,10 +23,10 @@ def steadycast(*words: str | Path) -> list[str]:
     return [sys.executable, "-c", "from steadycast.cli import main; main()", *map(str, words)]
 
 
-def run(*words: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs it to its end, which has to be a good one."""
+def run(*words: str | Path, timeout: float = 60, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end, which has to be this one."""
     done = subprocess.run(steadycast(*words), capture_output=True, text=True, timeout=timeout, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done
 
 

@@ -17,13 +17,16 @@ from typing import Any
 
 import av
 import pytest
+from steadycast.exits import Exit
 from steadycast.folder import Folder
 from steadycast.live import receive, send, session, view
 
 from tests.live.conftest import needs, ports, run, steadycast
 
 
-def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> tuple[dict, dict]:
+def pair(
+    port: int, folder: Path, *more: str, receive: tuple[str, ...] = (), code: int = 0
+) -> tuple[dict, dict]:
     """Four seconds of the test pattern at a receiver, however long it takes to start: the summaries of both ends."""
     sdp = folder / "session.sdp"
     sent = [
@@ -34,7 +37,7 @@ def pair(port: int, folder: Path, *more: str, receive: tuple[str, ...] = ()) -> 
     until = time.monotonic() + 20
     while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
         time.sleep(0.05)
-    received = run("receive", sdp, "--for", "4s", "--json", *receive)
+    received = run("receive", sdp, "--for", "4s", "--json", *receive, code=code)
     # Ctrl-C is how an operator ends a session.
     sender.send_signal(signal.SIGINT)
     said, errors = sender.communicate(timeout=30)
@@ -75,7 +78,14 @@ def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Pa
         keys[-1].write_text(letter * 40)
         keys[-1].chmod(0o600)
     for key, opens in zip(keys, (True, False), strict=True):
-        sent, received = pair(port, tmp_path, "--key-file", str(keys[0]), receive=("--key-file", str(key)))
+        sent, received = pair(
+            port,
+            tmp_path,
+            *("--key-file", str(keys[0])),
+            receive=("--key-file", str(key)),
+            code=Exit.DONE if opens else Exit.SILENT,
+        )
+        assert opens != any("the key may be wrong" in warning for warning in received["warnings"])
         whole = received["flows"][0]["receivers"][0]["frames"]
         assert (whole is not None and whole["ok"] > 10) == opens
         assert bool(sent["flows"][0]["receivers"]) == opens
@@ -92,7 +102,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         target.mux(stream.encode(None))
     # A frame of 25 in a second, and one that was left out.
     ticks = [3600 * n for n in range(21) if n != 7]
-    receive._contain(raw, out, "mpeg4", ticks)
+    receive.contain(raw, out, "matroska", "mpeg4", ticks)
     with av.open(str(out)) as film:
         times = [float(packet.pts * packet.time_base) for packet in film.demux(video=0) if packet.size]
     assert times == pytest.approx([tick / 90_000 for tick in ticks], abs=0.001)
@@ -121,6 +131,24 @@ def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) 
     done = subprocess.run(steadycast(*words), capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     assert what in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("H265", "h265"), ("VP8", "vp8"), ("VP9", "vp9"), ("AV1", "av1")]
+)
+def test_pictures_of_a_codec_that_is_only_carried_are_refused_with_its_name(
+    name: str, codec: str, port: int, tmp_path: Path
+) -> None:
+    sdp = tmp_path / "stream.sdp"
+    sdp.write_text(
+        "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+        f"m=video {port} RTP/AVP 96\r\na=rtpmap:96 {name}/90000\r\n"
+    )
+    words = steadycast("receive", str(sdp), "--out", str(tmp_path / "film.mkv"))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert f"pictures in {codec} are not decoded yet" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
@@ -202,6 +230,68 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert "3 pictures were left out" in text
     alone = view.hints({**STATUS, "peers": [], "left_out": 0}, "10.1.0.2:5004", 5005)
     assert alone == ["no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?"]
+
+
+def test_of_many_silent_receivers_a_few_are_named_and_the_others_counted_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def status(ghosts: int) -> dict[str, Any]:
+        ghost = {**STATUS["peers"][0], "silent_s": 9.0}
+        mute = {**STATUS["peers"][1], "reports": 0}
+        peers = [{**ghost, "name": f"evil{n}"} for n in range(ghosts)] + [{**mute, "name": "m"}] * ghosts
+        return {**STATUS, "left_out": 0, "peers": peers}
+
+    told = view.hints(status(200), "10.0.0.9:5004", 5005)
+    assert len(told) == 8
+    assert "(evil2)" in told[2]
+    assert told[3] == "197 more receivers are silent"
+    assert told[7] == "197 more send RTCP, but no report on this stream"
+    assert view.hints(status(3), "10.0.0.9:5004", 5005) == [*told[:3], *told[4:7]]
+    watch = view.Watch(view.send_line, lambda _: None, lambda s: view.hints(s, "10.0.0.9:5004", 5005))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(watch, "EVERY_S", 0.0)
+    watch.in_terminal = False
+    with watch:
+        for ghosts in (200, 150):
+            watch.show(status(ghosts))
+    # A line each time; the same hints are not told twice, whatever the count.
+    assert len(capsys.readouterr().err.splitlines()) == 2 + 6
+
+
+HEARD: dict[str, Any] = {
+    "at_s": 30.0,
+    "rate_bps": 1e6,
+    "loss_frac": 0.0,
+    "delay_ms": 5.0,
+    "jitter_ms": 1.0,
+    "from": "10.0.0.1:5004",
+    "reports_to": None,
+    "reports": 9,
+    "buffer": None,
+    "view": {"rate_bps": None, "loss": None, "rtt_ms": None, "state": None},
+    "frames": {"whole": 194, "damaged": 2, "missing": 0, "undecodable": 0},
+    "ended_by": None,
+    "silent_s": 0.1,
+    "still_s": 0.1,
+    "overrun": 0,
+    "unreadable": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, []),
+        ({"still_s": 2.0}, []),
+        ({"still_s": 12.0}, ["the picture has stood still for 12 s: no frame came whole"]),
+        ({"still_s": 12.0, "silent_s": 12.0}, ["nothing has come for 12 s"]),
+        ({"still_s": None}, []),
+        ({"ended_by": "BYE of 10.0.0.1"}, ["ended by BYE of 10.0.0.1"]),
+    ],
+)
+def test_a_receivers_view_says_that_the_picture_stands_still_and_how_the_source_ended(
+    more: dict[str, Any], told: list[str]
+) -> None:
+    assert view.receive_hints({**HEARD, **more}, "10.0.0.9:5004") == told
 
 
 class Operated:

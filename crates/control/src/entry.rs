@@ -1,10 +1,10 @@
 //! What a controller's entry in the registry is made of: its properties, its parameters and their values.
 
-use crate::spelling::nearest;
 use crate::{Pictures, ReceiverHalf, ReceiverId, SenderHalf};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span};
+use steadycast_words::{nearest, words};
 
 /// Whether a controller does what its paper prints, or what its paper means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub enum Mode {
     Repaired,
     /// As printed.
     Paper,
+}
+
+words! {
+    Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
 }
 
 /// Whom a controller can serve.
@@ -398,9 +402,11 @@ pub struct Controller {
     pub feedback: Feedback,
     /// Whether it can be run on standard receiver reports alone.
     pub standard_reports: bool,
-    /// Whether a report says the same when it is said again, as a rate does: between a slow receiver's reports its last one is repeated.
+    /// Whether a report says the same when it is said again, as a rate does. Between a slow receiver's reports its last one is
+    /// then repeated.
     pub repeats: bool,
-    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. One of all.
+    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. Only one
+    /// controller does.
     pub fallback: bool,
     /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between groups.
     pub own_rate: bool,

@@ -73,39 +73,6 @@ pub fn throughput_full(packet: Bytes, rtt: Span, loss: LossRate, rto: Span, per_
     Rate::from_bytes_per_s(packet.as_f64() / (windows + timeouts))
 }
 
-/// The square-root law (Mathis et al.): time-outs left out, so it holds for small loss only.
-///
-/// ```text
-///           k s
-///  X = ───────────
-///           ___
-///       R ╲╱ p
-/// ```
-pub fn throughput_sqrt(k: f64, packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
-    Rate::from_bytes_per_s(k * packet.as_f64() / (seconds(rtt) * loss.0.sqrt()))
-}
-
-/// Mathis's constant: [`throughput_sqrt`] with this is the rate at small loss of a TCP that acknowledges every packet, and the
-/// limit of [`throughput`] and [`throughput_full`] there.
-///
-/// ```text
-///        ⎛ 3 ⎞ ½
-///  C  =  ⎜ ─ ⎟      (b = 1)
-///        ⎝ 2 ⎠
-/// ```
-///
-/// Source: Mathis, Semke, Mahdavi, Ott (1997).
-pub fn throughput_mathis(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
-    throughput_sqrt(1.5f64.sqrt(), packet, rtt, loss)
-}
-
-/// Chen and Zakhor's square-root form of TFRC's rate: [`throughput_sqrt`] with k = 1.5.
-///
-/// The paper that quotes it (Hong, Won, Yoo 2011, eq. 2) prints k = 1,502; its own table follows from 1.5 exactly.
-pub fn throughput_chen_zakhor(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
-    throughput_sqrt(1.5, packet, rtt, loss)
-}
-
 /// How bad a path is, for comparing receivers: the larger, the slower TCP would be there. Only ratios mean anything.
 ///
 /// ```text
@@ -215,19 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn the_square_root_law_scales_with_size_and_falls_with_rtt_and_root_p() {
-        close(kbps(throughput_sqrt(1.5, S, Span::millis(100), p(0.01))), 1200.0, 1e-6);
-        close(kbps(throughput_sqrt(1.5, S, Span::millis(200), p(0.04))), 300.0, 1e-6);
-    }
-
-    #[test]
-    fn mathis_is_what_padhye_comes_to_at_small_loss_and_chen_and_zakhor_have_a_fifth_more() {
+    fn at_small_loss_both_equations_are_mathis_s_square_root_law() {
+        // Mathis, Semke, Mahdavi, Ott (1997): X = √(3/2) s / (R √p), for a TCP that acknowledges every packet.
+        let mathis = |r: Span, loss: f64| 1.5f64.sqrt() * 8.0 / (r.as_secs_f64() * loss.sqrt());
         let r = Span::millis(168);
-        close(kbps(throughput_mathis(S, r, p(1e-6))) / kbps(throughput(S, r, p(1e-6))), 1.0, 1e-3);
-        // 1.224745 · 1000 B / (0.168 s · √0.02)
-        close(kbps(throughput_mathis(S, r, p(0.02))), 412.39, 0.01);
-        let both = throughput_chen_zakhor(S, r, p(0.02)).ratio(throughput_mathis(S, r, p(0.02)));
-        close(both, 1.5f64.sqrt(), 1e-5);
+        close(mathis(r, 0.02), 412.39, 0.01);
+        close(mathis(r, 1e-6) / kbps(throughput(S, r, p(1e-6))), 1.0, 1e-3);
+        close(mathis(r, 1e-6) / kbps(throughput_full(S, r, p(1e-6), r * 4, 1.0)), 1.0, 1e-3);
     }
 
     #[test]

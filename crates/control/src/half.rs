@@ -155,7 +155,7 @@ pub struct Report<'a> {
     /// The controller's own report, where there is one.
     pub body: Option<&'a Body>,
     /// What it tells of single packets, in the order in which they were sent; empty where the feedback tells nothing of them.
-    /// A packet may stand in several reports: the later one counts.
+    /// A missing packet may stand in several reports; one that has arrived stands in one.
     pub packets: &'a [PacketReport],
     /// Receivers that are in the session now, this one included.
     pub members: u32,
@@ -289,9 +289,15 @@ pub trait SenderHalf: Send {
     /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true.
     fn on_report(&mut self, report: &Report<'_>);
 
-    /// A receiver has said BYE or has not been heard for five report intervals.
+    /// A receiver has not been heard for five report intervals, or is not to be heard.
     fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
         let _ = (at, receiver);
+    }
+
+    /// A receiver has said BYE. It is known to be gone, where one that is silent may still be there: a half that makes no
+    /// difference is told as by [`SenderHalf::on_leave`].
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.on_leave(at, receiver);
     }
 
     /// The time of [`SenderHalf::wake`] has come.

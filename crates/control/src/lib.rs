@@ -17,6 +17,69 @@
 //!
 //! After any call that takes `&mut self`, `wake` and `decision` (sender) or `wake` and `due` (receiver) may have changed and
 //! are to be read again.
+//!
+//! # A whole controller
+//!
+//! The receiver half counts packets. The sender half raises its rate by 50 kb/s where none was lost and halves it otherwise. A session
+//! would call them; here three reports are driven by hand.
+//!
+//! ```
+//! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot, Why};
+//! use steadycast_units::{Rate, Span, Time};
+//!
+//! struct Halving {
+//!     rate: Rate,
+//!     loss: Option<f64>,
+//! }
+//!
+//! impl SenderHalf for Halving {
+//!     fn on_sent(&mut self, _: &Sent) {}
+//!
+//!     fn on_report(&mut self, report: &Report<'_>) {
+//!         // A body comes from the network: what can't be true is ignored.
+//!         let Some(&[a, b, c, d]) = report.body.map(|body| &body.bytes[..]) else { return };
+//!         let (expected, lost) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+//!         if lost > expected {
+//!             return;
+//!         }
+//!         self.loss = (lost > 0).then(|| f64::from(lost) / f64::from(expected));
+//!         self.rate = if lost > 0 { self.rate.scale(0.5) } else { self.rate + Rate::kbps(50) };
+//!     }
+//!
+//!     fn decision(&self) -> Decision {
+//!         let rule = if self.loss.is_some() { "loss: halved" } else { "no loss: 50 kb/s more" };
+//!         let why = Why { loss: self.loss, ..Why::rule(rule) };
+//!         Decision { target: self.rate, pacing: self.rate, window: None, limit: Limit::Network, why }
+//!     }
+//! }
+//!
+//! struct Counting;
+//!
+//! impl ReceiverHalf for Counting {
+//!     fn on_arrival(&mut self, _: &Arrival<'_>) {}
+//!
+//!     fn report(&mut self, slot: &Slot) -> Reply {
+//!         let expected = slot.expected.min(0xffff) as u16;
+//!         let lost = slot.lost.clamp(0, expected.into()) as u16;
+//!         let bytes = [expected.to_be_bytes(), lost.to_be_bytes()].concat();
+//!         Reply::Body(Body { subtype: 1, bytes })
+//!     }
+//! }
+//!
+//! let (mut sender, mut receiver) = (Halving { rate: Rate::kbps(400), loss: None }, Counting);
+//! let mut rates = Vec::new();
+//! for (second, lost) in [(1, 0), (2, 0), (3, 10)] {
+//!     let now = Time::ZERO + Span::secs(second);
+//!     let slot = Slot { now, expected: 50, lost, members: 2, interval: Span::secs(1), rtcp_share: 0.0 };
+//!     let Reply::Body(body) = receiver.report(&slot) else { unreachable!("each report has a body") };
+//!     let (from, body) = (ReceiverId(7), Some(&body));
+//!     sender.on_report(&Report { at: now, from, rtt: None, reception: None, body, packets: &[], members: 1 });
+//!     rates.push(sender.decision().target);
+//! }
+//! assert_eq!(rates, [Rate::kbps(450), Rate::kbps(500), Rate::kbps(250)]);
+//! assert_eq!(sender.decision().why.rule, "loss: halved");
+//! assert_eq!(sender.decision().why.loss, Some(0.2));
+//! ```
 
 mod asmp;
 mod echo;
@@ -35,7 +98,6 @@ mod queue;
 mod rbuf;
 pub mod registry;
 pub mod simulcast;
-mod spelling;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;

@@ -425,11 +425,6 @@ impl LossHistory {
         self.lost
     }
 
-    /// Whether the interval that was made up for the first loss event still counts.
-    pub fn has_first_interval(&self) -> bool {
-        self.events.closed().iter().any(|i| i.made_up)
-    }
-
     /// Multiplies the made-up first interval by `factor`, as long as it counts (RFC 4654, 5.6: it was measured with another
     /// round-trip time). It stays at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
@@ -702,7 +697,6 @@ mod tests {
         assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 200.0]);
         history.rescale_first(1e-9);
         assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 1.0]);
-        assert!(history.has_first_interval());
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use crate::{ReceiverHalf, SenderHalf, asmp, fixed, lda_plus, multfrc, pgmcc, rbuf, tfmcc, tfrc, tfrcp};
 use std::sync::Arc;
+use steadycast_words::nearest;
 
 pub use crate::entry::{
     BuildReceiver, BuildSender, Cast, Controller, Dashes, Feedback, Given, Kind, Mode, Param, ParamError, Setup, Value,
     Values,
 };
-pub use crate::spelling::nearest;
 
 /// All controllers. A new one is one line here.
 pub const ALL: &[&Controller] = &[
@@ -161,6 +161,8 @@ mod tests {
     #[test]
     fn a_misspelt_name_is_answered_with_the_nearest() {
         assert_eq!(find("fixd").unwrap_err().remedy, "did you mean \"fixed\"?");
+        let unknown = find("gcc").unwrap_err().remedy;
+        assert!(unknown.starts_with("there are: ") && unknown.contains("tfmcc"), "no name is near: {unknown}");
     }
 
     #[test]

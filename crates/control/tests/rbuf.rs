@@ -6,7 +6,7 @@ mod harness;
 use harness::{Loss, Path, Plan, World, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
 use std::fmt::Write as _;
-use steadycast_control::equation::{LossRate, throughput, throughput_sqrt};
+use steadycast_control::equation::{LossRate, throughput};
 use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{
     Arrival, Body, BufferLevel, Departing, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Report,
@@ -72,17 +72,6 @@ impl Bench {
 
     fn bps(&self) -> f64 {
         self.half.decision().target.as_bps_f64()
-    }
-}
-
-#[test]
-fn the_paper_s_table_of_rates_is_its_square_root_formula_with_k_of_one_and_a_half() {
-    // A packet this large keeps the rounding to whole bits per second out.
-    let s = Bytes::new(1_000_000);
-    let table = [(0.05, 21.4, 313.467), (0.10, 22.05, 215.121), (0.15, 23.75, 163.073), (0.20, 29.15, 115.064)];
-    for (p, ms, want) in table {
-        let rate = throughput_sqrt(1.5, s, Span::from_secs_f64(ms / 1e3), LossRate::new(p).unwrap());
-        assert_within(rate.as_bytes_per_s() / 1e6, want, 1e-5);
     }
 }
 

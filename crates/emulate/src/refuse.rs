@@ -1,8 +1,8 @@
 //! What a scenario may ask that this world can't give.
 
-use crate::tcp::WINDOW;
 use std::collections::BTreeMap;
 use steadycast_scenario::{self as sc, FlowKind, Loaded, NodeIx, Problem};
+use steadycast_tcp::{Hystart, LINUX_WINDOW};
 use steadycast_units::{Bytes, Span};
 
 /// The smallest plain packet: IP and UDP headers, and what tells its number and time.
@@ -32,8 +32,9 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                     refuse(flow, key, what, "take preset = \"linux\" and leave the key away, or give --approximate");
                 }
                 for host in flow.to.iter().chain([&flow.from]) {
-                    let (sack, stamps, other) = *hosts.entry(*host).or_insert((spec.sack, spec.timestamps, &flow.name));
-                    if (sack, stamps) != (spec.sack, spec.timestamps) {
+                    let (sack, stamps, other) =
+                        *hosts.entry(*host).or_insert((spec.config.sack, spec.config.timestamps, &flow.name));
+                    if (sack, stamps) != (spec.config.sack, spec.config.timestamps) {
                         let what =
                             format!("a host has SACK and timestamps for all its TCP or for none; flow.{other} differs");
                         refuse(flow, "sack", what, "give the flows hosts of their own, or the same keys");
@@ -74,25 +75,29 @@ fn kernel_tcp(spec: &sc::Tcp) -> Vec<(&'static str, String)> {
             all.push((key, what));
         }
     };
-    say(!spec.tick.is_zero(), "tick", format!("the kernel's TCP has no clock of {}", spec.tick));
+    say(!spec.config.tick.is_zero(), "tick", format!("the kernel's TCP has no clock of {}", spec.config.tick));
     say(
-        spec.initial_window != 10,
+        spec.config.initial_window != 10,
         "initial_window",
-        format!("the kernel's TCP begins with 10 packets, not {}", spec.initial_window),
+        format!("the kernel's TCP begins with 10 packets, not {}", spec.config.initial_window),
     );
     say(
-        spec.init_rto != Span::secs(1),
+        spec.config.init_rto != Span::secs(1),
         "init_rto",
-        format!("the kernel's first time-out is 1 s, not {}", spec.init_rto),
+        format!("the kernel's first time-out is 1 s, not {}", spec.config.init_rto),
     );
     say(
-        !(Span::secs(1)..=Span::secs(120)).contains(&spec.max_rto),
+        !(Span::secs(1)..=Span::secs(120)).contains(&spec.config.max_rto),
         "max_rto",
-        format!("the kernel's largest time-out is 1 to 120 s, not {}", spec.max_rto),
+        format!("the kernel's largest time-out is 1 to 120 s, not {}", spec.config.max_rto),
     );
-    say(spec.window > WINDOW, "window", format!("the kernel opens {WINDOW} packets at most, not {}", spec.window));
     say(
-        spec.congestion == sc::Congestion::Cubic && !spec.hystart,
+        spec.config.window > LINUX_WINDOW,
+        "window",
+        format!("the kernel opens {LINUX_WINDOW} packets at most, not {}", spec.config.window),
+    );
+    say(
+        spec.config.congestion == sc::Congestion::Cubic && spec.config.hystart != Hystart::Classic,
         "hystart",
         "HyStart can be switched off for the whole machine only".into(),
     );

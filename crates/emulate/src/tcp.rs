@@ -15,6 +15,7 @@ use std::time::Duration;
 use steadycast_ends::{KernelSource, Observed, draw};
 use steadycast_live::Clock;
 use steadycast_scenario::{self as sc, TcpSource as Source};
+use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
 /// How often the kernel is asked about its connections.
@@ -52,8 +53,8 @@ impl Session {
 }
 
 pub(crate) fn payload(spec: &sc::Tcp) -> u32 {
-    let header = HEADERS[usize::from(spec.timestamps)];
-    u32::try_from(spec.packet.get()).unwrap_or(u32::MAX).saturating_sub(header).max(1)
+    let header = HEADERS[usize::from(spec.config.timestamps)];
+    u32::try_from(spec.config.packet.get()).unwrap_or(u32::MAX).saturating_sub(header).max(1)
 }
 
 /// Why a flow's TCP can't be had from this kernel.
@@ -103,7 +104,7 @@ pub(crate) struct Runner {
 }
 
 /// The name under which a kernel has it.
-pub(crate) fn name(congestion: &sc::Congestion) -> &str {
+pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
         sc::Congestion::Cubic => "cubic",
@@ -186,7 +187,7 @@ impl Running {
             let what = match key {
                 "congestion" => format!(
                     "this kernel has no \"{}\" ({error}); it has {}",
-                    name(&spec.congestion),
+                    name(spec.config.congestion),
                     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
                         .map_or_else(|_| "others".into(), |all| all.trim().replace(' ', ", "))
                 ),
@@ -206,7 +207,7 @@ impl Running {
             Source::Bulk | Source::File(_) => Work::Once,
             Source::Transfers { bytes, off } => Work::Transfers { bytes: *bytes, off: *off, next: Time::NEVER },
             Source::OnOff { rate, on, off } => {
-                let gap = rate.map(|rate| spec.packet.at(rate).max(Span::nanos(1)));
+                let gap = rate.map(|rate| spec.config.packet.at(rate).max(Span::nanos(1)));
                 Work::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
             }
         };
@@ -257,7 +258,7 @@ impl Running {
                 if let Some(open) = &mut self.open {
                     match gap {
                         Some(gap) => {
-                            let room = u64::from(self.session.spec.window) * payload;
+                            let room = u64::from(self.session.spec.config.window) * payload;
                             while *write <= now {
                                 if open.left < room {
                                     open.left += payload;
@@ -327,7 +328,7 @@ impl Running {
             socket.set_nonblocking(true)?;
             self.accepted.push(socket);
         }
-        let prompt = !self.session.spec.delayed_ack;
+        let prompt = !self.session.spec.config.delayed_ack;
         self.accepted.retain(|socket| read_all(socket, prompt));
         let Some(open) = &mut self.open else { return Ok(()) };
         if !open.connected {
@@ -408,31 +409,28 @@ fn tcp_socket() -> io::Result<Socket> {
 /// Sets what the flow's keys say and a socket can take.
 fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
     let fd = socket.as_raw_fd();
-    socket.set_tcp_congestion(name(&spec.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
-    let mss = (spec.packet.get() as u32).saturating_sub(HEADERS[0]);
+    socket.set_tcp_congestion(name(spec.config.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
+    let mss = (spec.config.packet.get() as u32).saturating_sub(HEADERS[0]);
     kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
     let linux = (Span::millis(200), Span::secs(120));
-    if spec.min_rto != linux.0 {
-        let us = (spec.min_rto.as_nanos() / 1_000) as u32;
+    if spec.config.min_rto != linux.0 {
+        let us = (spec.config.min_rto.as_nanos() / 1_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
     }
-    if spec.max_rto != linux.1 {
-        let ms = (spec.max_rto.as_nanos() / 1_000_000) as u32;
+    if spec.config.max_rto != linux.1 {
+        let ms = (spec.config.max_rto.as_nanos() / 1_000_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MAX_MS, ms).map_err(|e| ("max_rto", e))?;
     }
-    if spec.window < WINDOW {
-        let clamp = spec.window.saturating_mul(payload(spec));
+    if spec.config.window < LINUX_WINDOW {
+        let clamp = spec.config.window.saturating_mul(payload(spec));
         kernel::tcp_option(fd, libc::TCP_WINDOW_CLAMP, clamp).map_err(|e| ("window", e))?;
     }
-    if !spec.delayed_ack {
+    if !spec.config.delayed_ack {
         // Older kernels lack it; then the read loop's own asking has to do.
         let _ = kernel::tcp_option(fd, TCP_DELACK_MAX_US, 1);
     }
     Ok(())
 }
-
-/// What the preset `linux` says: as much as the kernel opens by itself.
-pub(crate) const WINDOW: u32 = 4194;
 
 /// The length of `struct tcp_info` in Linux 6.7, from which on time-outs are told.
 const INFO: usize = 248;
@@ -446,7 +444,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
-    let header = u64::from(HEADERS[usize::from(session.spec.timestamps)]);
+    let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(
         now,
         Observed {

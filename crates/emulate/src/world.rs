@@ -364,11 +364,6 @@ impl Emulation {
         self.code
     }
 
-    /// How well it kept the time.
-    pub fn punctuality(&self) -> &Punctuality {
-        &self.told
-    }
-
     fn with_record<T>(&self, use_it: impl FnOnce(&Record<'_>) -> T) -> Option<T> {
         let network = self.network.as_ref()?;
         let record = Record {
@@ -807,7 +802,9 @@ impl Planner<'_> {
 
 /// Sets what holds for all TCP of the host that the thread is in.
 fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), EmulateError> {
-    for (key, name, on) in [("sack", "tcp_sack", spec.sack), ("timestamps", "tcp_timestamps", spec.timestamps)] {
+    for (key, name, on) in
+        [("sack", "tcp_sack", spec.config.sack), ("timestamps", "tcp_timestamps", spec.config.timestamps)]
+    {
         if !on && !namespace::set(&format!("ipv4/{name}"), "0") {
             return Err(TcpError {
                 flow: flow.name.clone(),
@@ -817,7 +814,7 @@ fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), EmulateError> {
             .into());
         }
     }
-    if spec.ecn && !namespace::set("ipv4/tcp_ecn", "1") {
+    if spec.config.ecn && !namespace::set("ipv4/tcp_ecn", "1") {
         let what = "/proc/sys/net/ipv4/tcp_ecn can't be written".into();
         return Err(TcpError { flow: flow.name.clone(), key: "ecn", what }.into());
     }

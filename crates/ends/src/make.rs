@@ -10,7 +10,9 @@ use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
-use steadycast_session::{Defended, Emit, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings};
+use steadycast_session::{
+    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings,
+};
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -293,6 +295,7 @@ impl<'a> Cast<'a> {
                     credit,
                     greedy,
                     gated: video.defences,
+                    feedback: FeedbackFormat::Own,
                     app: factory.app(),
                     first_seq,
                     first_timestamp: video
@@ -355,34 +358,10 @@ pub fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
 }
 
 fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError> {
-    let congestion = match &spec.congestion {
-        sc::Congestion::Reno => tcp::Congestion::Reno,
-        sc::Congestion::NewReno => tcp::Congestion::NewReno,
-        sc::Congestion::Sack => tcp::Congestion::Sack,
-        sc::Congestion::Cubic => tcp::Congestion::Cubic,
-        sc::Congestion::Kernel(name) => {
-            return Err(MakeError::KernelOnly { flow: flow.name.clone(), name: name.clone() });
-        }
-    };
-    let preset = match spec.preset {
-        sc::TcpPreset::Linux => tcp::Preset::Linux,
-        sc::TcpPreset::Ns2 => tcp::Preset::Ns2,
-        sc::TcpPreset::Ns2Old => tcp::Preset::Ns2Old,
-    };
-    let mut config = tcp::Config::new(preset, congestion);
-    config.sack = spec.sack || congestion == tcp::Congestion::Sack;
-    config.packet = spec.packet;
-    config.window = spec.window;
-    config.initial_window = spec.initial_window;
-    config.min_rto = spec.min_rto;
-    config.max_rto = spec.max_rto;
-    config.initial_rto = spec.init_rto;
-    config.tick = spec.tick;
-    config.delayed_ack = spec.delayed_ack;
-    config.timestamps = spec.timestamps;
-    config.ecn = spec.ecn;
-    config.hystart =
-        if spec.hystart && congestion == tcp::Congestion::Cubic { tcp::Hystart::Classic } else { tcp::Hystart::Off };
+    if let tcp::Congestion::Kernel(name) = spec.config.congestion {
+        return Err(MakeError::KernelOnly { flow: flow.name.clone(), name: name.to_owned() });
+    }
+    let mut config = spec.config.clone();
     config.bytes = match spec.source {
         sc::TcpSource::File(bytes) | sc::TcpSource::Transfers { bytes, .. } => Some(bytes),
         // What the application writes is offered as it comes.
@@ -412,48 +391,12 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_without_further_keys_is_the_models_own_preset() {
-        for (name, preset) in
-            [("ns2", tcp::Preset::Ns2), ("ns2old", tcp::Preset::Ns2Old), ("linux", tcp::Preset::Linux)]
-        {
-            for law in ["reno", "newreno", "sack", "cubic"] {
-                let congestion = law.parse().unwrap_or_else(|e| panic!("{e}"));
-                let mut expected = tcp::Config::new(preset, congestion);
-                // 6 MiB are 4194 packets; and in a scenario CUBIC alone doesn't bring SACK along.
-                if preset == tcp::Preset::Linux {
-                    expected.window = 4194;
-                } else if congestion == tcp::Congestion::Cubic {
-                    expected.sack = false;
-                }
-                assert_eq!(config(&format!("preset = \"{name}\"\ncongestion = \"{law}\"")), expected, "{name} {law}");
-            }
-        }
-    }
-
-    #[test]
-    fn keys_override_the_preset_and_only_what_they_name() {
+    fn a_flow_has_the_settings_that_its_keys_say_and_what_it_carries() {
         let base = tcp::Config::new(tcp::Preset::Ns2, tcp::Congestion::NewReno);
-        let said = config(
-            "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"7p\"\ninitial_window = \"3p\"\nmin_rto = \"1s\"\n\
-             max_rto = \"9s\"\ninit_rto = \"2s\"\ntick = \"1ms\"\ndelayed_ack = true\nsack = true\ntimestamps = true\n\
-             ecn = true\npacket = \"500B\"\nbytes = \"9kB\"",
-        );
-        let expected = tcp::Config {
-            window: 7,
-            initial_window: 3,
-            min_rto: Span::secs(1),
-            max_rto: Span::secs(9),
-            initial_rto: Span::secs(2),
-            tick: Span::millis(1),
-            delayed_ack: true,
-            sack: true,
-            timestamps: true,
-            ecn: true,
-            packet: Bytes::new(500),
-            bytes: Some(Bytes::new(9_000)),
-            ..base
-        };
-        assert_eq!(said, expected);
+        let said =
+            config("preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"7p\"\npacket = \"500B\"\nbytes = \"9kB\"");
+        let (packet, bytes) = (Bytes::new(500), Some(Bytes::new(9_000)));
+        assert_eq!(said, tcp::Config { window: 7, packet, bytes, ..base });
     }
 
     #[test]
@@ -461,15 +404,5 @@ mod tests {
         let ns2 = "preset = \"ns2\"\ncongestion = \"newreno\"\n";
         assert_eq!(config(ns2).recovery_burst, 2);
         assert_eq!(config(&format!("{ns2}send_jitter = \"1ms\"")).recovery_burst, 0);
-    }
-
-    #[test]
-    fn hystart_is_cubics_and_can_be_switched_off_or_on() {
-        let hystart = |keys: &str| config(keys).hystart;
-        assert_eq!(hystart(""), tcp::Hystart::Classic);
-        assert_eq!(hystart("hystart = false"), tcp::Hystart::Off);
-        assert_eq!(hystart("congestion = \"newreno\""), tcp::Hystart::Off);
-        assert_eq!(hystart("preset = \"ns2\"\ncongestion = \"cubic\""), tcp::Hystart::Off);
-        assert_eq!(hystart("preset = \"ns2\"\ncongestion = \"cubic\"\nhystart = true"), tcp::Hystart::Classic);
     }
 }

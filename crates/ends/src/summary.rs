@@ -76,7 +76,7 @@ impl Record<'_> {
             FlowKind::OnOff(_) => put("kind", json!("onoff")),
             FlowKind::Tcp(tcp) => {
                 put("kind", json!("tcp"));
-                put("congestion", json!(congestion(&tcp.congestion)));
+                put("congestion", json!(tcp.config.congestion.name()));
             }
             FlowKind::Video(video) => {
                 put("kind", json!("video"));
@@ -400,16 +400,6 @@ fn constant(rate: &sc::RateSpec) -> Option<Rate> {
     match rate {
         sc::RateSpec::Constant(rate) => Some(*rate),
         _ => None,
-    }
-}
-
-fn congestion(congestion: &sc::Congestion) -> &str {
-    match congestion {
-        sc::Congestion::Reno => "reno",
-        sc::Congestion::NewReno => "newreno",
-        sc::Congestion::Sack => "sack",
-        sc::Congestion::Cubic => "cubic",
-        sc::Congestion::Kernel(name) => name,
     }
 }
 

@@ -5,7 +5,6 @@ use crate::intake::Intake;
 use crate::summary::rate_of;
 use crate::{FlowEnds, Record};
 use std::collections::BTreeMap;
-use steadycast_media::Fate;
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Span, Time};
@@ -288,12 +287,7 @@ impl Record<'_> {
                     FrameKind::P => "P",
                     FrameKind::B => "B",
                 });
-                fate.push(match what {
-                    Fate::Ok => "ok",
-                    Fate::Lost => "lost",
-                    Fate::Late => "late",
-                    Fate::Undecodable => "undecodable",
-                });
+                fate.push(what.name());
             }
         }
         vec![

@@ -1,9 +1,10 @@
 use crate::Steps;
 use steadycast_units::{Chance, Span, Time};
+use steadycast_words::{settings, words};
 
 /// How a variable delay is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JitterShape {
+pub enum JitterDist {
     /// Many small, few large.
     Exponential,
     /// Evenly between nothing and twice the mean.
@@ -12,15 +13,21 @@ pub enum JitterShape {
     Normal,
 }
 
-/// A variable part of the delay, drawn for each packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jitter {
-    /// Its mean.
-    pub mean: Span,
-    /// Its shape.
-    pub shape: JitterShape,
-    /// Whether a packet may overtake another; otherwise it waits for the one before.
-    pub reorder: bool,
+words! {
+    JitterDist { "exponential" => Self::Exponential, "uniform" => Self::Uniform, "normal" => Self::Normal, }
+}
+
+settings! {
+    /// A random addition to each packet's delay.
+    #[derive(Copy, Eq)]
+    Jitter {
+        /// Its mean.
+        mean: Span => "write for example mean = \"2ms\"",
+        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it.
+        dist: JitterDist = JitterDist::Exponential,
+        /// Whether a packet may overtake another; otherwise it waits for the one before.
+        reorder: bool = false,
+    }
 }
 
 #[derive(Debug)]
@@ -58,10 +65,10 @@ impl Propagation {
     }
 
     fn draw(&mut self, jitter: Jitter) -> Span {
-        match jitter.shape {
-            JitterShape::Exponential => jitter.mean.scale(self.chance.exponential(1.0)),
-            JitterShape::Uniform => jitter.mean.scale(2.0 * self.chance.unit()),
-            JitterShape::Normal => {
+        match jitter.dist {
+            JitterDist::Exponential => jitter.mean.scale(self.chance.exponential(1.0)),
+            JitterDist::Uniform => jitter.mean.scale(2.0 * self.chance.unit()),
+            JitterDist::Normal => {
                 // Box–Muller; one of the two values is enough.
                 let radius = (-2.0 * libm::log(self.chance.unit_open())).sqrt();
                 let normal = radius * libm::cos(std::f64::consts::TAU * self.chance.unit());

@@ -1,15 +1,28 @@
 //! What a path does to packets that it does deliver: some come late, so that others overtake them, and some come twice.
 
-use crate::Steps;
+use crate::{Steps, probability};
 use steadycast_units::{Chance, Span, Time};
+use steadycast_words::tree::Item;
+use steadycast_words::{Findings, settings};
 
-/// Which packets others overtake.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reorder {
-    /// Probability, 0…1, of each packet.
-    pub p: f64,
-    /// By how much such a packet comes later than it would.
-    pub by: Span,
+settings! {
+    /// Which packets come so late that others overtake them.
+    #[derive(Copy, Default)]
+    Reorder checked by comes_later {
+        /// The probability of each packet.
+        p: f64 where (probability) => "write a probability from 0 to 1",
+        /// By how much such a packet comes later than it would; needed where `p` is above 0.
+        by: Span = Span::ZERO,
+    }
+}
+
+fn comes_later(reorder: &Reorder, item: &Item, out: &mut Findings) {
+    if reorder.p > 0.0 && reorder.by.is_zero() {
+        match item.get("by") {
+            Some(by) => out.problem(&by.at, "nothing comes later", "write for example by = \"20ms\", or p = 0"),
+            None => out.missing(&item.at, "by", "write for example by = \"20ms\""),
+        }
+    }
 }
 
 #[derive(Debug)]

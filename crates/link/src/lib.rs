@@ -9,22 +9,30 @@
 //! [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
-//! offer ─▶ mtu ─▶ queue (drop-tail | RED | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
+//! offer ─▶ mtu ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
 //! ```
 
+mod codel;
 mod delay;
 mod disorder;
+mod limit;
 mod loss;
 mod managed;
+mod pie;
 mod queue;
+mod red;
 mod service;
 mod steps;
 
-pub use delay::{Jitter, JitterShape};
+pub use codel::{CoDel, FqCoDel};
+pub use delay::{Jitter, JitterDist};
 pub use disorder::Reorder;
-pub use loss::Loss;
+pub use limit::Limit;
+pub use loss::{BernoulliLoss, GilbertLoss, ListLoss, Loss, PacketNumbers, RunLoss, probability};
 pub use managed::Token;
-pub use queue::{Amount, CoDel, FqCoDel, Queue, Red};
+pub use pie::Pie;
+pub use queue::{DropTail, Line, Queue};
+pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
 pub use steps::Steps;
 
@@ -36,15 +44,20 @@ use queue::QueueState;
 use service::Transmitter;
 pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time};
+use steadycast_words::{Within, settings};
 
-/// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and 003).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arq {
-    /// Transmissions in all before the frame is given up.
-    pub tries: u32,
-    /// What each repetition costs on top of sending the frame again.
-    pub per_try: Span,
+settings! {
+    /// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and 003).
+    #[derive(Copy, Eq)]
+    Arq {
+        /// How often a packet is sent at most, the first time included.
+        tries: u32 where (TRIES) => "write for example tries = 7",
+        /// What each further try adds to the delay, beside sending the packet again.
+        per_try: Span => "write for example per_try = \"1ms\"",
+    }
 }
+
+const TRIES: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 (no retransmission) to 1000" };
 
 /// What a link is made of. Everything that changes during a run is known beforehand, as [`Steps`].
 #[derive(Clone, Debug)]
@@ -79,7 +92,7 @@ impl Default for Config {
             arq: None,
             reorder: Steps::constant(Reorder::default()),
             duplicate: Steps::constant(0.0),
-            queue: Queue::DropTail(Amount::Packets(50)),
+            queue: Queue::drop_tail(Limit::Packets(50)),
             mtu: Bytes::new(1500),
         }
     }
@@ -90,7 +103,7 @@ impl Default for Config {
 pub enum Drop {
     /// The queue was full.
     Full,
-    /// RED decided so before it was full.
+    /// RED or PIE decided so before it was full.
     Early,
     /// It had waited too long, as CoDel has it.
     Stale,
@@ -126,9 +139,9 @@ pub struct Counts {
     pub sent: Bytes,
     /// Dropped because the queue was full.
     pub full: u64,
-    /// Dropped by RED or CoDel, though there was room.
+    /// Dropped by RED, PIE or CoDel, though there was room.
     pub early: u64,
-    /// Marked by RED or CoDel.
+    /// Marked by RED, PIE or CoDel.
     pub marked: u64,
     /// Lost by the medium.
     pub lost: u64,
@@ -205,11 +218,10 @@ impl Link {
     /// A link that draws from parts `<name>.queue`, `<name>.loss`, `<name>.jitter` and `<name>.disorder` of the seed.
     pub fn new(config: &Config, name: &str, seed: Seed) -> Self {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
-        let roomy = match config.queue {
-            Queue::DropTail(Amount::Packets(most)) => most > 0,
-            Queue::DropTail(Amount::Bytes(most)) => most >= config.mtu,
-            Queue::Red(_) | Queue::CoDel(_) | Queue::FqCoDel(_) => false,
-        };
+        let rate = config.service.nominal();
+        let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
+        let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
+        let roomy = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
         let steady = match &config.service {
             Service::Unlimited => true,
             Service::Rate(steps) => steps.as_constant().is_some(),
@@ -226,8 +238,8 @@ impl Link {
         let rest = Rest {
             mtu: config.mtu,
             arq: config.arq,
-            queue: QueueState::new(&config.queue, part("queue")),
-            managed: Managed::new(&config.queue, config.mtu, part("queue")).map(Box::new),
+            queue,
+            managed,
             transmitter: Transmitter::new(&config.service),
             loss: LossState::new(&config.loss, part("loss")),
             propagation: Propagation::new(&config.delay, config.jitter, part("jitter")),
@@ -240,6 +252,50 @@ impl Link {
     }
 
     /// Offers a packet at `now`, which is never earlier than at the call before.
+    ///
+    /// ```
+    /// use steadycast_link::{Config, Drop, Ecn, Fate, Limit, Link, Queue, Service, Steps};
+    /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+    ///
+    /// let config = Config {
+    ///     service: Service::Rate(Steps::constant(Rate::mbps(1))),
+    ///     delay: Steps::constant(Span::millis(10)),
+    ///     queue: Queue::drop_tail(Limit::Packets(2)),
+    ///     ..Config::default()
+    /// };
+    /// let mut link = Link::new(&config, "forth", Seed(1));
+    /// let mut offer = || link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct);
+    /// // A packet takes 8 ms to transmit. The second waits for the first, and the third finds the queue full.
+    /// let arrives = |ms| Fate::Arrives { at: Time::ZERO + Span::millis(ms), ecn: Ecn::NotEct };
+    /// assert_eq!(offer(), arrives(18));
+    /// assert_eq!(offer(), arrives(26));
+    /// assert_eq!(offer(), Fate::Dropped(Drop::Full));
+    /// ```
+    ///
+    /// A queue that decides as packets leave keeps them: the driver asks for their fates.
+    ///
+    /// ```
+    /// use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
+    /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+    ///
+    /// let service = Service::Rate(Steps::constant(Rate::mbps(1)));
+    /// let (limit, target, interval) = (Limit::Packets(100), Span::millis(5), Span::millis(100));
+    /// let queue = Queue::CoDel(CoDel { limit, target, interval, ecn: false });
+    /// let config = Config { service, queue, ..Config::default() };
+    /// let mut link = Link::new(&config, "forth", Seed(1));
+    /// let offered: Vec<_> = (0..2).map(|_| link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct)).collect();
+    /// let mut told = Vec::new();
+    /// let mut now = Time::ZERO;
+    /// loop {
+    ///     while let Some((token, fate)) = link.take(now) {
+    ///         told.push((Fate::Held(token), fate));
+    ///     }
+    ///     let Some(due) = link.due() else { break };
+    ///     now = due;
+    /// }
+    /// let arrives = |ms| Fate::Arrives { at: Time::ZERO + Span::millis(ms), ecn: Ecn::NotEct };
+    /// assert_eq!(told, [(offered[0], arrives(8)), (offered[1], arrives(16))]);
+    /// ```
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         let idle = &mut self.idle;

@@ -1,37 +1,130 @@
 use crate::Steps;
+use serde_json::Value as Json;
+use std::sync::Arc;
 use steadycast_units::{Chance, Time};
+use steadycast_words::tree::{Item, Value};
+use steadycast_words::{Declared, Findings, FromToml, Kind, Packets, Spanned, ToToml, kinds, settings};
 
-/// How a medium loses packets, in the order in which they are sent.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Loss {
-    /// It does not.
-    None,
-    /// Each packet with probability `p`.
-    Bernoulli {
-        /// Probability, 0…1.
-        p: f64,
-    },
-    /// One packet after a run of good ones whose length is exponentially distributed: ns-2's "exponential error model".
-    Run {
-        /// Mean distance between losses, in packets, at least 1.
-        mean: f64,
-    },
-    /// Gilbert–Elliott: two states with a loss probability each.
-    Gilbert {
-        /// From good to bad, per packet.
-        p_bad: f64,
-        /// From bad to good, per packet.
-        p_good: f64,
+kinds! {
+    /// Which packets get lost, apart from the queue, in the order in which they are sent.
+    Loss for () {
+        /// Each packet with the same probability, independently.
+        "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";
+        /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs: ns-2's "exponential error
+        /// model".
+        "run" => Run(RunLoss), "run loss";
+        /// Gilbert–Elliott: two states, each with its own loss.
+        "gilbert" => Gilbert(GilbertLoss), "gilbert loss";
+        /// Just these packets.
+        "list" => List(ListLoss), "list loss";
+        /// None.
+        "none" => None, "none loss";
+    }
+}
+
+settings! {
+    /// Each packet is lost with the same probability, independently.
+    #[derive(Copy)]
+    BernoulliLoss {
+        /// The probability.
+        p: f64 where (probability) => "write a probability from 0 to 1",
+    }
+    /// One packet is lost after a run of packets that arrive.
+    #[derive(Copy)]
+    RunLoss {
+        /// The mean length of a run, for example "50p"; at least 1.
+        mean: Packets where (run) => "write for example mean = \"50p\"",
+    }
+    /// Gilbert–Elliott: the state may change after each packet.
+    #[derive(Copy)]
+    GilbertLoss {
+        /// Probability of going from good to bad.
+        p_bad: f64 where (probability) => "write a probability from 0 to 1",
+        /// Probability of going back to good.
+        p_good: f64 where (probability) => "write a probability from 0 to 1",
         /// Loss in the good state.
-        loss_good: f64,
+        loss_good: f64 where (probability) = 0.0,
         /// Loss in the bad state.
-        loss_bad: f64,
-    },
-    /// Just these packets; the first one is number 1.
-    List {
-        /// Rising.
-        packets: Vec<u64>,
-    },
+        loss_bad: f64 where (probability) = 1.0,
+    }
+    /// Just these packets are lost.
+    ListLoss {
+        /// The packets' numbers, counted from 1 in each direction.
+        packets: PacketNumbers => "write for example packets = [7, 9]",
+    }
+}
+
+impl Kind<()> for BernoulliLoss {}
+impl Kind<()> for RunLoss {}
+impl Kind<()> for GilbertLoss {}
+impl Kind<()> for ListLoss {}
+
+impl FromToml for Loss {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        Self::read_for(item, &(), out)
+    }
+}
+
+/// What is wrong with a number as a probability, and what would be right.
+pub fn probability(value: &f64) -> Option<(String, String)> {
+    let remedy = match *value {
+        p if (0.0..=1.0).contains(&p) => return None,
+        percent if percent > 1.0 && percent <= 100.0 => format!("from 0 to 1: {percent} % is {}", percent / 100.0),
+        _ => "a probability is from 0 to 1".to_owned(),
+    };
+    Some((format!("{value} is no probability"), remedy))
+}
+
+fn run(mean: &Packets) -> Option<(String, String)> {
+    let short = mean.0 < 1.0;
+    short.then(|| (format!("runs of {} packets", mean.0), "the mean run is at least \"1p\"".into()))
+}
+
+/// Numbers of packets: each once, rising, from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketNumbers(Arc<[u64]>);
+
+impl PacketNumbers {
+    /// Whether a number is among them.
+    pub fn contains(&self, number: u64) -> bool {
+        self.0.binary_search(&number).is_ok()
+    }
+}
+
+impl FromIterator<u64> for PacketNumbers {
+    fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
+        let mut all: Vec<_> = numbers.into_iter().collect();
+        all.sort_unstable();
+        all.dedup();
+        Self(all.into())
+    }
+}
+
+impl Declared for PacketNumbers {
+    fn schema() -> Json {
+        Vec::<u64>::schema()
+    }
+}
+
+impl FromToml for PacketNumbers {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let before = out.problems.len();
+        let said = Vec::<Spanned<u64>>::read(item, out)?;
+        for zero in said.iter().filter(|number| number.value == 0) {
+            out.problem(&zero.at, "there is no packet 0", "packets are counted from 1");
+        }
+        let numbers: Self = said.iter().map(|number| number.value).collect();
+        if numbers.0.len() < said.len() {
+            out.problem(&item.at, "a packet is listed twice", "list each packet once");
+        }
+        (out.problems.len() == before).then_some(numbers)
+    }
+}
+
+impl ToToml for PacketNumbers {
+    fn value(&self) -> Option<Value> {
+        Some(Value::list(self.0.iter().filter_map(ToToml::value)))
+    }
 }
 
 #[derive(Debug)]
@@ -65,7 +158,7 @@ impl LossState {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);
         self.bad = false;
-        if let Loss::Run { mean } = self.now {
+        if let Loss::Run(RunLoss { mean: Packets(mean) }) = self.now {
             self.next = self.packets as f64 + self.chance.exponential(mean).max(1.0);
         }
     }
@@ -78,8 +171,8 @@ impl LossState {
         self.packets += 1;
         match &self.now {
             Loss::None => false,
-            Loss::Bernoulli { p } => self.chance.happens(*p),
-            Loss::Run { mean } => {
+            Loss::Bernoulli(BernoulliLoss { p }) => self.chance.happens(*p),
+            Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
                     // The line goes on from the drawn place, not from the packet it was rounded to: the mean stays exact.
@@ -87,7 +180,7 @@ impl LossState {
                 }
                 lost
             }
-            Loss::Gilbert { p_bad, p_good, loss_good, loss_bad } => {
+            Loss::Gilbert(GilbertLoss { p_bad, p_good, loss_good, loss_bad }) => {
                 let (turn, p) = if self.bad { (*p_good, *loss_bad) } else { (*p_bad, *loss_good) };
                 let lost = self.chance.happens(p);
                 if self.chance.happens(turn) {
@@ -95,7 +188,7 @@ impl LossState {
                 }
                 lost
             }
-            Loss::List { packets } => packets.binary_search(&self.packets).is_ok(),
+            Loss::List(ListLoss { packets }) => packets.contains(self.packets),
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! CoDel alone is FQ-CoDel with one flow, but for what happens on overflow.
 
-use crate::{Amount, CoDel, Counts, Drop, Ecn, Fate, FqCoDel, Queue};
+use crate::{CoDel, Counts, Drop, Ecn, Fate, Limit};
 use std::collections::{BTreeMap, VecDeque};
-use steadycast_units::{Bytes, Chance, Span, Time};
+use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 /// A packet that a link holds: the number under which its driver keeps it. Numbers are used again, so that they are fewer than the
 /// most packets that were ever held at once.
@@ -25,6 +25,8 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Managed {
     codel: CoDel,
+    /// How much fits, in packets or in bytes.
+    limit: Limit,
     /// The number of queues and the quantum of FQ-CoDel.
     fair: Option<(u32, Bytes)>,
     mtu: Bytes,
@@ -68,14 +70,17 @@ struct Control {
 }
 
 impl Managed {
-    pub(crate) fn new(queue: &Queue, mtu: Bytes, mut chance: Chance) -> Option<Self> {
-        let (codel, fair) = match queue {
-            Queue::CoDel(codel) => (*codel, None),
-            Queue::FqCoDel(FqCoDel { codel, flows, quantum }) => (*codel, Some((*flows, *quantum))),
-            Queue::DropTail(_) | Queue::Red(_) => return None,
-        };
-        Some(Self {
+    /// `fair`: the number of queues and the quantum of FQ-CoDel.
+    pub(crate) fn new(
+        codel: CoDel,
+        fair: Option<(u32, Bytes)>,
+        rate: Option<Rate>,
+        mtu: Bytes,
+        mut chance: Chance,
+    ) -> Self {
+        Self {
             codel,
+            limit: codel.limit.on(rate, mtu),
             fair,
             mtu,
             salt: chance.bits64(),
@@ -90,7 +95,7 @@ impl Managed {
             decided: Time::ZERO,
             free: Vec::new(),
             tokens: 0,
-        })
+        }
     }
 
     /// Packets at `now`, the one on the transmitter included.
@@ -118,9 +123,10 @@ impl Managed {
     /// Whether so many packets more, of this size together, would be too much.
     fn exceeds(&self, now: Time, more: usize, size: Bytes) -> bool {
         let on_air = if self.on_air.0 > now { self.on_air.1.get() } else { 0 };
-        match self.codel.limit {
-            Amount::Packets(most) => self.length(now) + more > most as usize,
-            Amount::Bytes(most) => self.bytes + on_air + size.get() > most.get(),
+        match self.limit {
+            Limit::Packets(most) => self.length(now) + more > most as usize,
+            Limit::Bytes(most) => self.bytes + on_air + size.get() > most.get(),
+            Limit::Time(_) => false,
         }
     }
 

@@ -1,109 +1,169 @@
+//! Where packets wait: the one list of queue disciplines, and what a discipline tells a link.
+
+use crate::codel::{CoDel, FqCoDel};
+use crate::managed::Managed;
+use crate::pie::Pie;
+use crate::red::Red;
 use crate::service::Transmitter;
-use crate::{Drop, Ecn};
+use crate::{Drop, Ecn, Limit};
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
+use steadycast_words::tree::Item;
+use steadycast_words::{Findings, Kind, kinds, settings};
 
-/// A limit, in packets or in bytes. The packet on the transmitter counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// So many packets.
-    Packets(u32),
-    /// So many bytes.
-    Bytes(Bytes),
-}
-
-/// Random early detection (Floyd and Jacobson 1993), with the gentle slope above the upper threshold.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Red {
-    /// Above this, everything is dropped.
-    pub limit: Amount,
-    /// Below this average nothing is dropped; in packets, or in mean packets when `by_bytes`.
-    pub min: f64,
-    /// At this average the drop probability is `max_p`.
-    pub max: f64,
-    /// See `max`.
-    pub max_p: f64,
-    /// Weight of the present length in its average.
-    pub weight: f64,
-    /// Between `max` and 2·`max` the probability rises from `max_p` to 1, instead of jumping.
-    pub gentle: bool,
-    /// The average is of bytes, thresholds are in mean packets, and a packet's probability is in proportion to its size.
-    pub by_bytes: bool,
-    /// What counts as one packet, for thresholds and for the ageing of the average while idle.
-    pub mean_packet: Bytes,
-    /// Mark packets that are ECN-capable instead of dropping them, up to the upper threshold.
-    pub ecn: bool,
-}
-
-/// Controlled delay (RFC 8289).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoDel {
-    /// Above this, everything is dropped.
-    pub limit: Amount,
-    /// What a standing queue may make packets wait.
-    pub target: Span,
-    /// How long they may wait longer before the first is dropped.
-    pub interval: Span,
-    /// Mark packets that are ECN-capable instead of dropping them.
-    pub ecn: bool,
-}
-
-/// CoDel for each of many queues, which take turns (RFC 8290).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FqCoDel {
-    /// For each queue; the limit is for all of them together, and what is beyond it is taken from the longest.
-    pub codel: CoDel,
-    /// Queues that flows are hashed into.
-    pub flows: u32,
-    /// What a queue may send in its turn.
-    pub quantum: Bytes,
-}
-
-/// Where packets wait.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Queue {
-    /// First in, first out, up to a limit.
-    DropTail(Amount),
-    /// Random early detection.
-    Red(Red),
-    /// Controlled delay.
-    CoDel(CoDel),
-    /// Controlled delay with a queue for each flow.
-    FqCoDel(FqCoDel),
-}
-
-impl Queue {
-    const fn limit(&self) -> Amount {
-        match self {
-            Self::DropTail(limit)
-            | Self::Red(Red { limit, .. })
-            | Self::CoDel(CoDel { limit, .. })
-            | Self::FqCoDel(FqCoDel { codel: CoDel { limit, .. }, .. }) => *limit,
-        }
+kinds! {
+    /// What waits for a link, and what is dropped.
+    Queue for Line, default "droptail" {
+        /// First come, first served; what does not fit is dropped.
+        "droptail" => DropTail(DropTail), "a drop-tail queue";
+        /// Random early detection (Floyd and Jacobson 1993).
+        "red" => Red(Red), "a RED queue";
+        /// Controlled delay (RFC 8289).
+        "codel" => CoDel(CoDel), "a CoDel queue";
+        /// CoDel for each of many queues, which take turns (RFC 8290).
+        "fq-codel" => FqCoDel(FqCoDel), "a FQ-CoDel queue";
+        /// Proportional integral controller enhanced (RFC 8033).
+        "pie" => Pie(Pie), "a PIE queue";
     }
 }
 
+impl Queue {
+    fn discipline(&self) -> &dyn Discipline {
+        match self {
+            Self::DropTail(queue) => queue,
+            Self::Red(queue) => queue,
+            Self::CoDel(queue) => queue,
+            Self::FqCoDel(queue) => queue,
+            Self::Pie(queue) => queue,
+        }
+    }
+
+    /// Drop-tail with this limit.
+    pub const fn drop_tail(limit: Limit) -> Self {
+        Self::DropTail(DropTail { limit })
+    }
+
+    /// How much fits.
+    pub fn limit(&self) -> Limit {
+        self.discipline().limit()
+    }
+
+    /// Reads it for a link; what is wrong goes to `out`.
+    pub fn read(item: &Item, line: &Line, out: &mut Findings) -> Option<Self> {
+        let queue = Self::read_for(item, line, out)?;
+        needs_rate(queue.limit(), "limit", item, line, out).then_some(queue)
+    }
+}
+
+/// The link that a queue is for, as far as the queue's settings derive from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// Its rate when the run starts, or a trace's mean rate; `None`: unlimited.
+    pub rate: Option<Rate>,
+    /// Its propagation delay.
+    pub delay: Span,
+}
+
+/// Whether a limit can be told on this link: a time needs a rate. What is wrong goes to `out`.
+pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out: &mut Findings) -> bool {
+    let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
+    if let Some(said) = item.get(key).filter(|_| !fine) {
+        let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
+        out.problem(&said.at, "a time without a rate is no amount", remedy);
+    }
+    fine
+}
+
+/// What a queue's settings tell the link that is made with them. A discipline decides as packets come, or as they leave, or neither.
+pub(crate) trait Discipline {
+    /// How much fits.
+    fn limit(&self) -> Limit;
+    /// What decides as packets come.
+    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn Admission>> {
+        None
+    }
+    /// What decides as packets leave.
+    fn on_departure(&self, _: Option<Rate>, _mtu: Bytes, _: Chance) -> Option<Managed> {
+        None
+    }
+}
+
+/// Decides about packets as they come.
+pub(crate) trait Admission: Debug + Send + Sync {
+    /// The packet's ECN field in the queue, or why it is dropped. A packet for which there is no room can't be taken.
+    fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
+}
+
+/// A packet that comes, and the queue that it finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// When it comes.
+    pub(crate) now: Time,
+    pub(crate) size: Bytes,
+    pub(crate) ecn: Ecn,
+    /// Whether it fits.
+    pub(crate) room: bool,
+    /// Packets in the queue, the one on the transmitter included …
+    pub(crate) packets: usize,
+    /// … and their bytes.
+    pub(crate) bytes: u64,
+    /// Bytes of the packet on the transmitter.
+    pub(crate) on_air: u64,
+    /// When the queue became empty last.
+    pub(crate) empty_since: Time,
+    /// When the transmitter will have sent all that it has taken.
+    pub(crate) free: Time,
+    /// The link's rate at present; `None`: unlimited, or given by a trace.
+    pub(crate) rate: Option<Rate>,
+}
+
+settings! {
+    /// First come, first served; what does not fit is dropped.
+    #[derive(Copy)]
+    DropTail {
+        /// How much fits.
+        limit: Limit = Limit::Packets(50),
+    }
+}
+
+impl Kind<Line> for DropTail {}
+
+impl Discipline for DropTail {
+    fn limit(&self) -> Limit {
+        self.limit
+    }
+}
+
+/// The queue of a link whose packets leave in the order in which they came, and never once they are in it.
 #[derive(Debug)]
 pub(crate) struct QueueState {
-    kind: Queue,
+    /// In packets or in bytes.
+    pub(crate) limit: Limit,
+    admission: Option<Box<dyn Admission>>,
     /// Departure and size of each packet that has been admitted and not yet left.
     waiting: VecDeque<(Time, u32)>,
     bytes: u64,
-    red: RedState,
+    empty_since: Time,
     chance: Chance,
 }
 
-#[derive(Debug, Default)]
-struct RedState {
-    average: f64,
-    /// Packets since the last drop; `None` below the lower threshold.
-    since: Option<u64>,
-    empty_since: Time,
-}
-
 impl QueueState {
-    pub(crate) fn new(kind: &Queue, chance: Chance) -> Self {
-        Self { kind: *kind, waiting: VecDeque::new(), bytes: 0, red: RedState::default(), chance }
+    pub(crate) fn new(queue: &Queue, rate: Option<Rate>, mtu: Bytes, chance: Chance) -> Self {
+        let discipline = queue.discipline();
+        Self {
+            limit: discipline.limit().on(rate, mtu),
+            admission: discipline.on_arrival(rate, mtu),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            empty_since: Time::ZERO,
+            chance,
+        }
+    }
+
+    /// Whether it takes all packets for which there is room.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.admission.is_none()
     }
 
     #[inline]
@@ -114,7 +174,7 @@ impl QueueState {
             }
             self.waiting.pop_front();
             self.bytes -= u64::from(size);
-            self.red.empty_since = departure;
+            self.empty_since = departure;
         }
     }
 
@@ -127,27 +187,25 @@ impl QueueState {
     #[inline]
     pub(crate) fn has_room(&mut self, now: Time, size: Bytes) -> bool {
         self.leave(now);
-        self.fits(size, self.kind.limit())
+        self.limit.takes(self.waiting.len(), self.bytes, size)
     }
 
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
-        match self.kind {
-            // CoDel's packets wait in [`crate::managed::Managed`].
-            Queue::DropTail(_) | Queue::CoDel(_) | Queue::FqCoDel(_) => room.then_some(ecn).ok_or(Drop::Full),
-            Queue::Red(red) => {
-                let early = self.early(&red, now, size, link.rate(now));
-                if !room {
-                    self.red.since = Some(0);
-                    return Err(Drop::Full);
-                }
-                match (early, ecn) {
-                    (false, _) => Ok(ecn),
-                    (true, ecn) if ecn.is_capable() && red.ecn && self.red.average < red.max => Ok(Ecn::Ce),
-                    (true, _) => Err(Drop::Early),
-                }
-            }
-        }
+        let Some(admission) = &mut self.admission else { return room.then_some(ecn).ok_or(Drop::Full) };
+        let packet = Arrival {
+            now,
+            size,
+            ecn,
+            room,
+            packets: self.waiting.len(),
+            bytes: self.bytes,
+            on_air: self.waiting.front().map_or(0, |(_, size)| u64::from(*size)),
+            empty_since: self.empty_since,
+            free: link.free_at(),
+            rate: link.rate(now),
+        };
+        admission.admit(&packet, &mut self.chance)
     }
 
     #[inline]
@@ -155,65 +213,9 @@ impl QueueState {
         self.waiting.push_back((departure, size.get() as u32));
         self.bytes += size.get();
     }
+}
 
-    #[inline]
-    fn fits(&self, size: Bytes, limit: Amount) -> bool {
-        match limit {
-            Amount::Packets(most) => self.waiting.len() < most as usize,
-            Amount::Bytes(most) => self.bytes + size.get() <= most.get(),
-        }
-    }
-
-    /// Whether RED wants this packet gone; moves the average.
-    fn early(&mut self, red: &Red, now: Time, size: Bytes, rate: Option<Rate>) -> bool {
-        // As in ns-2 the packet on the transmitter is not part of the length that is averaged.
-        let head = self.waiting.front().map_or(0, |(_, size)| u64::from(*size));
-        let length = if red.by_bytes {
-            (self.bytes - head) as f64 / red.mean_packet.as_f64()
-        } else {
-            self.waiting.len().saturating_sub(1) as f64
-        };
-        let state = &mut self.red;
-        if self.waiting.is_empty() {
-            // While idle, the average ages as if empty places had been seen at the rate of mean packets.
-            let one = rate.map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
-            let missed = now.since(state.empty_since).as_nanos() / one;
-            state.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);
-        } else {
-            state.average += red.weight * (length - state.average);
-        }
-        let average = state.average;
-        if average < red.min {
-            state.since = None;
-            return false;
-        }
-        let Some(since) = state.since else {
-            state.since = Some(0);
-            return false;
-        };
-        let since = since + 1;
-        state.since = Some(since);
-        let base = if average < red.max {
-            red.max_p * (average - red.min) / (red.max - red.min)
-        } else if red.gentle && average < 2.0 * red.max {
-            red.max_p + (1.0 - red.max_p) * (average - red.max) / red.max
-        } else {
-            1.0
-        };
-        let p = if red.by_bytes { base * size.as_f64() / red.mean_packet.as_f64() } else { base };
-        // Drops are spread evenly: none within 1/p packets of the last one, certain within 2/p.
-        let count = since as f64 * p;
-        let p = if base >= 1.0 || count >= 2.0 {
-            1.0
-        } else if count < 1.0 {
-            0.0
-        } else {
-            (p / (2.0 - count)).min(1.0)
-        };
-        if p > 0.0 && (p >= 1.0 || self.chance.happens(p)) {
-            state.since = Some(0);
-            return true;
-        }
-        false
-    }
+/// What decides when packets leave, where a queue does.
+pub(crate) fn managed(queue: &Queue, rate: Option<Rate>, mtu: Bytes, chance: Chance) -> Option<Managed> {
+    queue.discipline().on_departure(rate, mtu, chance)
 }

@@ -15,6 +15,12 @@ impl Opportunities {
     /// What one opportunity carries.
     pub const BYTES: u64 = 1500;
 
+    /// The mean rate over one period, which is the time of the last opportunity; nothing where that is zero.
+    pub fn mean_rate(&self) -> Option<Rate> {
+        let period = self.at.last().filter(|last| !last.is_zero())?;
+        Some(Bytes::new(Self::BYTES * self.at.len() as u64).per(*period))
+    }
+
     fn time(&self, n: u64) -> Option<Time> {
         let len = self.at.len() as u64;
         let last = *self.at.last()?;

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_link::{
-    Amount, CoDel, Config, Drop, Ecn, Fate, FqCoDel, Link, Opportunities, Queue, Service, Steps, Token,
+    CoDel, Config, Drop, Ecn, Fate, FqCoDel, Limit, Link, Opportunities, Queue, Service, Steps, Token,
 };
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
@@ -14,7 +14,7 @@ fn ms(ms: u64) -> Time {
 }
 
 fn codel(limit: u32, ecn: bool) -> CoDel {
-    CoDel { limit: Amount::Packets(limit), target: Span::millis(5), interval: Span::millis(100), ecn }
+    CoDel { limit: Limit::Packets(limit), target: Span::millis(5), interval: Span::millis(100), ecn }
 }
 
 /// 8 Mb/s: a packet takes 1 ms.
@@ -224,7 +224,7 @@ proptest! {
     fn codel_without_a_standing_queue_answers_as_drop_tail_does(
         packets in prop::collection::vec((0u64..2_000_000, 40u64..1500), 1..90), limit in 1u32..60,
     ) {
-        let plain = config(Queue::DropTail(Amount::Packets(limit)));
+        let plain = config(Queue::drop_tail(Limit::Packets(limit)));
         let (mut held, mut link) = (Driver::new(&config(Queue::CoDel(codel(limit, false)))), Link::new(&plain, "test", Seed(1)));
         let (mut now, mut fates) = (Time::ZERO, BTreeMap::new());
         for (n, (gap, size)) in packets.iter().enumerate() {

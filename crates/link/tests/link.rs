@@ -2,10 +2,11 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use steadycast_link::{
-    Amount, Arq, CoDel, Config, Drop, Ecn, Fate, Jitter, JitterShape, Link, Loss, Opportunities, Queue, Red, Reorder,
-    Service, Steps,
+    Arq, BernoulliLoss, CoDel, Config, Drop, Ecn, Fate, GilbertLoss, Jitter, JitterDist, Limit, Link, ListLoss, Loss,
+    Opportunities, Queue, Red, RedPreset, Reorder, RunLoss, Service, Steps,
 };
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_words::Packets;
 
 const PACKET: Bytes = Bytes::new(1000);
 
@@ -17,7 +18,7 @@ fn config(rate: Rate, limit: u32) -> Config {
     Config {
         service: Service::Rate(Steps::constant(rate)),
         delay: Steps::constant(Span::millis(10)),
-        queue: Queue::DropTail(Amount::Packets(limit)),
+        queue: Queue::drop_tail(Limit::Packets(limit)),
         ..Config::default()
     }
 }
@@ -59,11 +60,35 @@ fn a_full_queue_drops_and_counts_the_packet_on_the_transmitter() {
 #[test]
 fn a_limit_in_bytes_takes_small_packets_longer() {
     let mut link =
-        link(&Config { queue: Queue::DropTail(Amount::Bytes(Bytes::new(2000))), ..config(Rate::mbps(8), 0) });
+        link(&Config { queue: Queue::drop_tail(Limit::Bytes(Bytes::new(2000))), ..config(Rate::mbps(8), 0) });
     assert!(matches!(link.offer(at(0), PACKET, Ecn::NotEct), Fate::Arrives { .. }));
     assert!(matches!(link.offer(at(0), Bytes::new(900), Ecn::NotEct), Fate::Arrives { .. }));
     assert_eq!(link.offer(at(0), PACKET, Ecn::NotEct), Fate::Dropped(Drop::Full));
     assert!(matches!(link.offer(at(0), Bytes::new(100), Ecn::NotEct), Fate::Arrives { .. }));
+}
+
+#[test]
+fn a_limit_in_time_is_what_the_link_sends_in_it_at_its_first_or_mean_rate() {
+    let taken = |config: &Config| {
+        let mut link = link(config);
+        arrivals(&mut link, [at(0); 100]).iter().filter(|fate| fate.is_some()).count()
+    };
+    let timed =
+        |service| Config { service, queue: Queue::drop_tail(Limit::Time(Span::millis(20))), ..Config::default() };
+    // 8 Mb/s send 20 packets of 1000 B in 20 ms.
+    let mut rate = Steps::constant(Rate::mbps(8));
+    assert_eq!(taken(&timed(Service::Rate(rate.clone()))), 20);
+    rate.then(at(1), Rate::mbps(80));
+    assert_eq!(taken(&timed(Service::Rate(rate))), 20, "the rate of the run's start counts");
+    assert_eq!(
+        taken(&timed(Service::Rate(Steps::constant(Rate::kbps(8))))),
+        1,
+        "room for one packet of the MTU's size"
+    );
+    // 1500 B each 2 ms are 6 Mb/s: 15 000 B in 20 ms.
+    let trace = Opportunities { at: Arc::from([Span::millis(2)]), looped: true };
+    assert_eq!(taken(&timed(Service::Trace(trace))), 15);
+    assert_eq!(taken(&timed(Service::Unlimited)), 100, "nothing waits where there is no rate");
 }
 
 #[test]
@@ -89,21 +114,23 @@ fn a_trace_delivers_1500_bytes_at_each_of_its_times_and_starts_over() {
 
 #[test]
 fn each_loss_model_loses_its_share() {
-    let share = lost_share(Loss::Bernoulli { p: 0.02 }, 100_000);
+    let share = lost_share(Loss::Bernoulli(BernoulliLoss { p: 0.02 }), 100_000);
     assert!((0.0185..0.0215).contains(&share), "{share}");
-    let share = lost_share(Loss::Run { mean: 50.0 }, 100_000);
+    let share = lost_share(Loss::Run(RunLoss { mean: Packets(50.0) }), 100_000);
     assert!((0.0185..0.0215).contains(&share), "{share}");
     // Bad with probability 0.01 / 0.31, half of that is lost.
-    let gilbert = Loss::Gilbert { p_bad: 0.01, p_good: 0.3, loss_good: 0.0, loss_bad: 0.5 };
+    let gilbert = Loss::Gilbert(GilbertLoss { p_bad: 0.01, p_good: 0.3, loss_good: 0.0, loss_bad: 0.5 });
     let share = lost_share(gilbert, 200_000);
     assert!((0.0145..0.0178).contains(&share), "{share}");
-    assert!((lost_share(Loss::List { packets: vec![1, 7, 100] }, 100) - 0.03).abs() < 1e-12);
+    assert!(
+        (lost_share(Loss::List(ListLoss { packets: [1, 7, 100].into_iter().collect() }), 100) - 0.03).abs() < 1e-12
+    );
 }
 
 #[test]
 fn link_layer_retransmission_turns_loss_into_delay() {
     let arq = Some(Arq { tries: 3, per_try: Span::millis(1) });
-    let loss = Steps::constant(Loss::List { packets: vec![2, 4, 5, 6] });
+    let loss = Steps::constant(Loss::List(ListLoss { packets: [2, 4, 5, 6].into_iter().collect() }));
     let mut link = link(&Config { arq, loss, ..config(Rate::mbps(8), 50) });
     // Transmissions: packet 1; packet 2 twice (number 2 fails); packet 3 three times (4, 5 and 6 fail): given up.
     assert_eq!(arrivals(&mut link, [at(0), at(0), at(0), at(0)]), [Some(at(11)), Some(at(14)), None, Some(at(20))]);
@@ -112,7 +139,7 @@ fn link_layer_retransmission_turns_loss_into_delay() {
 #[test]
 fn jitter_keeps_the_order_unless_it_may_not() {
     let run = |reorder| {
-        let jitter = Some(Jitter { mean: Span::millis(5), shape: JitterShape::Exponential, reorder });
+        let jitter = Some(Jitter { mean: Span::millis(5), dist: JitterDist::Exponential, reorder });
         let times = arrivals(&mut link(&Config { jitter, ..Config::default() }), (0..2_000).map(at));
         times.windows(2).filter(|w| w[1] < w[0]).count()
     };
@@ -122,13 +149,13 @@ fn jitter_keeps_the_order_unless_it_may_not() {
 
 fn red(ecn: bool) -> Config {
     let red = Red {
-        limit: Amount::Packets(50),
-        min: 5.0,
-        max: 15.0,
+        limit: Limit::Packets(50),
+        preset: RedPreset::Classic,
+        min: Limit::Packets(5),
+        max: Limit::Packets(15),
         max_p: 0.1,
         weight: 0.002,
         gentle: true,
-        by_bytes: false,
         mean_packet: PACKET,
         ecn,
     };
@@ -195,8 +222,8 @@ proptest! {
     fn the_short_way_of_an_idle_plain_link_answers_as_the_long_way_does(
         packets in prop::collection::vec((0u64..2_500_000, 1u64..1600, any::<bool>()), 1..200), limit in 0u32..6, by_bytes in any::<bool>(),
     ) {
-        let queue = if by_bytes { Amount::Bytes(Bytes::new(u64::from(limit) * 800)) } else { Amount::Packets(limit) };
-        let plain = Config { queue: Queue::DropTail(queue), ..config(Rate::mbps(8), limit) };
+        let queue = if by_bytes { Limit::Bytes(Bytes::new(u64::from(limit) * 800)) } else { Limit::Packets(limit) };
+        let plain = Config { queue: Queue::drop_tail(queue), ..config(Rate::mbps(8), limit) };
         // A step to the value that holds anyway is enough to make a link take the long way.
         let mut stepped = plain.clone();
         stepped.delay.then(at(1), Span::millis(10));
@@ -252,7 +279,7 @@ fn some_packets_come_twice_from_when_until_when_it_is_said() {
 
 #[test]
 fn a_link_that_holds_packets_tells_copies_of_each_that_leaves() {
-    let codel = CoDel { limit: Amount::Packets(100), target: Span::millis(5), interval: Span::millis(100), ecn: false };
+    let codel = CoDel { limit: Limit::Packets(100), target: Span::millis(5), interval: Span::millis(100), ecn: false };
     let config = Config { queue: Queue::CoDel(codel), duplicate: Steps::constant(0.5), ..config(Rate::mbps(8), 50) };
     let mut link = link(&config);
     // Thirty at once, and asked only when all have left: no copy may get lost in between.

@@ -9,7 +9,7 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::VideoSource;
 use steadycast_live::{Clock, Loop, Outbox, Pair, PairOptions, Payloads, Wired, WiredSource};
-use steadycast_session::{Emit, Identity, Media, Profile, RtcpSettings, SenderSettings};
+use steadycast_session::{Emit, FeedbackFormat, Identity, Media, Profile, RtcpSettings, SenderSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 const PACKET: u64 = 1_000;
@@ -78,6 +78,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         credit: Span::millis(4),
         greedy: true,
         gated: false,
+        feedback: FeedbackFormat::Own,
         app: factory.app(),
         first_seq: 0,
         first_timestamp: 0,

@@ -34,14 +34,36 @@ impl Outbox {
         self.list.push((which, to, self.bytes.len()));
     }
 
-    fn flush(&mut self, pair: &mut Pair) {
+    fn flush(&mut self, pair: &mut Pair, echo: &mut Echo) {
         let mut from = 0;
         for (which, to, until) in self.list.drain(..) {
             let to = to.unwrap_or_else(|| pair.peer(which));
+            if which == Which::Rtcp && to.ip().is_multicast() {
+                echo.wrote(&self.bytes[from..until]);
+            }
             pair.port_mut(which).send(&self.bytes[from..until], to);
             from = until;
         }
         self.bytes.clear();
+    }
+}
+
+/// The RTCP datagrams that an end sent to its group last. The system hands a member its own datagrams back, from an address that
+/// all members on this machine share; they are known by their bytes, and are no collision of SSRCs (RFC 3550, section 8.2).
+#[derive(Debug, Default)]
+struct Echo([u64; 16], usize);
+
+impl Echo {
+    fn digest(bytes: &[u8]) -> u64 {
+        // FNV-1a: any hash will do, since only one's own datagrams are compared with each other.
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    }
+    fn wrote(&mut self, bytes: &[u8]) {
+        self.1 = (self.1 + 1) % self.0.len();
+        self.0[self.1] = Self::digest(bytes);
+    }
+    fn is_own(&self, bytes: &[u8]) -> bool {
+        self.0.contains(&Self::digest(bytes))
     }
 }
 
@@ -51,7 +73,7 @@ pub trait End {
     fn wake(&self) -> Time;
     /// The time of [`End::wake`] has come, or [`Waker::wake`] was called.
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
-    /// A datagram has arrived.
+    /// A datagram has arrived; RTCP that the end sent to its group itself is not shown to it.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
     /// Whether it has nothing more to do: a loop whose ends are all done returns.
     fn done(&self) -> bool {
@@ -78,6 +100,7 @@ impl Waker {
 struct Place<E> {
     end: E,
     pair: Pair,
+    echo: Echo,
     wake: Time,
     /// The latest time that the end was told.
     told: Time,
@@ -144,7 +167,7 @@ impl<E: End> Loop<E> {
             epoll::add(&self.poll, port, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
         }
         let wake = end.wake();
-        self.places.push(Place { end, pair, wake, told: Time::ZERO });
+        self.places.push(Place { end, pair, echo: Echo::default(), wake, told: Time::ZERO });
         Ok(EndIx(ix))
     }
 
@@ -236,11 +259,14 @@ impl<E: End> Loop<E> {
     fn readable(&mut self, ix: usize, at: Which) {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return };
-        let Place { end, pair, told, .. } = place;
+        let Place { end, pair, echo, told, .. } = place;
         let port = pair.port_mut(at);
         while port.receive(clock, buffers, |bytes, meta| {
             // Whoever sends reports to the port of the media means the same (RFC 5761).
             let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
+            if which == Which::Rtcp && echo.is_own(bytes) {
+                return;
+            }
             // What arrived before the end was last called is not told it in the past.
             *told = meta.at.max(*told);
             end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
@@ -258,7 +284,7 @@ impl<E: End> Place<E> {
 
     /// Sends what the end let go, and asks when it wants to be woken.
     fn settle(&mut self, out: &mut Outbox) {
-        out.flush(&mut self.pair);
+        out.flush(&mut self.pair, &mut self.echo);
         self.wake = self.end.wake();
     }
 }

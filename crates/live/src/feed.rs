@@ -38,7 +38,7 @@ impl Store {
     /// Cuts frame number `index`, and keeps its payloads until they have been sent.
     fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
         let (mut cut, mut parts) = (Cut::default(), VecDeque::new());
-        for payload in payloads(self.format, frame, self.max_payload) {
+        for payload in payloads(self.format, frame, index, self.max_payload) {
             let (offset, from) = (payload.fragment.offset as u32, cut.bytes.len());
             payload.write(&mut cut.bytes);
             cut.places.push((offset, from..cut.bytes.len()));

@@ -4,8 +4,9 @@ use crate::{FrameRow, Peers};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, Column, FlowEnds, Record, Table};
+use steadycast_media::Fate;
 use steadycast_scenario::{Problems, Scenario};
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
@@ -125,6 +126,11 @@ impl LiveRecord {
         }
     }
 
+    /// Whether this is a receiver's, and no packet of media ever came that could be read.
+    pub fn silent(&self) -> bool {
+        self.agents.iter().any(|agent| matches!(agent, Agent::VideoSink(sink) if sink.intake.bytes == Bytes::ZERO))
+    }
+
     /// The session as a scenario file.
     pub fn toml(&self) -> &str {
         &self.toml
@@ -174,8 +180,8 @@ impl LiveRecord {
                 "first_s" => real(|f| f.came.0.as_secs_f64()),
                 "arrived_s" => real(|f| f.came.1.as_secs_f64()),
                 "fate" => Column::Text {
-                    codes: self.frames.iter().map(|f| u32::from(f.damaged)).collect(),
-                    texts: vec!["ok".into(), "lost".into()],
+                    codes: self.frames.iter().map(|f| f.fate as u32).collect(),
+                    texts: [Fate::Ok, Fate::Lost, Fate::Late, Fate::Undecodable].map(|f| f.name().to_owned()).into(),
                 },
                 _ => match column {
                     Column::Real(_) => Column::Real(vec![f64::NAN; rows]),

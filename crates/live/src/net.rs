@@ -167,6 +167,9 @@ impl Port {
                 io::ErrorKind::AddrNotAvailable => "this machine does not have this address: see `ip address`",
                 io::ErrorKind::PermissionDenied => "ports below 1024 and binding to an interface may need more rights",
                 _ if e.raw_os_error() == Some(libc::ENODEV) => "there is no such interface: see `ip link`",
+                _ if link_local(bind) => {
+                    "it is of one link alone: name the --interface, or write [ADDRESS%INTERFACE]:PORT"
+                }
                 _ => "choose another address, port or interface",
             };
             NetError::new(bind, &e, remedy)
@@ -358,7 +361,7 @@ impl Pair {
             };
             (port, None)
         } else if group_port {
-            let reports = SocketAddr::new(to.ip(), to.port() + 1);
+            let reports = rtcp_port(to, options.mux)?;
             (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, options)?))
         } else {
             let (rtp, rtcp) = neighbours(own, options)?;
@@ -366,7 +369,7 @@ impl Pair {
         };
         if !options.mux {
             let connected = rtp.socket.connect(&to.into());
-            connected.map_err(|e| NetError::new(to, &e, "no route leads there: name an --interface"))?;
+            connected.map_err(|e| NetError::new(to, &e, unreached(to, options)))?;
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
@@ -433,6 +436,21 @@ impl Port {
     }
 }
 
+/// Whether an IPv6 address or group means something on one link alone, and does not say on which (RFC 4007).
+fn link_local(address: SocketAddr) -> bool {
+    let SocketAddr::V6(v6) = address else { return false };
+    let first = v6.ip().segments()[0];
+    v6.scope_id() == 0 && (first & 0xffc0 == 0xfe80 || first & 0xff0f == 0xff02)
+}
+
+fn unreached(to: SocketAddr, options: &PairOptions) -> &'static str {
+    match options.interface {
+        Some(_) => "no route leads there by this interface: see `ip route` and `ip -6 route`",
+        None if link_local(to) => "it is of one link alone: name the --interface, or write [ADDRESS%INTERFACE]:PORT",
+        None => "no route leads there: name an --interface",
+    }
+}
+
 fn local(own: IpAddr, options: &PairOptions, plus: u16) -> SocketAddr {
     SocketAddr::new(own, options.local.map_or(0, |p| p.saturating_add(plus)))
 }
@@ -440,7 +458,12 @@ fn local(own: IpAddr, options: &PairOptions, plus: u16) -> SocketAddr {
 fn rtcp_port(rtp: SocketAddr, mux: bool) -> Result<SocketAddr, NetError> {
     let port = if mux { Some(rtp.port()) } else { rtp.port().checked_add(1) };
     match port.filter(|_| rtp.port() > 0) {
-        Some(port) => Ok(SocketAddr::new(rtp.ip(), port)),
+        Some(port) => {
+            // An IPv6 address keeps its zone.
+            let mut next = rtp;
+            next.set_port(port);
+            Ok(next)
+        }
         None => Err(NetError {
             place: rtp.to_string(),
             problem: "RTCP needs the port after this one".into(),

@@ -41,7 +41,7 @@ pub struct Peers {
 }
 
 const MOST: usize = 1_024;
-/// A name is shown as far as it is plain text, and not longer.
+/// A name is shown as far as this.
 const NAME: usize = 64;
 
 impl Peers {
@@ -92,7 +92,7 @@ impl Peers {
                 Packet::Sdes { chunks } => {
                     for (ssrc, cname) in chunks {
                         if let Some(peer) = self.all.get_mut(ssrc).filter(|p| p.address.ip() == from.ip()) {
-                            peer.cname = cname.chars().filter(|c| !c.is_control()).take(NAME).collect();
+                            peer.cname = cname.chars().take(NAME).collect();
                         }
                     }
                 }

@@ -3,7 +3,7 @@
 use crate::entropy;
 use crate::folder::{STEP, Words};
 use crate::sdp::Description;
-use crate::send::{Shared, rtcp};
+use crate::send::{Shared, packet_size, rtcp};
 use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
     Spool, Srtp, Unpacker, WiredSink,
@@ -52,7 +52,10 @@ struct Announced {
 
 impl Announced {
     /// Without a name the session is a standard one: reports alone.
-    fn of(description: &Description) -> Self {
+    ///
+    /// # Errors
+    /// It names a packet size that no record can hold.
+    fn of(description: &Description) -> Result<Self, LiveError> {
         let number = |key: &str| description.of_ours(key).and_then(|v| v.parse::<u64>().ok());
         let given = |text: &str| match (text.parse::<f64>(), text) {
             (Ok(n), _) => Given::Number(n),
@@ -61,15 +64,15 @@ impl Announced {
             _ => Given::Text(text.to_owned()),
         };
         let param = |(key, value): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), given(value)));
-        Self {
+        Ok(Self {
             controller: description.of_ours("controller").unwrap_or("fixed").to_owned(),
             mode: if description.of_ours("mode") == Some("paper") { Mode::Paper } else { Mode::Repaired },
             params: description.ours.iter().filter_map(param).collect(),
             session_bandwidth: number("session-bw").map_or(Rate::mbps(2), Rate::bps),
-            packet: number("packet").map_or(Bytes::new(1_000), Bytes::new),
+            packet: packet_size("the description's packet", number("packet").map_or(Bytes::new(1_000), Bytes::new))?,
             buffer: number("buffer").filter(|size| *size > 0).map(Bytes::new),
             consume: number("consume").filter(|rate| *rate > 0).map(Rate::bps),
-        }
+        })
     }
 }
 
@@ -89,7 +92,7 @@ impl Receiving {
         let clock = Clock::start();
         let seed = entropy::seed()?;
         let description = options.description.clone();
-        let announced = Announced::of(&description);
+        let announced = Announced::of(&description)?;
         let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
         let group = description.address.ip().is_multicast();
         let source = options.pair.source.or(description.source);
@@ -221,9 +224,9 @@ impl Session {
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            if ended.is_none() && self.session().is_some_and(Receiver::source_ended) {
-                ended = Some(now);
-            }
+            // Another source may come instead.
+            let says_so = self.session().is_some_and(Receiver::source_ended);
+            ended = if says_so { ended.or(Some(now)) } else { None };
             if self.shared.stop.load(Ordering::Relaxed) || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
                 break;
             }
@@ -261,13 +264,18 @@ impl Session {
             "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
             "received": self.session().map_or(0, Receiver::received),
             "expected": self.session().map_or(0, Receiver::expected),
+            // Without a payload format nobody knows what a picture is.
+            "still_s": counts.shown.or(end.first_media()).filter(|_| self.options.description.format.is_some())
+                .map(|at| now.since(at).as_secs_f64()),
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
             "from": end.media_from().map(|a| a.to_string()),
             "reports_to": end.reports_to().map(|a| a.to_string()),
+            "ended_by": ended_by(end),
             "reports": sink.rtcp_packets, "buffer": buffer,
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
-            "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing },
+            "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
+                        "undecodable": counts.undecodable },
             "overrun": self.shelf.overrun(), "unreadable": end.unreadable(),
         })
     }
@@ -284,6 +292,11 @@ impl Session {
         if wired.last_media().is_none() {
             warnings.push(format!("nothing came to {}", self.options.description.address));
         }
+        let (unreadable, keyed) = (wired.unreadable(), self.options.key.is_some());
+        if unreadable > 0 {
+            let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
+            warnings.push(format!("{unreadable} datagrams could not be read: {why}"));
+        }
         if wired.sink().rtcp_packets == 0 {
             warnings.push("no report was sent: no sender's address was known".into());
         }
@@ -291,15 +304,18 @@ impl Session {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        let frames = (counts != crate::FrameCounts::default()).then(|| {
-            json!({ "sent": counts.whole + counts.damaged + counts.missing, "ok": counts.whole,
-                    "lost": counts.damaged + counts.missing, "late": 0, "undecodable": 0 })
-        });
+        let lost = counts.damaged + counts.missing;
+        let sent = counts.whole + counts.undecodable + lost;
+        let frames = (sent > 0).then(
+            || json!({ "sent": sent, "ok": counts.whole, "lost": lost, "late": 0, "undecodable": counts.undecodable }),
+        );
         // What went on before the first packet is not the network's doing.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let span = wired.last_media().unwrap_or(now).since(from);
         let rate = (!span.is_zero()).then(|| wired.sink().intake.bytes.per(span).as_bps_f64());
-        let receiver = json!({ "name": self.options.cname, "frames": frames, "throughput_bps": rate });
+        let ended = ended_by(&wired);
+        let receiver =
+            json!({ "name": self.options.cname, "frames": frames, "throughput_bps": rate, "ended_by": ended });
         let mut flow = Map::new();
         flow.insert("receivers".into(), json!([receiver]));
         flow.insert("throughput_bps".into(), json!(rate));
@@ -318,4 +334,9 @@ impl Session {
         LiveRecord::new(&words, agent, from, now, flow, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
+}
+
+/// What the source's last word was: the address that it came from.
+fn ended_by(end: &WiredSink) -> Option<String> {
+    end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()))
 }

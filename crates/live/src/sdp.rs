@@ -7,6 +7,7 @@ use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaTyp
 use std::net::{IpAddr, SocketAddr};
 use steadycast_units::Rate;
 use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::plain_text;
 
 /// Why a description can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,14 +97,12 @@ impl Description {
     }
 
     fn encoding(&self) -> (&'static str, Option<String>) {
-        match self.format {
+        let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
                 // Profile 3 level 5 (advanced simple) fits what is sent; decoders go by the configuration.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
-                ("MP4V-ES", Some(format!("profile-level-id=245{}", config.unwrap_or_default())))
+                Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
-            Some(PayloadFormat::Mpeg2) => ("MPV", None),
-            Some(PayloadFormat::H263p) => ("H263-1998", None),
             Some(PayloadFormat::H264) => {
                 let sets: Vec<&[u8]> = parameter_sets(&self.config);
                 let mut fmtp = "packetization-mode=1".to_owned();
@@ -114,10 +113,12 @@ impl Description {
                     let sets: Vec<String> = sets.iter().map(|s| base64(s)).collect();
                     fmtp += &format!("; sprop-parameter-sets={}", sets.join(","));
                 }
-                ("H264", Some(fmtp))
+                Some(fmtp)
             }
-            None => ("x-steadycast-greedy", None),
-        }
+            // The others need no parameters, or have them in band.
+            _ => None,
+        };
+        (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
     }
 
     /// From text: its first video stream.
@@ -125,7 +126,7 @@ impl Description {
     /// # Errors
     /// It is not a session description, or there is no video over RTP in it.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
-        let session = Session::parse(text)
+        let session = Session::parse(plain_text(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
         let media = session.medias.iter().find(|m| m.media == "video");
         let media = media.ok_or_else(|| wrong("there is no video in it", "name a description with an m=video line"))?;
@@ -152,14 +153,9 @@ impl Description {
             let find = |value: &str| value.strip_prefix(&prefix).map(|rest| rest.trim().to_owned());
             media.get_attribute_values(name).flatten().find_map(find)
         };
-        let name = of_type("rtpmap").map(|map| map.split('/').next().unwrap_or_default().to_ascii_uppercase());
-        let format = match name.as_deref() {
-            Some("MP4V-ES") => Some(PayloadFormat::Mpeg4),
-            Some("MPV") => Some(PayloadFormat::Mpeg2),
-            Some("H263-1998" | "H263-2000") => Some(PayloadFormat::H263p),
-            Some("H264") => Some(PayloadFormat::H264),
-            None if payload_type == 32 => Some(PayloadFormat::Mpeg2),
-            _ => None,
+        let format = match of_type("rtpmap") {
+            Some(map) => PayloadFormat::of_encoding(map.split('/').next().unwrap_or_default()),
+            None => PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type)),
         };
         let fmtp = of_type("fmtp").unwrap_or_default();
         let parameter = |key: &str| {
@@ -292,7 +288,8 @@ mod tests {
             Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
         ];
-        for one in all {
+        // Those of the others have nothing of their own.
+        for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
             let text = one.write(own, 17);
             assert_eq!(Description::read(text.as_bytes()), Ok(one), "{text}");
         }
@@ -318,6 +315,18 @@ mod tests {
         let read = Description::read(text.as_bytes()).unwrap();
         assert_eq!((read.format, read.config), (Some(PayloadFormat::Mpeg4), vec![0, 0, 1, 0xb0, 1]));
         assert_eq!(read.address, "127.0.0.1:5004".parse().unwrap());
+    }
+
+    #[test]
+    fn nothing_that_steers_a_terminal_is_read_or_told() {
+        let head =
+            "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=\u{1b}[2Jx\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n";
+        let tool = "a=tool:\u{9b}31m\r\na=x-steadycast:controller=\u{1b}[31mX\u{1b}]0\u{7}\r\n";
+        let read = Description::read(format!("{head}{tool}").as_bytes()).unwrap();
+        assert_eq!(read.of_ours("controller"), Some("[31mX]0"));
+        assert!(!format!("{read:?}").contains("\\u{"), "{read:?}");
+        let error = Description::read(b"v=0\r\n\x1b[31m=\x07\r\n").unwrap_err().to_string();
+        assert!(!error.chars().any(char::is_control), "{error:?}");
     }
 
     #[test]

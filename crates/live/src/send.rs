@@ -18,7 +18,9 @@ use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
-use steadycast_session::{Defended, Emit, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served};
+use steadycast_session::{
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -43,6 +45,9 @@ pub enum LiveError {
     /// The controller serves one receiver.
     #[error("--to: controller {0} serves one receiver, and this is a group; take asmp or tfmcc")]
     OneReceiver(String),
+    /// A packet that a scenario does not allow, or that its links' default MTU does not take.
+    #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
+    Packet(&'static str, Bytes),
     /// The record is not what a scenario can say: a bug.
     #[error("the record can't be written: {0}")]
     Record(String),
@@ -125,6 +130,11 @@ pub struct SendOptions {
     pub clip: Option<String>,
 }
 
+/// A full packet's IP size, if the record can hold it.
+pub(crate) fn packet_size(place: &'static str, size: Bytes) -> Result<Bytes, LiveError> {
+    if (100..=1_500).contains(&size.get()) { Ok(size) } else { Err(LiveError::Packet(place, size)) }
+}
+
 /// What both threads know.
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -198,10 +208,11 @@ impl Sending {
         if group && entry.cast == steadycast_control::registry::Cast::Unicast {
             return Err(LiveError::OneReceiver(options.controller));
         }
+        packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
         let (format, config, greedy) = (medium.format(), medium.config(), matches!(medium, Medium::Greedy));
-        let payload_type = if format == Some(PayloadFormat::Mpeg2) { 32 } else { 96 };
+        let payload_type = format.and_then(PayloadFormat::static_type).unwrap_or(96);
         let identity = Identity { ssrc: seed.part("ssrc").bits32(), cname: options.cname.clone() };
         let first_seq = seed.part("seq").bits32() as u16;
         let settings = SenderSettings {
@@ -215,6 +226,7 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
+            feedback: FeedbackFormat::Own,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
@@ -484,6 +496,7 @@ impl Session {
             .peers()
             .into_iter()
             .flat_map(Peers::iter)
+            .filter(|(ssrc, p)| source.session().is_none_or(|session| session.counts(now, *ssrc, p.last)))
             .map(|(ssrc, p)| {
                 json!({
                     "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left, "aside": aside.get(&ssrc),

@@ -4,9 +4,12 @@ use crate::Consumer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use steadycast_media::{Chain, Fate};
+use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Span, Time};
-use steadycast_wire::payload::{Depacketiser, PayloadFormat};
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
 use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
 /// A frame as it came out of its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +29,16 @@ pub struct ReceivedFrame {
 /// What became of the frames of a stream, as far as its packets tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Frames of which all came.
+    /// Frames of which all came, and all that they depend on.
     pub whole: u64,
+    /// Frames of which all came, but not what they depend on.
+    pub undecodable: u64,
     /// Frames of which something is missing.
     pub damaged: u64,
     /// Frames of which nothing came, by the gaps in the time stamps.
     pub missing: u64,
+    /// When the last packet of the latest frame came that can be shown.
+    pub shown: Option<Time>,
 }
 
 /// What is known of a frame when its bytes have gone.
@@ -41,8 +48,8 @@ pub struct FrameRow {
     pub ticks: i64,
     /// Its bytes.
     pub size: Bytes,
-    /// Something of it is missing.
-    pub damaged: bool,
+    /// What became of it, as far as its packets tell: nobody knows when it was to be shown.
+    pub fate: Fate,
     /// When its first and its last packet came.
     pub came: (Time, Time),
 }
@@ -107,12 +114,19 @@ impl FrameShelf {
         self.locked().rows.clone()
     }
 
-    fn put(&self, frame: ReceivedFrame, missing: u64) {
+    fn put(&self, frame: ReceivedFrame, fate: Fate, missing: u64) {
         let mut shelf = self.locked();
         shelf.counts.missing += missing;
-        *(if frame.damaged { &mut shelf.counts.damaged } else { &mut shelf.counts.whole }) += 1;
+        match fate {
+            Fate::Lost => shelf.counts.damaged += 1,
+            Fate::Undecodable => shelf.counts.undecodable += 1,
+            Fate::Ok | Fate::Late => {
+                shelf.counts.whole += 1;
+                shelf.counts.shown = Some(frame.last);
+            }
+        }
         let size = Bytes::new(frame.bytes.len() as u64);
-        let row = FrameRow { ticks: frame.ticks, size, damaged: frame.damaged, came: (frame.first, frame.last) };
+        let row = FrameRow { ticks: frame.ticks, size, fate, came: (frame.first, frame.last) };
         shelf.rows.push(row);
         if !shelf.wanted {
             return;
@@ -127,22 +141,37 @@ impl FrameShelf {
     }
 }
 
-/// How long a packet waits for one before it, at the most.
+/// How long a packet waits for one before it, from the last one that went on in sequence: while others do, a number far ahead
+/// proves nothing.
 const REORDERED: Span = Span::millis(80);
 /// How many wait, at the most.
 const HELD: usize = 256;
 
+/// A packet, and when it came.
+type Held = (Time, RtpHeader, Vec<u8>);
+
 /// Puts packets into order, and their payloads together.
 pub struct Unpacker {
     shelf: FrameShelf,
+    format: PayloadFormat,
     payload_type: u8,
+    chain: Chain,
     depacketiser: Depacketiser,
-    held: BTreeMap<u64, (Time, RtpHeader, Vec<u8>)>,
+    held: BTreeMap<u64, Held>,
     /// The extended sequence number that comes next.
     next: Option<u64>,
+    /// When the latest packet came that went on in sequence.
+    progress: Time,
+    /// Packets since the last gap.
+    since_gap: u64,
+    /// Packets in sequence that came after those behind them had been given up, and the number of the first.
+    late: (u64, Vec<Held>),
+    /// Packets that are missing since the last frame.
+    lost: u64,
     /// The frame that is being put together.
     open: Option<Open>,
-    ticks: Option<(u32, i64)>,
+    /// The frame before.
+    before: Option<Before>,
     /// Between two frames, the least that was seen.
     period: Option<i64>,
     last_ticks: Option<i64>,
@@ -150,11 +179,23 @@ pub struct Unpacker {
     clean: bool,
 }
 
+/// What the next frame's time counts from: the time stamps of one source do not go with those of another.
+#[derive(Clone, Copy)]
+struct Before {
+    ssrc: u32,
+    timestamp: u32,
+    ticks: i64,
+    first: Time,
+}
+
 struct Open {
+    ssrc: u32,
     timestamp: u32,
     first: Time,
     last: Time,
     damaged: bool,
+    /// Something is missing before its first packet.
+    after_gap: bool,
 }
 
 impl Unpacker {
@@ -162,12 +203,18 @@ impl Unpacker {
     pub fn new(format: PayloadFormat, payload_type: u8, shelf: FrameShelf) -> Self {
         Self {
             shelf,
+            format,
             payload_type,
+            chain: Chain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
             next: None,
+            progress: Time::ZERO,
+            since_gap: 0,
+            late: (0, Vec::new()),
+            lost: 0,
             open: None,
-            ticks: None,
+            before: None,
             period: None,
             last_ticks: None,
             clean: true,
@@ -178,14 +225,19 @@ impl Unpacker {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
-            if !due && self.held.len() <= HELD && now.since(at) <= REORDERED {
+            if !due && self.held.len() <= HELD && now.since(at.max(self.progress)) <= REORDERED {
                 return;
             }
             let Some((_, (at, header, payload))) = self.held.pop_first() else { return };
-            if self.next.is_some_and(|next| seq > next) {
+            if let Some(next) = self.next.filter(|next| seq > *next) {
                 self.gap();
+                self.lost += seq - next;
+            }
+            if due {
+                self.progress = self.progress.max(at);
             }
             self.next = Some(seq + 1);
+            self.since_gap += 1;
             self.packet(at, &header, &payload);
         }
     }
@@ -196,16 +248,39 @@ impl Unpacker {
             open.damaged = true;
         }
         self.clean = false;
+        self.since_gap = 0;
+        self.late.1.clear();
+    }
+
+    /// A packet came after what is behind it had been given up. The stream goes back when packets go on in sequence there: more than went
+    /// on after the gap, or as far behind as none can be late. So a made-up number can't have the true ones thrown away.
+    fn take_late(&mut self, seq: u64, packet: Held) {
+        let (first, run) = &mut self.late;
+        if *first + run.len() as u64 != seq || run.len() >= HELD {
+            run.clear();
+            *first = seq;
+        }
+        run.push(packet);
+        let (first, votes) = (*first, run.len() as u64);
+        let far = self.next.is_some_and(|next| first + u64::from(MAX_MISORDER) <= next);
+        if votes >= u64::from(MIN_SEQUENTIAL) && (far || votes > self.since_gap) {
+            let run = std::mem::take(&mut self.late.1);
+            self.gap();
+            self.next = Some(first);
+            self.held.extend((first..).zip(run));
+        }
     }
 
     fn packet(&mut self, at: Time, header: &RtpHeader, payload: &[u8]) {
-        if self.open.as_ref().is_some_and(|open| open.timestamp != header.timestamp) {
+        if self.open.as_ref().is_some_and(|open| (open.ssrc, open.timestamp) != (header.ssrc, header.timestamp)) {
             // The marker was lost; and of which of the two frames more is missing nobody knows.
             self.finish();
             self.depacketiser.gap();
         }
         let clean = self.clean;
-        let open = self.open.get_or_insert(Open { timestamp: header.timestamp, first: at, last: at, damaged: !clean });
+        let RtpHeader { ssrc, timestamp, .. } = *header;
+        let open =
+            self.open.get_or_insert(Open { ssrc, timestamp, first: at, last: at, damaged: !clean, after_gap: !clean });
         open.last = open.last.max(at);
         open.damaged |= self.depacketiser.push(payload).is_err();
         if header.marker {
@@ -217,35 +292,59 @@ impl Unpacker {
     fn finish(&mut self) {
         let frame = self.depacketiser.finish();
         let Some(open) = self.open.take() else { return };
-        let ticks = match self.ticks {
-            Some((stamp, ticks)) => ticks + i64::from(open.timestamp.wrapping_sub(stamp) as i32),
+        let same = self.before.is_none_or(|before| before.ssrc == open.ssrc);
+        let ticks = match self.before {
+            Some(before) if same => before.ticks + i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32),
+            // Another source's first frame comes as long after the last one as it arrived after it.
+            Some(before) => {
+                let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
+                self.last_ticks.unwrap_or(before.ticks) + waited.max(self.period.unwrap_or(1))
+            }
             None => 0,
         };
-        self.ticks = Some((open.timestamp, ticks));
-        let step = self.last_ticks.map(|last| ticks - last).filter(|step| *step > 0);
+        self.before = Some(Before { ssrc: open.ssrc, timestamp: open.timestamp, ticks, first: open.first });
+        let step = self.last_ticks.filter(|_| same).map(|last| ticks - last).filter(|step| *step > 0);
         let mut missing = 0;
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // A step over several frames after a loss; without one the sender has left them out.
+            // A step over several frames after a loss, of a packet each at the least; without one the sender has left them out.
             if open.damaged || frame.damaged {
-                missing = (step / period - 1).clamp(0, 1_000) as u64;
+                missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
         }
+        self.lost = 0;
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
+        if !same {
+            self.chain = Chain::default();
+        }
+        if open.after_gap || missing > 0 {
+            // What was lost before it counts as a frame that others need: nobody knows.
+            self.chain.next(FrameKind::P, false);
+        }
+        let kind = match picture_kind(self.format, &frame.bytes) {
+            Some(PictureKind::Intra) => FrameKind::I,
+            Some(PictureKind::Disposable) => FrameKind::B,
+            Some(PictureKind::Predicted) | None => FrameKind::P,
+        };
+        let fate = self.chain.next(kind, !damaged);
         let (first, last) = (open.first, open.last);
-        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, missing);
+        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, fate, missing);
     }
 }
 
 impl Consumer for Unpacker {
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // One that comes after all is of no use any more.
-        if header.payload_type != self.payload_type || self.next.is_some_and(|next| seq < next) {
+        if header.payload_type != self.payload_type {
             return;
         }
-        self.held.insert(seq, (now, *header, payload.to_vec()));
+        let packet = (now, *header, payload.to_vec());
+        if self.next.is_some_and(|next| seq < next) {
+            self.take_late(seq, packet);
+        } else {
+            self.held.insert(seq, packet);
+        }
         self.release(now);
     }
 }
@@ -254,7 +353,20 @@ impl Consumer for Unpacker {
 mod tests {
     use super::*;
 
+    const I: u8 = 0x00;
+    const P: u8 = 0x40;
+    const B: u8 = 0x80;
+
+    /// A frame of MPEG-4 of a kind, or another part of one, that ends with two numbers.
+    fn frame_of(kind: u8, one: u8, other: u8) -> [u8; 7] {
+        [0, 0, 1, 0xb6, kind, one, other]
+    }
+
     fn packet(unpacker: &mut Unpacker, ms: u64, seq: u64, frame: u32, marker: bool) {
+        packet_of(unpacker, I, ms, seq, frame, marker);
+    }
+
+    fn packet_of(unpacker: &mut Unpacker, kind: u8, ms: u64, seq: u64, frame: u32, marker: bool) {
         let header = RtpHeader {
             payload_type: 96,
             marker,
@@ -264,7 +376,7 @@ mod tests {
             send_time: None,
             payload_len: 2,
         };
-        unpacker.take(Time::ZERO + Span::millis(ms), seq, &header, &[frame as u8, seq as u8]);
+        unpacker.take(Time::ZERO + Span::millis(ms), seq, &header, &frame_of(kind, frame as u8, seq as u8));
     }
 
     fn fresh() -> (Unpacker, FrameShelf) {
@@ -273,9 +385,16 @@ mod tests {
         (Unpacker::new(PayloadFormat::Mpeg4, 96, shelf.clone()), shelf)
     }
 
+    /// Whole, damaged and missing frames.
+    fn counted(shelf: &FrameShelf) -> (u64, u64, u64) {
+        let counts = shelf.counts();
+        (counts.whole, counts.damaged, counts.missing)
+    }
+
     fn taken(shelf: &FrameShelf) -> Vec<(i64, Vec<u8>, bool)> {
         let frames = shelf.take(Duration::ZERO).unwrap();
-        frames.into_iter().map(|f| (f.ticks, f.bytes, f.damaged)).collect()
+        let numbers = |bytes: &[u8]| bytes.chunks(7).flat_map(|part| part[5..].to_vec()).collect();
+        frames.into_iter().map(|f| (f.ticks, numbers(&f.bytes), f.damaged)).collect()
     }
 
     #[test]
@@ -286,7 +405,7 @@ mod tests {
         }
         let expected = [(0, vec![0, 10, 0, 11], false), (3_600, vec![1, 12], false), (7_200, vec![2, 13], false)];
         assert_eq!(taken(&shelf), expected);
-        assert_eq!(shelf.counts(), FrameCounts { whole: 3, damaged: 0, missing: 0 });
+        assert_eq!(counted(&shelf), (3, 0, 0));
     }
 
     #[test]
@@ -310,7 +429,141 @@ mod tests {
         // Frames 2 and 3, one packet each, never come.
         packet(&mut unpacker, 160, 5, 4, true);
         packet(&mut unpacker, 300, 6, 5, true);
-        assert_eq!(shelf.counts(), FrameCounts { whole: 3, damaged: 1, missing: 2 });
+        assert_eq!(counted(&shelf), (3, 1, 2));
+    }
+
+    /// A frame of one packet every 10 ms, and what is put between.
+    fn stream(unpacker: &mut Unpacker, frames: std::ops::Range<u64>, mut each: impl FnMut(&mut Unpacker, u64)) {
+        for n in frames {
+            packet(unpacker, n * 10, n, n as u32, true);
+            each(unpacker, n);
+        }
+    }
+
+    #[test]
+    fn one_made_up_number_ahead_of_a_stream_that_goes_on_costs_the_frame_that_it_takes_the_place_of_at_most() {
+        for (ahead, damaged) in [(2, 1), (90, 1), (2_500, 0), (20_000, 0)] {
+            let (mut unpacker, shelf) = fresh();
+            stream(&mut unpacker, 0..500, |unpacker, n| {
+                if n == 100 {
+                    packet(unpacker, 1_001, n + ahead, 7, false);
+                }
+            });
+            assert_eq!(counted(&shelf), (500 - damaged, damaged, 0), "{ahead} ahead");
+        }
+    }
+
+    #[test]
+    fn a_made_up_number_that_was_believed_in_a_pause_costs_two_frames_and_the_true_ones_go_on() {
+        for ahead in [2, 90, 2_500, 20_000] {
+            let (mut unpacker, shelf) = fresh();
+            stream(&mut unpacker, 0..100, |_, _| {});
+            // Nothing of the stream comes for a while.
+            packet(&mut unpacker, 1_200, 100 + ahead, 7, true);
+            packet(&mut unpacker, 1_300, 101 + ahead, 8, true);
+            stream(&mut unpacker, 131..500, |_, _| {});
+            let after = shelf.counts();
+            assert!((467..=471).contains(&after.whole), "{ahead} ahead: {after:?}");
+            assert!((1..=4).contains(&after.damaged), "{ahead} ahead: {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_pair_that_comes_later_than_it_is_waited_for_does_not_turn_the_stream_back() {
+        let (mut unpacker, shelf) = fresh();
+        stream(&mut unpacker, 0..50, |unpacker, n| {
+            if n == 20 {
+                unpacker.next = Some(23);
+                unpacker.gap();
+            }
+            if n == 40 {
+                packet(unpacker, 401, 21, 21, true);
+                packet(unpacker, 402, 22, 22, true);
+            }
+        });
+        let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+        assert!(ticks.is_sorted(), "{ticks:?}");
+    }
+
+    #[test]
+    fn many_losses_do_not_add_up_their_waits() {
+        let (mut unpacker, shelf) = fresh();
+        // Every third packet is lost, 10 ms apart: each is waited for 80 ms from the packet behind it.
+        for n in (0..300).filter(|n| n % 3 != 2) {
+            packet(&mut unpacker, n * 10, n, n as u32, true);
+        }
+        let newest = taken(&shelf).last().map(|f| f.1[1]);
+        assert!((285..=292).contains(&(u64::from(newest.unwrap()) + 256)), "{newest:?}");
+    }
+
+    #[test]
+    fn another_sources_time_stamps_go_on_where_the_ones_before_ended() {
+        let (mut unpacker, shelf) = fresh();
+        stream(&mut unpacker, 0..100, |_, _| {});
+        // Another source, 4 s later, with time stamps hours away and its first packet missing.
+        for n in 101..200u64 {
+            let header = RtpHeader {
+                payload_type: 96,
+                marker: true,
+                seq: n as u16,
+                timestamp: (n as u32 * 3_600).wrapping_add(3_000_000_000),
+                ssrc: 2,
+                send_time: None,
+                payload_len: 2,
+            };
+            unpacker.take(Time::ZERO + Span::millis(4_000 + n * 10), n, &header, &frame_of(I, 1, 2));
+        }
+        let counts = counted(&shelf);
+        assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
+        let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+        let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
+        // 4 s and two of the packets' distances.
+        assert_eq!(steps, [4_020 * 90]);
+    }
+
+    #[test]
+    fn what_depends_on_a_lost_frame_is_undecodable_until_the_next_intra_frame() {
+        // The kinds of whole frames, and by a dash one that is lost, which the time stamps tell.
+        for (frames, fates) in [
+            ("IPPP", [4, 0, 0]),
+            // The frame after a gap counts as lost with it: nobody knows of which of the two more is missing.
+            ("IP-PPPIP", [4, 2, 2]),
+            ("IBPBPBP", [7, 0, 0]),
+            ("PPIP", [2, 0, 2]),
+            ("IB-BPPI", [3, 2, 2]),
+            ("IPP-IPB", [3, 2, 2]),
+        ] {
+            let (mut unpacker, shelf) = fresh();
+            for (n, kind) in frames.bytes().enumerate().filter(|(_, kind)| *kind != b'-') {
+                let kind = if kind == b'I' {
+                    I
+                } else if kind == b'P' {
+                    P
+                } else {
+                    B
+                };
+                packet_of(&mut unpacker, kind, n as u64 * 100, n as u64, n as u32, true);
+            }
+            // What waits for the lost one is let go.
+            packet_of(&mut unpacker, I, 2_000, frames.len() as u64, frames.len() as u32, true);
+            let counts = shelf.counts();
+            let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
+            assert_eq!(told, fates, "{frames}");
+            let rows = shelf.rows();
+            let undecodable = rows.iter().filter(|row| row.fate == Fate::Undecodable).count();
+            assert_eq!(undecodable as u64, counts.undecodable);
+        }
+    }
+
+    #[test]
+    fn missing_frames_are_at_most_as_many_as_missing_packets() {
+        let (mut unpacker, shelf) = fresh();
+        packet(&mut unpacker, 0, 1, 0, true);
+        packet(&mut unpacker, 10, 2, 1, true);
+        // The sender left a second out, and one packet is missing.
+        packet(&mut unpacker, 1_000, 4, 26, true);
+        packet(&mut unpacker, 1_100, 5, 27, true);
+        assert_eq!(counted(&shelf), (3, 1, 1));
     }
 
     #[test]

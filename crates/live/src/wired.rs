@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::Notice;
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{Fragment, Media, Received, Sender};
+use steadycast_session::{Fragment, Media, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
-use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
 /// Where the bytes of a sender's packets come from.
 pub trait Payloads: Send {
@@ -64,24 +64,6 @@ impl Trail {
     }
 }
 
-/// What became of RTCP datagrams that this end wrote, so that a group's echo of them is known.
-#[derive(Debug, Default)]
-struct Echo([u64; 8], usize);
-
-impl Echo {
-    fn digest(bytes: &[u8]) -> u64 {
-        // FNV-1a: any hash will do, since only one's own datagrams are compared with each other.
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
-    }
-    fn wrote(&mut self, bytes: &[u8]) {
-        self.1 = (self.1 + 1) % self.0.len();
-        self.0[self.1] = Self::digest(bytes);
-    }
-    fn is_own(&self, bytes: &[u8]) -> bool {
-        self.0.contains(&Self::digest(bytes))
-    }
-}
-
 /// A video sender on its sockets.
 pub struct WiredSource {
     source: VideoSource,
@@ -89,7 +71,6 @@ pub struct WiredSource {
     trail: Option<Trail>,
     peers: Option<Peers>,
     srtp: Option<Srtp>,
-    echo: Echo,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
@@ -97,8 +78,7 @@ pub struct WiredSource {
 impl WiredSource {
     /// Of this sender. With a trail it leaves there what each packet carried.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
-        let (echo, outgoing) = (Echo::default(), Vec::new());
-        Self { source, payloads, trail, peers: None, srtp: None, echo, outgoing, ended: false }
+        Self { source, payloads, trail, peers: None, srtp: None, outgoing: Vec::new(), ended: false }
     }
 
     /// Keeps a list of who sends reports.
@@ -167,7 +147,6 @@ impl WiredSource {
                     });
                 }
                 Body::Rtcp { bytes, .. } => {
-                    self.echo.wrote(&bytes);
                     out.push(Which::Rtcp, None, |all| protected(&bytes, &mut self.srtp, all));
                 }
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
@@ -200,13 +179,11 @@ impl End for WiredSource {
                 None => return,
             },
         };
-        if !self.echo.is_own(bytes) {
-            let mine = self.source.session().map_or(0, Sender::ssrc);
-            let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
-            self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
-            if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-                peers.hear(now, mine, datagram.meta.from, bytes);
-            }
+        let mine = self.source.session().map_or(0, Sender::ssrc);
+        let (from, refused) = (address(datagram.meta.from), self.source.feedback().refused);
+        self.with(out, |source, o| source.on_rtcp(now, from, bytes, o));
+        if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
+            peers.hear(now, mine, datagram.meta.from, bytes);
         }
     }
 
@@ -230,32 +207,82 @@ pub struct WiredSink {
     consumer: Box<dyn Consumer>,
     trail: Option<(Trail, u16)>,
     departure: Departure,
-    least: Option<OneWay>,
-    sent: Option<PeerTime>,
+    clocks: Clocks,
     srtp: Option<Srtp>,
-    echo: Echo,
     /// Where reports go; `None`: to the group.
     reports: Reports,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
-    media_clock: Option<MediaClock>,
     /// Datagrams that could not be read.
     unreadable: u64,
     first: Option<Time>,
     last: Option<Time>,
     from: Option<SocketAddr>,
+    ended_by: Option<SocketAddr>,
+}
+
+/// What the times in a source's packets are compared with: times of its own, since another source has another clock.
+#[derive(Clone, Copy, Default)]
+struct Clocks {
+    ssrc: Option<u32>,
+    least: Option<OneWay>,
+    sent: Option<PeerTime>,
+    media: Option<MediaClock>,
+}
+
+impl Clocks {
+    /// Those of this source.
+    fn of(mut self, ssrc: u32) -> Self {
+        if self.ssrc != Some(ssrc) {
+            let media = self.media.map(MediaClock::restarted);
+            self = Self { ssrc: Some(ssrc), media, ..Self::default() };
+        }
+        self
+    }
+
+    /// When a packet left, on our clock: see [`Departure`].
+    fn left(&mut self, now: Time, header: &RtpHeader, departure: Departure) -> Time {
+        let Some(stamp) = header.send_time else { return now };
+        if departure == Departure::Stamped {
+            return stamp.own(now);
+        }
+        let sent = stamp.peer(self.sent);
+        self.sent = Some(sent);
+        let way = OneWay::between(sent, now);
+        let least = self.least.map_or(way, |least| least.min(way));
+        self.least = Some(least);
+        // A delay of more than a minute is another clock's.
+        let delay = way.variation_since(least).later();
+        if delay > Span::secs(60) {
+            self.least = None;
+        }
+        now.before(delay)
+    }
 }
 
 /// Which step of the media's clock a frame belongs to, counted from the first packet.
+#[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
     /// The newest timestamp, and how many ticks it is after the first.
     newest: Option<(u32, i64)>,
+    /// How many ticks the first is after a first of another source.
+    from: i64,
 }
 
 impl MediaClock {
+    const fn new(step: Span) -> Self {
+        Self { step, newest: None, from: 0 }
+    }
+
+    /// Another source goes on, a step later.
+    fn restarted(self) -> Self {
+        let step = (self.step.as_nanos() * 9 / 100_000) as i64;
+        Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
+    }
+
     fn step_of(&mut self, timestamp: u32) -> u32 {
-        let (newest, ticks) = *self.newest.get_or_insert((timestamp, 0));
+        let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
             self.newest = Some((timestamp, ticks + ahead));
@@ -296,18 +323,16 @@ impl WiredSink {
             consumer,
             trail,
             departure,
-            least: None,
-            sent: None,
+            clocks: Clocks::default(),
             srtp: None,
-            echo: Echo::default(),
             reports,
             outgoing: Vec::new(),
             ended: false,
-            media_clock: None,
             unreadable: 0,
             first: None,
             last: None,
             from: None,
+            ended_by: None,
         }
     }
 
@@ -335,7 +360,8 @@ impl WiredSink {
     /// Without a trail, frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
-        Self { media_clock: Some(MediaClock { step, newest: None }), ..self }
+        let clocks = Clocks { media: Some(MediaClock::new(step)), ..self.clocks };
+        Self { clocks, ..self }
     }
 
     /// Datagrams that could not be read.
@@ -356,6 +382,15 @@ impl WiredSink {
     /// Where media comes from.
     pub const fn media_from(&self) -> Option<SocketAddr> {
         self.from
+    }
+
+    /// Where the BYE came from with which its source has ended.
+    pub fn ended_by(&self) -> Option<SocketAddr> {
+        self.ended_by.filter(|_| self.source_ended())
+    }
+
+    fn source_ended(&self) -> bool {
+        self.sink.session().is_some_and(Receiver::source_ended)
     }
 
     /// Where its reports go; `None` when nobody is known, or to the whole group.
@@ -390,14 +425,13 @@ impl WiredSink {
                 }
                 Reports::Sender { known, .. } => known,
             };
-            self.echo.wrote(&bytes);
             out.push(Which::Rtcp, to, |all| protected(&bytes, &mut self.srtp, all));
         }
         result
     }
 
     fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        let Ok((header, mut extensions, payload)) = RtpHeader::parse(datagram.bytes) else {
+        let Ok((header, extensions, payload)) = RtpHeader::parse(datagram.bytes) else {
             self.unreadable += 1;
             return;
         };
@@ -407,10 +441,19 @@ impl WiredSink {
             *known = Some(SocketAddr::new(from.ip(), port));
         }
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
-        let notice = extensions.next().filter(fits).map_or(Notice::NONE, |(id, bytes)| Notice::new(id, bytes));
+        let (mut notice, mut transport) = (Notice::NONE, None);
+        for (id, bytes) in extensions {
+            match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
+                Some(number) => transport = Some(number.seq),
+                None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
+                None => {}
+            }
+        }
+        // Only what is followed counts.
+        let mut clocks = self.clocks.of(header.ssrc);
         let (seq, fragment) = match &self.trail {
             None => {
-                let frame = self.media_clock.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
+                let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
                 (u64::from(header.seq), Fragment { frame, ..Fragment::default() })
             }
             Some((trail, first)) => match trail.find(*first, header.seq) {
@@ -419,41 +462,20 @@ impl WiredSink {
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let media = Media { number: 0, header, notice, fragment, seq, size };
+        let media = Media { header, notice, fragment, number: 0, transport, seq, size };
         let ecn = datagram.meta.ecn;
-        let sent = self.left(now, &header);
+        let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         if let Received::New(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
+            self.clocks = clocks;
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(now, seq, &header, payload);
         }
     }
 
-    /// When a packet left, on our clock: see [`Departure`].
-    fn left(&mut self, now: Time, header: &RtpHeader) -> Time {
-        let Some(stamp) = header.send_time else { return now };
-        if self.departure == Departure::Stamped {
-            return stamp.own(now);
-        }
-        let sent = stamp.peer(self.sent);
-        self.sent = Some(sent);
-        let way = OneWay::between(sent, now);
-        let least = self.least.map_or(way, |least| least.min(way));
-        self.least = Some(least);
-        // A delay of more than a minute is another clock's.
-        let delay = way.variation_since(least).later();
-        if delay > Span::secs(60) {
-            self.least = None;
-        }
-        now.before(delay)
-    }
-
     fn on_rtcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        if self.echo.is_own(datagram.bytes) {
-            return;
-        }
         let Ok(compound) = Compound::parse(datagram.bytes) else {
             self.unreadable += 1;
             return;
@@ -462,7 +484,11 @@ impl WiredSink {
             (*known, *heard) = (Some(datagram.meta.from), true);
         }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
+        let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
+        if !ended && self.source_ended() {
+            self.ended_by = Some(datagram.meta.from);
+        }
     }
 }
 
@@ -559,13 +585,46 @@ fn address(from: SocketAddr) -> AgentIx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadycast_units::Stamp;
 
     #[test]
     fn frames_count_in_steps_of_the_medias_clock_across_its_wrap() {
-        let mut clock = MediaClock { step: Span::millis(10), newest: None };
+        let mut clock = MediaClock::new(Span::millis(10));
         let first = u32::MAX - 3_600;
         let steps = [0, 3_600, 7_200, 3_600, 10_799, 10_800].map(|ticks| clock.step_of(first.wrapping_add(ticks)));
         assert_eq!(steps, [0, 4, 8, 4, 11, 12]);
         assert_eq!(clock.step_of(first.wrapping_sub(90_000)), 0, "before the first");
+    }
+
+    #[test]
+    fn the_times_of_two_sources_are_not_compared() {
+        let header = |ssrc, ms: u64, timestamp| RtpHeader {
+            payload_type: 96,
+            marker: true,
+            seq: 0,
+            timestamp,
+            ssrc,
+            send_time: Some(Stamp::of(Time::ZERO + Span::millis(ms))),
+            payload_len: 2,
+        };
+        let at = |ms| Time::ZERO + Span::millis(ms);
+        let mut clocks = Clocks { media: Some(MediaClock::new(Span::millis(10))), ..Clocks::default() };
+        let mut delays = Vec::new();
+        let mut steps = Vec::new();
+        // The second source's clock is ten seconds behind the first one's; each has a packet that is 30 ms late.
+        for (ssrc, sent, came, stamp) in [
+            (1, 20_000, 1_000, 0),
+            (1, 20_040, 1_070, 3_600),
+            (2, 10_080, 1_080, 4_000_000),
+            (2, 10_120, 1_150, 4_003_600),
+        ] {
+            clocks = clocks.of(ssrc);
+            let left = clocks.left(at(came), &header(ssrc, sent, stamp), Departure::AboveLeast);
+            // Stamps are rounded down to 4 µs.
+            delays.push(at(came).since(left).as_millis_f64().round());
+            steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));
+        }
+        assert_eq!(delays, [0.0, 30.0, 0.0, 30.0]);
+        assert_eq!(steps, [0, 4, 5, 9].map(Some));
     }
 }

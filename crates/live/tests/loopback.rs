@@ -10,7 +10,7 @@ use steadycast_live::{
     Clock, Consumer, Departure, EndIx, Interface, Loop, Pair, PairOptions, Reports, Trail, Wired, WiredSink,
     WiredSource, Zeros,
 };
-use steadycast_session::{Emit, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
+use steadycast_session::{Emit, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
@@ -70,6 +70,7 @@ impl Session {
             credit: Span::millis(4),
             greedy: true,
             gated: false,
+            feedback: FeedbackFormat::Own,
             app: self.factory().app(),
             first_seq: 65_500,
             first_timestamp: 0,

@@ -17,6 +17,41 @@ pub enum Fate {
     Undecodable,
 }
 
+impl Fate {
+    /// Its word in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Lost => "lost",
+            Self::Late => "late",
+            Self::Undecodable => "undecodable",
+        }
+    }
+}
+
+/// Which frames of a stream can be decoded. Groups of pictures are closed: one reference that is missing, and nothing behind it in
+/// its group can be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chain {
+    /// All since the latest I frame came.
+    intact: bool,
+}
+
+impl Chain {
+    /// What becomes of the next frame in coding order, of which all came, or not; it is in time.
+    pub fn next(&mut self, kind: FrameKind, whole: bool) -> Fate {
+        let referenced = kind == FrameKind::I || self.intact;
+        if kind != FrameKind::B {
+            self.intact = whole && referenced;
+        }
+        match (whole, referenced) {
+            (false, _) => Fate::Lost,
+            (true, false) => Fate::Undecodable,
+            (true, true) => Fate::Ok,
+        }
+    }
+}
+
 /// A frame as the sender sent it, or skipped it.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFrame {
@@ -148,21 +183,14 @@ impl Assembly {
     /// What became of each frame that was ready before `until`: it is late when its last packet came more than `playout` after it
     /// was ready.
     pub fn fates(&self, sent: &SentFrames, playout: Option<Span>) -> Vec<Fate> {
-        // Groups of pictures are closed: one reference that is missing, and nothing behind it in its group can be decoded.
-        let mut intact = false;
+        let mut chain = Chain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
-            let referenced = frame.coded.kind == FrameKind::I || intact;
-            if frame.coded.kind != FrameKind::B {
-                intact = whole && referenced;
-            }
-            match (whole, referenced) {
-                (false, _) => Fate::Lost,
-                (true, false) => Fate::Undecodable,
-                (true, true) if playout.is_some_and(|p| seen.last.since(frame.ready) > p) => Fate::Late,
-                (true, true) => Fate::Ok,
+            match chain.next(frame.coded.kind, whole) {
+                Fate::Ok if playout.is_some_and(|p| seen.last.since(frame.ready) > p) => Fate::Late,
+                fate => fate,
             }
         };
         sent.frames.iter().enumerate().map(judge).collect()

@@ -8,7 +8,7 @@ mod feed;
 mod frame;
 mod ladder;
 
-pub use assembly::{Assembly, Fate, Missing, SentFrame, SentFrames};
+pub use assembly::{Assembly, Chain, Fate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
 pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use feed::Feed;

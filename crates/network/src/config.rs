@@ -31,67 +31,14 @@ pub enum BuildError {
     TooMany(&'static str),
 }
 
-fn amount(limit: sc::Limit) -> link::Amount {
-    match limit {
-        sc::Limit::Packets(n) => link::Amount::Packets(n),
-        sc::Limit::Bytes(b) => link::Amount::Bytes(b),
-    }
-}
-
-fn loss(spec: &sc::Loss) -> link::Loss {
-    match spec {
-        sc::Loss::None => link::Loss::None,
-        sc::Loss::Bernoulli { p } => link::Loss::Bernoulli { p: *p },
-        sc::Loss::Run { mean } => link::Loss::Run { mean: *mean },
-        sc::Loss::Gilbert { p_bad, p_good, loss_good, loss_bad } => {
-            link::Loss::Gilbert { p_bad: *p_bad, p_good: *p_good, loss_good: *loss_good, loss_bad: *loss_bad }
-        }
-        sc::Loss::List { packets } => link::Loss::List { packets: packets.to_vec() },
-    }
-}
-
-fn codel(spec: &sc::CoDel) -> link::CoDel {
-    link::CoDel { limit: amount(spec.limit), target: spec.target, interval: spec.interval, ecn: spec.ecn }
-}
-
-fn queue(spec: &sc::Queue) -> link::Queue {
-    match spec {
-        sc::Queue::DropTail { limit } => link::Queue::DropTail(amount(*limit)),
-        sc::Queue::CoDel(spec) => link::Queue::CoDel(codel(spec)),
-        sc::Queue::FqCoDel { codel: spec, flows, quantum } => {
-            link::Queue::FqCoDel(link::FqCoDel { codel: codel(spec), flows: *flows, quantum: *quantum })
-        }
-        sc::Queue::Red(red) => {
-            // Thresholds in bytes count as so many mean packets.
-            let packets = |l: sc::Limit| match l {
-                sc::Limit::Packets(n) => f64::from(n),
-                sc::Limit::Bytes(b) => b.as_f64() / red.mean_packet.as_f64(),
-            };
-            link::Queue::Red(link::Red {
-                limit: amount(red.limit),
-                min: packets(red.min),
-                max: packets(red.max),
-                max_p: red.max_p,
-                weight: red.weight,
-                gentle: red.gentle,
-                by_bytes: matches!(red.min, sc::Limit::Bytes(_)),
-                mean_packet: red.mean_packet,
-                ecn: red.ecn,
-            })
-        }
-    }
-}
-
-/// What a link's direction is, with all that the scenario's events change on it.
 pub(crate) fn link_config(
     direction: &sc::Direction,
     scenario: &sc::Scenario,
     way: DirIx,
 ) -> Result<link::Config, BuildError> {
     let mut delay = Steps::constant(direction.delay);
-    let mut losses = Steps::constant(loss(&direction.loss));
-    let late = |r: &sc::Reorder| link::Reorder { p: r.p, by: r.by };
-    let mut reorder = Steps::constant(late(&direction.reorder));
+    let mut losses = Steps::constant(direction.loss.clone());
+    let mut reorder = Steps::constant(direction.reorder);
     let mut duplicate = Steps::constant(direction.duplicate);
     let mut rates = match &direction.rate {
         sc::RateSpec::Constant(rate) => Some(Steps::constant(*rate)),
@@ -115,10 +62,10 @@ pub(crate) fn link_config(
             delay.then(event.at, new);
         }
         if let Some(new) = &change.loss {
-            losses.then(event.at, loss(new));
+            losses.then(event.at, new.clone());
         }
-        if let Some(new) = &change.reorder {
-            reorder.then(event.at, late(new));
+        if let Some(new) = change.reorder {
+            reorder.then(event.at, new);
         }
         if let Some(new) = change.duplicate {
             duplicate.then(event.at, new);
@@ -133,20 +80,12 @@ pub(crate) fn link_config(
             (_, None) => link::Service::Unlimited,
         },
         delay,
-        jitter: direction.jitter.as_ref().map(|j| link::Jitter {
-            mean: j.mean,
-            shape: match j.dist {
-                sc::JitterDist::Exponential => link::JitterShape::Exponential,
-                sc::JitterDist::Uniform => link::JitterShape::Uniform,
-                sc::JitterDist::Normal => link::JitterShape::Normal,
-            },
-            reorder: j.reorder,
-        }),
+        jitter: direction.jitter,
         loss: losses,
-        arq: direction.arq.as_ref().map(|a| link::Arq { tries: a.tries, per_try: a.per_try }),
+        arq: direction.arq,
         reorder,
         duplicate,
-        queue: queue(&direction.queue),
+        queue: direction.queue.clone(),
         mtu: direction.mtu,
     })
 }

@@ -7,12 +7,13 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Arc, Mutex};
-use steadycast_control::registry::{Factory, Feedback, nearest};
+use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
     Arrival, Body, Decision, Due, Echo, EchoReceiver, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
     Setup, Slot, View, Wake, Why,
 };
 use steadycast_units::{Rate, Span, Time};
+use steadycast_words::nearest;
 
 /// Why a run was stopped by a user's class.
 pub(crate) enum Fault {

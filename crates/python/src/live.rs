@@ -50,7 +50,9 @@ fn address(text: &str) -> PyResult<IpAddr> {
 
 fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| {
-        PyValueError::new_err(format!("{text}: not ADDRESS:PORT; write it as 10.0.0.1:5004 or [fd00::1]:5004"))
+        PyValueError::new_err(format!(
+            "{text}: not ADDRESS:PORT; write it as 10.0.0.1:5004, [fd00::1]:5004 or host:5004"
+        ))
     })
 }
 
@@ -262,7 +264,7 @@ impl PyReceiver {
                     ttl: None,
                     mux: false,
                     secure: false,
-                    payload_type: if format == Some(PayloadFormat::Mpeg2) { 32 } else { 96 },
+                    payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
                     format,
                     config: Vec::new(),
                     bandwidth: None,
@@ -290,12 +292,7 @@ impl PyReceiver {
     /// The codec's name, or `None`.
     #[getter]
     fn codec(&self) -> Option<&'static str> {
-        self.description.format.map(|format| match format {
-            PayloadFormat::Mpeg4 => "mpeg4",
-            PayloadFormat::Mpeg2 => "mpeg2",
-            PayloadFormat::H263p => "h263",
-            PayloadFormat::H264 => "h264",
-        })
+        self.description.format.map(PayloadFormat::codec)
     }
 
     /// What a decoder must be told first.
@@ -365,6 +362,12 @@ impl PyRecord {
     /// summary.json, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()
+    }
+
+    /// Whether this is a receiver's, and nothing ever came.
+    #[getter]
+    fn silent(&self) -> bool {
+        locked(&self.0).silent()
     }
 
     /// The session as a scenario file.

@@ -119,11 +119,6 @@ impl TimerConfig {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
         Self { t_min: self.t_min.min(reduced), ..self }
     }
-    /// With a bandwidth of its own for RTCP.
-    #[must_use]
-    pub fn with_rtcp_bw(self, rtcp_bw: Rate) -> Self {
-        Self { rtcp_bw, ..self }
-    }
     /// Between two members for good.
     #[must_use]
     pub fn point_to_point(self) -> Self {
@@ -189,7 +184,12 @@ pub struct Timer {
     allow_early: bool,
     early: Option<Time>,
     feedback_waits: bool,
+    /// There is no source to report on.
+    idle: bool,
 }
+
+/// RFC 3550's minimum (section 6.2), which holds in a group under AVPF as well while there is no source: nobody is served by reports.
+const IDLE: Span = Span::secs(5);
 
 impl Timer {
     /// For a member that joins now, by the profile's own numbers.
@@ -214,6 +214,7 @@ impl Timer {
             allow_early: true,
             early: None,
             feedback_waits: false,
+            idle: false,
         };
         timer.t_rr = timer.draw(&Census::alone());
         timer.tn = now + timer.t_rr;
@@ -250,6 +251,21 @@ impl Timer {
             return Expiry::SendBye;
         }
         self.on_regular(now, &census)
+    }
+
+    /// There is a source to report on from now on, or there is none any more. Only what comes after the first report is held back; it
+    /// is drawn again when a source comes.
+    pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
+        let rested = std::mem::replace(&mut self.idle, !present) && self.rests_when_idle();
+        if present && rested && self.leaving.is_none() {
+            self.t_rr = self.draw(census);
+            self.tn = self.tn.min(now + self.t_rr);
+        }
+    }
+
+    fn rests_when_idle(&self) -> bool {
+        let avpf = matches!(self.config.profile, Profile::Avpf { .. });
+        avpf && !self.config.point_to_point && !self.initial
     }
 
     /// A compound was sent or received, of this size with IP and UDP. Its like while leaving are counted by
@@ -358,6 +374,7 @@ impl Timer {
             // A reduced minimum of ours isn't known to the others.
             profile => profile.minimum().max(self.config.t_min),
         };
+        let t_min = if self.idle && self.rests_when_idle() { t_min.max(IDLE) } else { t_min };
         let inputs = IntervalInputs { we_sent: false, initial: false, t_min, ..self.inputs(census) };
         inputs.deterministic() * 5
     }
@@ -387,6 +404,7 @@ impl Timer {
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
         // AVPF's second before the first report isn't halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
+            _ if self.idle && self.rests_when_idle() => IDLE.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,
             _ => self.config.t_min,
         };

@@ -263,16 +263,29 @@ impl Members {
         heard
     }
 
-    /// A source said BYE. True when it was counted until now: [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
+    /// Whether packets of `ssrc` may come from there, as far as is known: from where its RTCP comes, or else its media.
+    pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
+        let known = self.table.get(&ssrc).and_then(|member| member.rtcp_from.or(member.rtp_from));
+        known.is_none_or(|known| known == from)
+    }
+
+    /// Whether `other` is another SSRC of the member `ssrc`: both have one name, and their RTCP comes from one address.
+    pub fn same_source(&self, ssrc: u32, other: u32) -> bool {
+        let (Some(one), Some(other)) = (self.table.get(&ssrc), self.table.get(&other)) else { return false };
+        let told = one.cname.is_some() && one.rtcp_from.is_some() && other.state == State::Proven;
+        told && one.cname == other.cname && one.rtcp_from == other.rtcp_from
+    }
+
+    /// A source said BYE. True when it was counted until now, and spoke itself ([`Members::speaks_from`]): [`Timer::on_bye`](crate::Timer::on_bye) wants to know.
     /// Stragglers of it are ignored until it would have timed out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         self.note_playing();
+        if !self.speaks_from(ssrc, from) {
+            return false;
+        }
         let Some(member) = self.table.get_mut(&ssrc) else {
             return false;
         };
-        if member.rtcp_from.is_some_and(|known| known != from) {
-            return false;
-        }
         let counted = member.state == State::Proven;
         match member.state {
             State::Proven => {

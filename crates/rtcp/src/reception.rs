@@ -33,6 +33,9 @@ pub struct Interval {
     pub fraction: f64,
 }
 
+/// A stream of which nothing came for so long pauses: the packet that ends the pause may have any number.
+const PAUSE: Span = Span::millis(500);
+
 /// One source's packets as one receiver sees them.
 #[derive(Clone, Debug)]
 pub struct Reception {
@@ -43,6 +46,8 @@ pub struct Reception {
     duplicates: u64,
     /// Bit i: the packet i before the newest came. Late packets are at most 99 behind.
     seen: u128,
+    /// When a packet of the stream came last.
+    heard: Time,
     transit: Option<u32>,
     jitter: f64,
     expected_prior: u64,
@@ -61,6 +66,7 @@ impl Reception {
             received: 0,
             duplicates: 0,
             seen: 0,
+            heard: Time::ZERO,
             transit: None,
             jitter: 0.0,
             expected_prior: 0,
@@ -78,7 +84,8 @@ impl Reception {
     /// A packet of the source has arrived.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
-        let arrived = match self.seq.on_packet(seq) {
+        let runs = arrival.since(self.heard) < PAUSE;
+        let arrived = match self.seq.on_packet_of(seq, runs) {
             Verdict::Probation => Arrived::Probation,
             Verdict::Stray => return Arrived::Stray,
             Verdict::Started(extended) => {
@@ -111,6 +118,7 @@ impl Reception {
                 Arrived::New(extended)
             }
         };
+        self.heard = arrival;
         self.on_transit(arrival, timestamp);
         arrived
     }

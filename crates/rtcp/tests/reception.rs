@@ -51,7 +51,23 @@ fn an_interval_in_which_nearly_all_is_lost_saturates_below_256() {
     let mut reception = fed(&[1, 2]);
     reception.report_block(Time::ZERO);
     reception.on_rtp(Time::ZERO, 2000, 0);
+    reception.on_rtp(Time::ZERO, 2001, 0);
     assert_eq!(reception.report_block(Time::ZERO).unwrap().fraction, 255);
+}
+
+#[test]
+fn one_packet_with_a_made_up_number_costs_a_running_stream_nothing_and_one_after_a_pause_counts() {
+    let mut reception = fed(&[1, 2]);
+    for (n, seq) in (3..200).enumerate() {
+        // One with a number up to 3,000 ahead after each of the stream's own.
+        assert_eq!(reception.on_rtp(at(n as u64 * 8_000), seq, 0), Arrived::New(i64::from(seq)));
+        let made_up = seq + 100 + (seq * 37) % 2_900;
+        assert_eq!(reception.on_rtp(at(n as u64 * 8_000), made_up, 0), Arrived::Stray);
+    }
+    assert_eq!((reception.expected(), reception.received()), (199, 199));
+    let last = at(196 * 8_000);
+    assert_eq!(reception.on_rtp(last + Span::millis(499), 800, 0), Arrived::Stray);
+    assert_eq!(reception.on_rtp(last + Span::millis(500), 900, 0), Arrived::New(900));
 }
 
 #[test]

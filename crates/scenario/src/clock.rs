@@ -2,9 +2,8 @@
 
 use crate::file::{ClockTable, RtpTable};
 use crate::model::{FirstNumbers, OwnClock};
-use crate::problem::Out;
-use crate::table::At;
 use steadycast_units::{Offset, Span};
+use steadycast_words::{Findings, Spanned};
 
 /// Clocks that differ by more than this can't be told from others: the stamps in packets start again after 4.5 hours.
 const FARTHEST: Span = Span::secs(4 * 3600);
@@ -12,7 +11,7 @@ const FARTHEST: Span = Span::secs(4 * 3600);
 /// No clock is worse, in parts per million; a quartz is at 20 to 100.
 const WORST: f64 = 10_000.0;
 
-pub(crate) fn clock(table: &At<ClockTable>, out: &mut Out) -> OwnClock {
+pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock {
     for said in [&table.ahead, &table.behind].into_iter().flatten().filter(|span| span.value > FARTHEST) {
         out.problem(&said.at, format!("{} is too far", said.value), "at most \"240min\"");
     }
@@ -34,8 +33,8 @@ pub(crate) fn clock(table: &At<ClockTable>, out: &mut Out) -> OwnClock {
     OwnClock { ahead, drift }
 }
 
-pub(crate) fn first_numbers(table: &At<RtpTable>, out: &mut Out) -> FirstNumbers {
-    let mut number = |said: &Option<At<u64>>, most: u64| {
+pub(crate) fn first_numbers(table: &Spanned<RtpTable>, out: &mut Findings) -> FirstNumbers {
+    let mut number = |said: &Option<Spanned<u64>>, most: u64| {
         let said = said.as_ref()?;
         if said.value > most {
             out.problem(&said.at, format!("{} is out of range", said.value), format!("from 0 to {most}"));

@@ -1,14 +1,14 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
-use crate::model::{Codec, Emit, JitterDist, Reports, RtcpProfile, TcpPreset};
-use crate::problem::Out;
-use crate::table::{At, Many, OrNone, Packets, Raw, Said, tables, words};
-use crate::tree::{Item, Place};
-use crate::{Directions, Limit};
+use crate::Directions;
+use crate::model::{Codec, Emit, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
+use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
 use steadycast_units::{Bytes, Rate, Span};
+use steadycast_words::tree::{Item, Value};
+use steadycast_words::{Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, tables, words};
 
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
@@ -31,36 +31,36 @@ tables! {
         /// The same for a leave; default "0ms".
         leave_latency: Span,
         /// Nodes that links join; "r[1-3]" is r1, r2, r3.
-        nodes: Vec<At<String>>,
+        nodes: Vec<Spanned<String>>,
         /// A ready-made network.
         topology: Topology,
         /// Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this name.
-        link: Vec<At<Raw<LinkTable>>>,
+        link: Vec<Spanned<Deferred<LinkTable>>>,
         /// What is sent.
-        flow: Vec<At<FlowTable>>,
+        flow: Vec<Spanned<FlowTable>>,
         /// Groups that carry the same video at different rates, between which their receivers choose.
-        simulcast: Vec<At<SimulcastTable>>,
+        simulcast: Vec<Spanned<SimulcastTable>>,
         /// What happens on the way.
-        event: Vec<At<EventTable>>,
+        event: Vec<Spanned<EventTable>>,
         /// What is written down.
         record: RecordTable,
         /// What must hold at the end.
-        expect: Vec<At<ExpectTable>>,
+        expect: Vec<Spanned<ExpectTable>>,
     }
     /// A ready-made network. Links are named after their ends, for example "left-right"; the dumbbell's middle one is "bottleneck".
     Topology {
         /// dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain and parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
         shape: Shape,
         /// dumbbell: the link between left and right.
-        bottleneck: Raw<LinkTable>,
+        bottleneck: Deferred<LinkTable>,
         /// dumbbell: the link of each host.
-        access: Raw<LinkTable>,
+        access: Deferred<LinkTable>,
         /// star: links from the hub to leg1, leg2 …
-        legs: Vec<At<Raw<LegTable>>>,
+        legs: Vec<Spanned<Deferred<LegTable>>>,
         /// chain, parking-lot: links n0-n1, n1-n2 …
-        hops: Vec<At<Raw<LegTable>>>,
+        hops: Vec<Spanned<Deferred<LegTable>>>,
         /// tree: from the root to the leaves.
-        levels: Vec<At<Raw<LevelTable>>>,
+        levels: Vec<Spanned<Deferred<LevelTable>>>,
     }
     /// Legs of a star, or hops of a chain, that are alike: a link with
     LegExtra {
@@ -79,7 +79,7 @@ tables! {
         /// Its name, by default made of its ends: "bs-r1". With several links, that of each is NAME-END: "air-r1".
         name: String,
         /// Its two ends. One range: one end to many. Two ranges of equal length: one by one.
-        between: Vec<At<String>>,
+        between: Vec<Spanned<String>>,
     }
     /// A link's behaviour, in both directions unless "back" says otherwise.
     Spec {
@@ -92,96 +92,21 @@ tables! {
         /// Propagation delay; default "0ms".
         delay: Span,
         /// A random addition to each packet's delay.
-        jitter: JitterTable,
+        jitter: Jitter,
         /// Link-layer retransmission: loss becomes delay.
-        arq: ArqTable,
+        arq: Arq,
         /// Which packets get lost, apart from the queue.
-        loss: LossTable,
+        loss: Directed<Loss>,
         /// Which packets come so late that others overtake them.
-        reorder: ReorderTable,
+        reorder: Reorder,
         /// The probability that a packet comes twice; default 0.
         duplicate: f64,
         /// What waits; default drop-tail with 50 packets.
-        queue: QueueTable,
+        queue: Deferred<Queue>,
         /// The largest packet; default "1500B".
         mtu: Bytes,
         /// What differs in the other direction.
-        back: Raw<BackTable>,
-    }
-    /// A random addition to each packet's delay.
-    JitterTable {
-        /// Its mean.
-        mean: Span,
-        /// Its distribution; uniform is from 0 to twice the mean, normal has a deviation of a third of it. Default exponential.
-        dist: JitterDist,
-        /// Whether packets may overtake each other; default false.
-        reorder: bool,
-    }
-    /// Which packets come so late that others overtake them.
-    ReorderTable {
-        /// The probability of each packet.
-        p: f64,
-        /// By how much such a packet comes later.
-        by: Span,
-    }
-    /// Link-layer retransmission.
-    ArqTable {
-        /// How often a packet is sent at most, the first time included.
-        tries: u64,
-        /// What each further try adds to the delay.
-        per_try: Span,
-    }
-    /// Which packets get lost.
-    LossTable {
-        /// bernoulli: each with probability p. run: runs without loss, exponentially distributed. gilbert: two states. list: just these. none.
-        kind: LossKind,
-        /// bernoulli: the probability.
-        p: f64,
-        /// run: the mean length of a run without loss, for example "50p".
-        mean: Packets,
-        /// gilbert: probability of going from good to bad before a packet.
-        p_bad: f64,
-        /// gilbert: probability of going back to good.
-        p_good: f64,
-        /// gilbert: loss in the good state; default 0.
-        loss_good: f64,
-        /// gilbert: loss in the bad state; default 1.
-        loss_bad: f64,
-        /// list: the packets' numbers, counted from 1 in each direction.
-        packets: Vec<At<u64>>,
-        /// forward (away from the first name; default), back or both.
-        direction: Directions,
-    }
-    /// What waits for a link, and what is dropped.
-    QueueTable {
-        /// droptail (default), red, codel (RFC 8289) or fq-codel (RFC 8290).
-        kind: QueueKind,
-        /// How much fits: "50p" (default; with codel "1000p", with fq-codel "10240p") or "64kB".
-        limit: Limit,
-        /// red: where unset parameters come from; ns2 (default) derives them from rate and delay, classic is 5, 15, 0.1, 0.002.
-        preset: RedPreset,
-        /// red: average queue from which packets are dropped.
-        min: Limit,
-        /// red: average queue at which max_p is reached.
-        max: Limit,
-        /// red: drop probability there.
-        max_p: f64,
-        /// red: weight of a sample in the average.
-        weight: f64,
-        /// red: let the probability rise to 1 between max and twice max; default true.
-        gentle: bool,
-        /// red, codel, fq-codel: mark instead of dropping; default false.
-        ecn: bool,
-        /// red: mean packet size; default "500B" with ns2, "1000B" with classic.
-        mean_packet: Bytes,
-        /// codel, fq-codel: how long packets may always have to wait; default "5ms".
-        target: Span,
-        /// codel, fq-codel: how long they may have to wait longer before the first is dropped; default "100ms".
-        interval: Span,
-        /// fq-codel: queues that flows are hashed into; default 1024.
-        flows: u64,
-        /// fq-codel: what a queue may send in its turn; default "1514B".
-        quantum: Bytes,
+        back: Deferred<BackTable>,
     }
     /// What is sent, from where, to whom.
     FlowTable {
@@ -194,7 +119,7 @@ tables! {
         /// The source's node. With a range in both this and the name: one by one.
         from: String,
         /// The receivers' nodes.
-        to: Many<String>,
+        to: OneOrMany<String>,
         /// In a shape, instead of "to": how many receivers; default 1.
         receivers: u64,
         /// unicast: a session for each receiver. multicast: one for all; the default for more than one.
@@ -216,7 +141,7 @@ tables! {
         /// video: clip, synthetic, greedy, table2, map001 or trace; by default what "clip" or "trace" say, else synthetic.
         media: MediaWord,
         /// video: files, played one after the other and looped; relative to this file.
-        clip: Many<String>,
+        clip: OneOrMany<String>,
         /// video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file.
         trace: String,
         /// video: how paper 000's Table 2 becomes frames.
@@ -241,30 +166,8 @@ tables! {
         floor: Rate,
         /// video: nor above this.
         cap: Rate,
-        /// tcp: reno, newreno, sack, cubic, or one that only a kernel has; default from the preset: reno or cubic.
-        congestion: String,
-        /// tcp: linux (default), ns2 or ns2old: where unset keys come from, and what no key says.
-        preset: TcpPreset,
         /// tcp, and video with media greedy: so much, once. With "off": again and again.
         bytes: Bytes,
-        /// tcp: the receiver's window.
-        window: Packets,
-        /// tcp: the initial congestion window.
-        initial_window: Packets,
-        /// tcp: the least retransmission time-out.
-        min_rto: Span,
-        /// tcp: the largest.
-        max_rto: Span,
-        /// tcp: the one before the first RTT sample.
-        init_rto: Span,
-        /// tcp: granularity of the sender's clock; "0s": exact.
-        tick: Span,
-        /// tcp: an ACK for every second packet only.
-        delayed_ack: bool,
-        /// tcp: selective acknowledgments.
-        sack: bool,
-        /// tcp: RTT from timestamps.
-        timestamps: bool,
         /// video: its receivers' clocks; default: the sender's.
         clock: ClockTable,
         /// video: where its packets' numbers begin; default: from the seed.
@@ -273,19 +176,18 @@ tables! {
         defences: bool,
         /// tcp, video: explicit congestion notification, off by default; a mark counts as a loss.
         ecn: bool,
-        /// tcp: HyStart, with cubic.
-        hystart: bool,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
         rate: Rate,
         /// onoff, tcp: length of the periods with data.
         on: PeriodsTable,
         /// onoff, tcp: length of the periods without.
         off: PeriodsTable,
+        ..tcp("tcp"): steadycast_tcp::Config,
     }
     /// Paper 000's Table 2 as frames.
     Table2Table {
         /// Relative sizes of I, P and B frames; default [6, 2, 1].
-        weights: Vec<At<f64>>,
+        weights: Vec<Spanned<f64>>,
         /// Sizes vary by up to this share; default 0.1.
         vary: f64,
     }
@@ -359,7 +261,7 @@ tables! {
         /// Its name.
         name: String,
         /// Its groups, multicast video from one source to the same receivers, the lowest rate first; each above it has a floor.
-        flows: Many<String>,
+        flows: OneOrMany<String>,
         /// How many times what the next group asks a receiver has to have to go up to it; default 1.2.
         up: f64,
         /// For how long; default "10s". Down goes at once who can't take half of its group's floor, after a fifth of this who can't take all of it.
@@ -370,20 +272,20 @@ tables! {
         /// When it happens.
         at: Span,
         /// Receivers that join their group, for example "video.dst5"; one that has a join starts outside.
-        join: Many<String>,
+        join: OneOrMany<String>,
         /// Receivers that leave their group.
-        leave: Many<String>,
+        leave: OneOrMany<String>,
         /// Flows that start.
-        start: Many<String>,
+        start: OneOrMany<String>,
         /// Flows that stop.
-        stop: Many<String>,
+        stop: OneOrMany<String>,
         /// A change of links.
         set: SetTable,
     }
     /// A change of links.
     SetTable {
         /// Which.
-        link: Many<String>,
+        link: OneOrMany<String>,
         /// forward, back or both (default).
         direction: Directions,
         /// A new rate.
@@ -395,9 +297,9 @@ tables! {
         /// A new delay.
         delay: Span,
         /// A new loss; { kind = "none" } ends one.
-        loss: LossTable,
+        loss: Directed<Loss>,
         /// A new reordering; { p = 0 } ends one.
-        reorder: ReorderTable,
+        reorder: Reorder,
         /// A new probability that a packet comes twice.
         duplicate: f64,
     }
@@ -406,9 +308,9 @@ tables! {
         /// Length of one step of the series; default "1s".
         interval: Span,
         /// Flows whose packets are recorded, or "all".
-        packets: Many<String>,
+        packets: OneOrMany<String>,
         /// Links to capture.
-        pcap: Many<String>,
+        pcap: OneOrMany<String>,
     }
     /// What must hold at the end: exit code 1 and a table when it does not.
     ExpectTable {
@@ -426,11 +328,7 @@ macro_rules! joined {
         $(#[doc = $doc])+
         #[derive(Clone, Debug)]
         pub(crate) struct $name;
-        impl Said for $name {
-            fn read(item: &Item, out: &mut Out) -> Option<Self> {
-                let (_, rest) = crate::table::split(item, <$extra>::KEYS);
-                Spec::read(&rest, out).map(|_| Self)
-            }
+        impl Declared for $name {
             fn keys() -> Vec<&'static str> {
                 [<$extra>::KEYS, Spec::KEYS].concat()
             }
@@ -439,7 +337,7 @@ macro_rules! joined {
                 if let (Json::Object(all), Json::Object(extra)) = (&mut all["properties"], <$extra>::schema()["properties"].take()) {
                     all.extend(extra);
                 }
-                crate::table::described(all, &[$what])
+                described(all, &[$what])
             }
         }
     )*};
@@ -456,15 +354,47 @@ joined! {
 /// What differs in a link's other direction: its schema has no `back` again, or it would never end.
 #[derive(Clone, Debug)]
 pub(crate) struct BackTable;
-impl Said for BackTable {
-    fn read(item: &Item, out: &mut Out) -> Option<Self> {
-        Spec::read(item, out).map(|_| Self)
-    }
+impl Declared for BackTable {
     fn keys() -> Vec<&'static str> {
         Spec::KEYS.iter().copied().filter(|key| *key != "back").collect()
     }
     fn schema() -> Json {
         json!({ "$ref": "#/$defs/back" })
+    }
+}
+
+tables! {
+    /// Which directions of a link something is for.
+    DirectionKey {
+        /// forward (away from the first name; default), back or both.
+        direction: Directions,
+    }
+}
+
+/// Something that may be for one direction of a link alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Directed<T> {
+    pub(crate) what: Option<T>,
+    pub(crate) direction: Option<Spanned<Directions>>,
+}
+impl<T: Declared> Declared for Directed<T> {
+    fn keys() -> Vec<&'static str> {
+        [T::keys(), DirectionKey::keys()].concat()
+    }
+    fn schema() -> Json {
+        let mut schema = T::schema();
+        schema["properties"]["direction"] = DirectionKey::schema()["properties"]["direction"].take();
+        schema
+    }
+}
+impl<T: FromToml> FromToml for Directed<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let (key, rest) = item.split(DirectionKey::KEYS);
+        if item.table().is_none() {
+            T::read(item, out);
+            return None;
+        }
+        Some(Self { what: T::read(&rest, out), direction: DirectionKey::read(&key, out)?.direction })
     }
 }
 
@@ -476,26 +406,6 @@ pub(crate) enum Shape {
     Chain,
     ParkingLot,
     Tree,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LossKind {
-    None,
-    Bernoulli,
-    Run,
-    Gilbert,
-    List,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueueKind {
-    DropTail,
-    Red,
-    CoDel,
-    FqCoDel,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RedPreset {
-    Ns2,
-    Classic,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowWord {
@@ -532,29 +442,23 @@ pub(crate) enum PeriodWord {
 
 words! {
     Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
-    LossKind { "bernoulli" => Self::Bernoulli, "run" => Self::Run, "gilbert" => Self::Gilbert, "list" => Self::List, "none" => Self::None, }
-    QueueKind { "droptail" => Self::DropTail, "red" => Self::Red, "codel" => Self::CoDel, "fq-codel" => Self::FqCoDel, }
-    RedPreset { "ns2" => Self::Ns2, "classic" => Self::Classic, }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
     MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, }
     VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
-    TcpPreset { "linux" => Self::Linux, "ns2" => Self::Ns2, "ns2old" => Self::Ns2Old, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
-    JitterDist { "exponential" => Self::Exponential, "uniform" => Self::Uniform, "normal" => Self::Normal, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }
-    Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
 }
 
 tables! {
     /// A start drawn from the seed.
     StartTable {
         /// From when to when.
-        uniform: Vec<At<Span>>,
+        uniform: Vec<Spanned<Span>>,
     }
 }
 
@@ -565,8 +469,14 @@ pub(crate) enum StartSaid {
     Uniform(Span, Span),
 }
 
-impl Said for StartSaid {
-    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+impl Declared for StartSaid {
+    fn schema() -> Json {
+        json!({ "anyOf": [Span::schema(), StartTable::schema()] })
+    }
+}
+
+impl FromToml for StartSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         if item.table().is_none() {
             return Span::read(item, out).map(Self::At);
         }
@@ -582,9 +492,6 @@ impl Said for StartSaid {
                 None
             }
         }
-    }
-    fn schema() -> Json {
-        json!({ "anyOf": [Span::schema(), StartTable::schema()] })
     }
 }
 
@@ -602,8 +509,14 @@ pub(crate) const SIZES: &[(&str, u32, u32)] = &[
     ("vga", 640, 480),
 ];
 
-impl Said for SizeSaid {
-    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+impl Declared for SizeSaid {
+    fn schema() -> Json {
+        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|[0-9]+x[0-9]+)$" })
+    }
+}
+
+impl FromToml for SizeSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let text = item.text().unwrap_or_default();
         if text == "clip" {
             return Some(Self(crate::Size::Clip));
@@ -621,17 +534,20 @@ impl Said for SizeSaid {
         out.problem(&item.at, what, remedy);
         None
     }
-    fn schema() -> Json {
-        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|[0-9]+x[0-9]+)$" })
-    }
 }
 
 /// Pictures per second; `None`: the clip's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FpsSaid(pub(crate) Option<f64>);
 
-impl Said for FpsSaid {
-    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+impl Declared for FpsSaid {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "const": "clip" }, { "type": "number", "minimum": 1, "maximum": 240 }] })
+    }
+}
+
+impl FromToml for FpsSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         if item.text() == Some("clip") {
             return Some(Self(None));
         }
@@ -642,19 +558,22 @@ impl Said for FpsSaid {
         out.problem(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"");
         None
     }
-    fn schema() -> Json {
-        json!({ "anyOf": [{ "const": "clip" }, { "type": "number", "minimum": 1, "maximum": 240 }] })
-    }
 }
 
 /// Quantizers, the best one first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QSaid(pub(crate) u8, pub(crate) u8);
 
-impl Said for QSaid {
-    fn read(item: &Item, out: &mut Out) -> Option<Self> {
+impl Declared for QSaid {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" }, { "type": "integer" }] })
+    }
+}
+
+impl FromToml for QSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let text = match &item.value {
-            crate::tree::Value::Whole(n) => n.to_string(),
+            Value::Whole(n) => n.to_string(),
             _ => item.text().unwrap_or_default().to_owned(),
         };
         let (low, high) = text.split_once('-').unwrap_or((&text, &text));
@@ -667,9 +586,6 @@ impl Said for QSaid {
             }
         }
     }
-    fn schema() -> Json {
-        json!({ "anyOf": [{ "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" }, { "type": "integer" }] })
-    }
 }
 
 /// Parameters per controller, each with its place.
@@ -677,42 +593,9 @@ impl Said for QSaid {
 pub(crate) struct Params(pub(crate) Vec<Chosen>);
 
 /// A controller's name, and what was given for it.
-pub(crate) type Chosen = (At<String>, Vec<At<(String, Given)>>);
+pub(crate) type Chosen = (Spanned<String>, Vec<Spanned<(String, Given)>>);
 
-impl Said for Params {
-    fn read(item: &Item, out: &mut Out) -> Option<Self> {
-        let Some(table) = item.table() else {
-            let what = format!("{} is not a table", item.shown());
-            out.problem(&item.at, what, "write params.CONTROLLER = { KEY = VALUE }");
-            return None;
-        };
-        let mut all = Vec::new();
-        for (controller, item) in table {
-            let Some(values) = item.table() else {
-                let what = format!("{} is not a table", item.shown());
-                out.problem(&item.at, what, format!("write params.{controller} = {{ KEY = VALUE }}"));
-                continue;
-            };
-            let mut given = Vec::new();
-            for (key, item) in values {
-                use crate::tree::Value;
-                let value = match &item.value {
-                    Value::Bool(b) => Given::Switch(*b),
-                    Value::Whole(n) => Given::Number(*n as f64),
-                    Value::Real(x) if x.is_finite() => Given::Number(*x),
-                    Value::Text(text) => Given::Text(text.clone()),
-                    _ => {
-                        let what = format!("{} is no parameter", item.shown());
-                        out.problem(&item.at, what, "write a finite number, a text, true or false");
-                        continue;
-                    }
-                };
-                given.push(At { value: (key.clone(), value), at: item.at.clone() });
-            }
-            all.push((At { value: controller.clone(), at: item.at.clone() }, given));
-        }
-        Some(Self(all))
-    }
+impl Declared for Params {
     fn schema() -> Json {
         let mut controllers = serde_json::Map::new();
         for controller in registry::ALL {
@@ -735,13 +618,48 @@ impl Said for Params {
                     Kind::Switch { default, .. } => json!({ "type": "boolean", "default": default }),
                 };
                 let about = format!("{} ({})", param.about, param.source);
-                params.insert(param.name.to_owned(), crate::table::described(schema, &[&about]));
+                params.insert(param.name.to_owned(), described(schema, &[&about]));
             }
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
-            controllers.insert(controller.name.to_owned(), crate::table::described(schema, &[controller.about]));
+            controllers.insert(controller.name.to_owned(), described(schema, &[controller.about]));
         }
         // A class of the user's own has parameters of its own.
         json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
+    }
+}
+
+impl FromToml for Params {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let Some(table) = item.table() else {
+            let what = format!("{} is not a table", item.shown());
+            out.problem(&item.at, what, "write params.CONTROLLER = { KEY = VALUE }");
+            return None;
+        };
+        let mut all = Vec::new();
+        for (controller, item) in table {
+            let Some(values) = item.table() else {
+                let what = format!("{} is not a table", item.shown());
+                out.problem(&item.at, what, format!("write params.{controller} = {{ KEY = VALUE }}"));
+                continue;
+            };
+            let mut given = Vec::new();
+            for (key, item) in values {
+                let value = match &item.value {
+                    Value::Bool(b) => Given::Switch(*b),
+                    Value::Whole(n) => Given::Number(*n as f64),
+                    Value::Real(x) if x.is_finite() => Given::Number(*x),
+                    Value::Text(text) => Given::Text(text.clone()),
+                    _ => {
+                        let what = format!("{} is no parameter", item.shown());
+                        out.problem(&item.at, what, "write a finite number, a text, true or false");
+                        continue;
+                    }
+                };
+                given.push(Spanned { value: (key.clone(), value), at: item.at.clone() });
+            }
+            all.push((Spanned { value: controller.clone(), at: item.at.clone() }, given));
+        }
+        Some(Self(all))
     }
 }
 

@@ -6,18 +6,18 @@ use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Congestion, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp,
-    RtcpProfile, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Buffer, Cast, Cbr, Codec, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp, RtcpProfile, Size,
+    Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
-use crate::problem::{Out, remedy};
-use crate::table::{At, OrNone, Packets};
-use crate::tree::{Place, quoted};
 use std::collections::BTreeSet;
-use steadycast_control::registry::{self, nearest};
+use steadycast_control::registry;
 use steadycast_control::{Mode, Values};
+use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_words::tree::{Place, quoted};
+use steadycast_words::{Findings, OrNone, Settings, Spanned, nearest, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -48,56 +48,20 @@ const VIDEO: &[&str] = &[
     "defences",
     "ecn",
 ];
-const TCP: &[&str] = &[
-    "congestion",
-    "preset",
-    "bytes",
-    "window",
-    "initial_window",
-    "min_rto",
-    "max_rto",
-    "init_rto",
-    "tick",
-    "delayed_ack",
-    "sack",
-    "timestamps",
-    "ecn",
-    "hystart",
-    "rate",
-    "on",
-    "off",
-];
+/// What a TCP flow has beside its settings.
+const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 const CBR: &[&str] = &["rate"];
 const ONOFF: &[&str] = &["rate", "on", "off"];
 
-/// Congestion controls that a Linux kernel may have beside ours.
-const KERNEL: &[&str] = &[
-    "bbr",
-    "bic",
-    "cdg",
-    "dctcp",
-    "highspeed",
-    "htcp",
-    "hybla",
-    "illinois",
-    "lp",
-    "nv",
-    "scalable",
-    "vegas",
-    "veno",
-    "westwood",
-    "yeah",
-];
-
 /// One entry of the file: one flow, or as many as its range or count says.
 pub(crate) struct Group<'a> {
-    pub(crate) table: &'a At<FlowTable>,
+    pub(crate) table: &'a Spanned<FlowTable>,
     pub(crate) names: Vec<String>,
     ranged: bool,
 }
 
 /// The names of all flows.
-pub(crate) fn groups<'a>(tables: &'a [At<FlowTable>], out: &mut Out) -> Vec<Group<'a>> {
+pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -> Vec<Group<'a>> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     let mut total = 0usize;
@@ -142,7 +106,7 @@ pub(crate) fn groups<'a>(tables: &'a [At<FlowTable>], out: &mut Out) -> Vec<Grou
 }
 
 /// The hosts that flows bring along to a dumbbell.
-pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Out) -> Vec<Host> {
+pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     let mut all = Vec::new();
     for group in groups {
         let table = group.table;
@@ -172,7 +136,7 @@ pub(crate) fn flows(
     dumbbell: bool,
     started: &BTreeSet<String>,
     files: &Files,
-    out: &mut Out,
+    out: &mut Findings,
 ) -> Vec<Flow> {
     let table = group.table;
     let Some(kind) = kind(table, files, out) else { return Vec::new() };
@@ -216,7 +180,7 @@ pub(crate) fn flows(
 }
 
 /// The node that the `i`th of a group comes from.
-fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Out) -> Option<crate::NodeIx> {
+fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Findings) -> Option<crate::NodeIx> {
     let table = group.table;
     match &table.from {
         Some(from) => pick(group, i, from, out).and_then(|name| net.find(&name, &from.at, out)),
@@ -231,7 +195,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
 }
 
 /// A node's name, or the `i`th of a range as long as the flow's own.
-fn pick(group: &Group<'_>, i: usize, text: &At<String>, out: &mut Out) -> Option<String> {
+fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()?;
     if !pattern.is_range() {
         return Some(text.value.clone());
@@ -244,7 +208,13 @@ fn pick(group: &Group<'_>, i: usize, text: &At<String>, out: &mut Out) -> Option
     None
 }
 
-fn receivers(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Out) -> Option<Vec<crate::NodeIx>> {
+fn receivers(
+    group: &Group<'_>,
+    i: usize,
+    net: &Network,
+    dumbbell: bool,
+    out: &mut Findings,
+) -> Option<Vec<crate::NodeIx>> {
     let table = group.table;
     if let Some(count) = table.receivers.as_ref().filter(|r| r.value == 0) {
         out.problem(&count.at, "nobody receives it", "write receivers = 1 or more, or leave the flow out");
@@ -291,7 +261,7 @@ fn receivers(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &m
     Some(all)
 }
 
-fn cast(table: &At<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Out) -> Option<Cast> {
+fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Findings) -> Option<Cast> {
     let said = table.cast.as_ref();
     let at = said
         .map(|c| &c.at)
@@ -323,21 +293,21 @@ fn cast(table: &At<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut Out)
     Some(cast)
 }
 
-fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind> {
+fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<FlowKind> {
     let Some(kind) = &table.kind else {
         out.missing(&table.at, "kind", "choose from: video, tcp, cbr, onoff");
         return None;
     };
     let (word, keys) = match kind.value {
-        FlowWord::Video => ("a video", VIDEO),
-        FlowWord::Tcp => ("a tcp", TCP),
-        FlowWord::Cbr => ("a cbr", CBR),
-        FlowWord::OnOff => ("an onoff", ONOFF),
+        FlowWord::Video => ("a video", VIDEO.to_vec()),
+        FlowWord::Tcp => ("a tcp", [Config::names(), TCP.to_vec()].concat()),
+        FlowWord::Cbr => ("a cbr", CBR.to_vec()),
+        FlowWord::OnOff => ("an onoff", ONOFF.to_vec()),
     };
     for (key, at) in table.present() {
         if !COMMON.contains(&key) && !keys.contains(&key) {
-            let known: Vec<_> = COMMON.iter().chain(keys).copied().collect();
-            out.problem(at, format!("not a key of {word} flow"), remedy(nearest(key, &known), keys));
+            let known: Vec<_> = COMMON.iter().chain(&keys).copied().collect();
+            out.problem(at, format!("not a key of {word} flow"), remedy(nearest(key, &known), &keys));
         }
     }
     Some(match kind.value {
@@ -350,7 +320,7 @@ fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind>
         FlowWord::OnOff => {
             let packet = packet(table, 1000, 29, out);
             let rate = needed_rate(table, out);
-            let mut ends = |said: &Option<At<PeriodsTable>>, key: &str| match said {
+            let mut ends = |said: &Option<Spanned<PeriodsTable>>, key: &str| match said {
                 Some(said) => periods(said, out),
                 None => {
                     out.missing(&table.at, key, "write for example { dist = \"exponential\", mean = \"5s\" }");
@@ -363,7 +333,7 @@ fn kind(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<FlowKind>
     })
 }
 
-fn needed_rate(table: &At<FlowTable>, out: &mut Out) -> Option<Rate> {
+fn needed_rate(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Rate> {
     let Some(rate) = &table.rate else {
         out.missing(&table.at, "rate", "write for example rate = \"400kbps\"");
         return None;
@@ -371,7 +341,7 @@ fn needed_rate(table: &At<FlowTable>, out: &mut Out) -> Option<Rate> {
     positive(rate, out)
 }
 
-fn positive(rate: &At<Rate>, out: &mut Out) -> Option<Rate> {
+fn positive(rate: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
     if rate.value == Rate::ZERO {
         out.problem(&rate.at, "a rate of 0", "write a rate above 0");
         return None;
@@ -379,7 +349,7 @@ fn positive(rate: &At<Rate>, out: &mut Out) -> Option<Rate> {
     Some(rate.value)
 }
 
-fn not_zero(span: &At<Span>, out: &mut Out) -> Option<Span> {
+fn not_zero(span: &Spanned<Span>, out: &mut Findings) -> Option<Span> {
     if span.is_zero() {
         out.problem(&span.at, "a time of 0", "write a time above 0");
         return None;
@@ -387,7 +357,7 @@ fn not_zero(span: &At<Span>, out: &mut Out) -> Option<Span> {
     Some(span.value)
 }
 
-fn packet(table: &At<FlowTable>, default: u64, least: u64, out: &mut Out) -> Bytes {
+fn packet(table: &Spanned<FlowTable>, default: u64, least: u64, out: &mut Findings) -> Bytes {
     let Some(said) = &table.packet else { return Bytes::new(default) };
     if !(least..=65_535).contains(&said.get()) {
         let what = format!("{} is no packet size", said.value);
@@ -396,7 +366,7 @@ fn packet(table: &At<FlowTable>, default: u64, least: u64, out: &mut Out) -> Byt
     said.value
 }
 
-fn periods(said: &At<PeriodsTable>, out: &mut Out) -> Option<Periods> {
+fn periods(said: &Spanned<PeriodsTable>, out: &mut Findings) -> Option<Periods> {
     let dist = match said.dist.as_ref().map_or(PeriodWord::Exponential, |d| d.value) {
         PeriodWord::Constant => PeriodDist::Constant,
         PeriodWord::Exponential => PeriodDist::Exponential,
@@ -428,7 +398,7 @@ fn is_class(name: &str) -> bool {
     })
 }
 
-fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
+fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Video> {
     let mode = table.mode.as_ref().map_or(Mode::Repaired, |m| m.value);
     let controller = match &table.controller {
         None => {
@@ -533,7 +503,7 @@ fn video(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Video> {
     })
 }
 
-fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
+fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {
     let word = table.media.as_ref().map(|m| m.value).unwrap_or(match (&table.clip, &table.trace) {
         (Some(_), _) => MediaWord::Clip,
         (None, Some(_)) => MediaWord::Trace,
@@ -583,7 +553,7 @@ fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
         }
         MediaWord::Map001 => {
             let said = table.map001.as_ref();
-            let mut number = |said: Option<&At<f64>>, default: f64, (low, high): (f64, f64)| {
+            let mut number = |said: Option<&Spanned<f64>>, default: f64, (low, high): (f64, f64)| {
                 if let Some(said) = said.filter(|x| !(low..=high).contains(&x.value)) {
                     out.problem(&said.at, format!("{} is out of range", said.value), format!("from {low} to {high}"));
                 }
@@ -602,7 +572,7 @@ fn media(table: &At<FlowTable>, files: &Files, out: &mut Out) -> Option<Media> {
     })
 }
 
-fn encode(said: Option<&At<EncodeTable>>, media: Option<&Media>, out: &mut Out) -> Option<Encode> {
+fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut Findings) -> Option<Encode> {
     let codec = said.and_then(|e| e.codec.as_ref()).map_or(Codec::Mpeg4, |c| c.value);
     let has_clip = matches!(media, Some(Media::Clip { .. }) | None);
     let size = said.and_then(|e| e.size.as_ref());
@@ -650,123 +620,19 @@ fn encode(said: Option<&At<EncodeTable>>, media: Option<&Media>, out: &mut Out) 
     })
 }
 
-/// What a preset says.
-fn preset(word: TcpPreset) -> Tcp {
-    let ns2 = Tcp {
-        preset: word,
-        congestion: Congestion::Reno,
-        source: TcpSource::Bulk,
-        window: 20,
-        initial_window: 2,
-        min_rto: Span::millis(200),
-        max_rto: Span::secs(60),
-        init_rto: Span::secs(3),
-        tick: Span::millis(10),
-        delayed_ack: false,
-        sack: false,
-        timestamps: false,
-        ecn: false,
-        hystart: false,
-        packet: Bytes::new(1040),
-    };
-    match word {
-        TcpPreset::Ns2 => ns2,
-        TcpPreset::Ns2Old => Tcp { min_rto: Span::secs(1), tick: Span::millis(100), ..ns2 },
-        // tcp_rmem's 6 MiB in packets of 1500 B; RTO as in RFC 6298 but for the kernel's least of 200 ms and most of 120 s.
-        TcpPreset::Linux => Tcp {
-            congestion: Congestion::Cubic,
-            window: 4194,
-            initial_window: 10,
-            max_rto: Span::secs(120),
-            init_rto: Span::secs(1),
-            tick: Span::ZERO,
-            delayed_ack: true,
-            sack: true,
-            timestamps: true,
-            hystart: true,
-            packet: Bytes::new(1500),
-            ..ns2
-        },
-    }
+fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
+    let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
+    let mut config = config?;
+    config.packet = packet(table, config.packet.get(), 100, out);
+    Some(Tcp { config, source: source? })
 }
 
-fn tcp(table: &At<FlowTable>, out: &mut Out) -> Option<Tcp> {
-    let mut tcp = preset(table.preset.as_ref().map_or(TcpPreset::Linux, |p| p.value));
-    if let Some(said) = &table.congestion {
-        tcp.congestion = match said.as_str() {
-            "reno" => Congestion::Reno,
-            "newreno" => Congestion::NewReno,
-            "sack" => Congestion::Sack,
-            "cubic" => Congestion::Cubic,
-            name if KERNEL.contains(&name) => Congestion::Kernel(name.to_owned()),
-            name => {
-                let known: Vec<_> = ["reno", "newreno", "sack", "cubic"].iter().chain(KERNEL).copied().collect();
-                out.unknown_name(&said.at, "congestion control", name, &known);
-                return None;
-            }
-        };
-        tcp.sack |= tcp.congestion == Congestion::Sack;
-    }
-    let whole = |said: &Option<At<Packets>>, into: &mut u32, out: &mut Out| {
-        if let Some(said) = said {
-            if said.0 >= 1.0 && said.0 <= 1e6 && said.0 == said.0.trunc() {
-                *into = said.0 as u32;
-            } else {
-                let what = format!("{} packets", said.0);
-                out.problem(&said.at, what, "a whole number from \"1p\" to \"1000000p\"");
-            }
-        }
-    };
-    whole(&table.window, &mut tcp.window, out);
-    whole(&table.initial_window, &mut tcp.initial_window, out);
-    let span = |said: &Option<At<Span>>, into: &mut Span, out: &mut Out| {
-        if let Some(span) = said.as_ref().and_then(|said| not_zero(said, out)) {
-            *into = span;
-        }
-    };
-    span(&table.min_rto, &mut tcp.min_rto, out);
-    span(&table.max_rto, &mut tcp.max_rto, out);
-    span(&table.init_rto, &mut tcp.init_rto, out);
-    if let Some(tick) = &table.tick {
-        tcp.tick = tick.value;
-    }
-    for (said, what) in [(&table.min_rto, "min_rto"), (&table.init_rto, "init_rto")] {
-        if let Some(said) = said.as_ref().filter(|s| s.value > tcp.max_rto) {
-            out.problem(&said.at, format!("{what} is above max_rto, {}", tcp.max_rto), "make it smaller");
-        }
-    }
-    if let Some(said) = table.max_rto.as_ref().filter(|s| s.value < tcp.min_rto || s.value < tcp.init_rto) {
-        let what = format!("below min_rto {} or init_rto {}", tcp.min_rto, tcp.init_rto);
-        out.problem(&said.at, what, "make it larger");
-    }
-    let switch = |said: &Option<At<bool>>, into: &mut bool| {
-        if let Some(said) = said {
-            *into = said.value;
-        }
-    };
-    switch(&table.delayed_ack, &mut tcp.delayed_ack);
-    switch(&table.timestamps, &mut tcp.timestamps);
-    switch(&table.ecn, &mut tcp.ecn);
-    switch(&table.hystart, &mut tcp.hystart);
-    if let Some(said) = table.sack.as_ref().filter(|s| !s.value && tcp.congestion == Congestion::Sack) {
-        out.problem(
-            &said.at,
-            "congestion \"sack\" without selective acknowledgments",
-            "leave it out, or take \"newreno\"",
-        );
-    }
-    switch(&table.sack, &mut tcp.sack);
-    tcp.packet = packet(table, tcp.packet.get(), 100, out);
-    tcp.source = tcp_source(table, out)?;
-    Some(tcp)
-}
-
-fn tcp_source(table: &At<FlowTable>, out: &mut Out) -> Option<TcpSource> {
+fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<TcpSource> {
     if let Some(said) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
         out.problem(&said.at, "there is nothing to send", "write for example \"1MB\", or leave it out for no end");
         return None;
     }
-    let wrong = |at: &Place, what: &str, out: &mut Out| {
+    let wrong = |at: &Place, what: &str, out: &mut Findings| {
         let remedy = "write nothing (no end), bytes (once), bytes and off (again and again), or on and off, with or without rate";
         out.problem(at, what, remedy);
         None

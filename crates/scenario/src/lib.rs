@@ -18,19 +18,18 @@ mod loaded;
 mod model;
 mod name;
 mod network;
-mod problem;
 mod resolve;
 mod simulcast;
-mod table;
 mod text;
 mod tree;
 
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    Arq, Buffer, Cast, Cbr, Change, CoDel, Codec, Congestion, DirIx, Direction, Directions, Emit, Encode, Event,
-    Expect, FirstNumbers, Flow, FlowIx, FlowKind, Jitter, JitterDist, KERNEL_JITTER, Limit, Link, LinkIx, Loss, Media,
-    NodeIx, OnOff, OwnClock, PeriodDist, Periods, Queue, RateSpec, Record, Red, Reorder, Reports, Rtcp, RtcpProfile,
-    Scenario, Simulcast, Size, Start, Tcp, TcpPreset, TcpSource, Trace, Vbr, Video, What,
+    Buffer, Cast, Cbr, Change, Codec, DirIx, Direction, Directions, Emit, Encode, Event, Expect, FirstNumbers, Flow,
+    FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Media, NodeIx, OnOff, OwnClock, PeriodDist, Periods, RateSpec,
+    Record, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Size, Start, Tcp, TcpSource, Trace, Vbr, Video, What,
 };
-pub use problem::{Problem, Problems};
+pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Queue, Red, Reorder};
+pub use steadycast_tcp::Congestion;
+pub use steadycast_words::{Problem, Problems};

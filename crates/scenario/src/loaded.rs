@@ -1,14 +1,14 @@
 //! Reading a scenario: from a file, a text or JSON, with what the command line sets.
 
+use crate::Scenario;
 use crate::file::{File, LinkExtra, Spec};
 use crate::network::{Files, Layout};
-use crate::problem::Out;
-use crate::table::Said;
-use crate::tree::{self, Item, Value, give_paths};
-use crate::{Problem, Problems, Scenario};
+use crate::tree::{self, give_paths};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use steadycast_words::tree::{Item, MAX_TEXT, Value, from_json, from_toml};
+use steadycast_words::{Findings, FromToml, Problem, Problems};
 
 /// A scenario's text before it is checked, so that keys can be set.
 #[derive(Clone, Debug)]
@@ -45,8 +45,8 @@ impl Document {
     /// The file can't be read, or is not TOML.
     pub fn read(path: &Path) -> Result<Self, Problems> {
         let shown = path.display().to_string();
-        let mut out = Out::new(&shown);
-        let trouble = |what: String, out: &mut Out| {
+        let mut out = Findings::new(&shown);
+        let trouble = |what: String, out: &mut Findings| {
             out.raw(None, "", what, "name a scenario file, for example scenarios/home.toml".into());
         };
         let text = match std::fs::metadata(path) {
@@ -58,7 +58,7 @@ impl Document {
                 trouble("is not a file".into(), &mut out);
                 None
             }
-            Ok(meta) if meta.len() > tree::MAX_TEXT as u64 => {
+            Ok(meta) if meta.len() > MAX_TEXT as u64 => {
                 out.raw(None, "", format!("has {} bytes", meta.len()), "a scenario has at most 4 MiB".into());
                 None
             }
@@ -87,8 +87,8 @@ impl Document {
     /// # Errors
     /// The text is not TOML.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, Problems> {
-        let mut out = Out::new(&origin.display().to_string());
-        let root = tree::from_toml(text, &mut out);
+        let mut out = Findings::new(&origin.display().to_string());
+        let root = from_toml(text, &mut out);
         Self::of(root, text.as_bytes(), origin, out)
     }
 
@@ -97,13 +97,13 @@ impl Document {
     /// # Errors
     /// Nested too deep.
     pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Self, Problems> {
-        let mut out = Out::new(&origin.display().to_string());
-        let root = tree::from_json(json, 0, &mut out);
+        let mut out = Findings::new(&origin.display().to_string());
+        let root = from_json(json, 0, &mut out);
         let text = if out.problems.is_empty() { json.to_string() } else { String::new() };
         Self::of(root, text.as_bytes(), origin, out)
     }
 
-    fn of(root: Item, text: &[u8], origin: &Path, out: Out) -> Result<Self, Problems> {
+    fn of(root: Item, text: &[u8], origin: &Path, out: Findings) -> Result<Self, Problems> {
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
@@ -126,7 +126,7 @@ impl Document {
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a key of the top. VALUE is TOML,
-    /// or else a text as it stands.
+    /// or else a text as it stands. A NAME with `*` in it means all that it fits; that of a range may leave its numbers out.
     ///
     /// # Errors
     /// There is no such flow, or the path can't be one. A wrong key or value shows in [`Document::check`].
@@ -143,7 +143,7 @@ impl Document {
     /// # Errors
     /// Everything that is wrong with it, not only the first thing.
     pub fn check(mut self) -> Result<Loaded, Problems> {
-        let mut out = Out::new(&self.file);
+        let mut out = Findings::new(&self.file);
         give_paths(&mut self.root, "");
         let mut files = Files::new(&self.folder);
         let tables = File::read(&self.root, &mut out);

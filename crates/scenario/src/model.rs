@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_control::registry::Given;
+use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
 use steadycast_units::{Bytes, Offset, Rate, Seed, Span, Time};
 
 /// A node: its place in [`Scenario::nodes`].
@@ -125,6 +126,17 @@ pub enum RateSpec {
     Trace(Trace),
 }
 
+impl RateSpec {
+    /// Its rate, a trace's mean rate; `None`: unlimited.
+    pub fn mean(&self) -> Option<Rate> {
+        match self {
+            Self::Unlimited => None,
+            Self::Constant(rate) => Some(*rate),
+            Self::Trace(trace) => Some(trace.mean_rate()),
+        }
+    }
+}
+
 /// A Mahimahi trace: at each opportunity 1500 bytes may leave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
@@ -145,145 +157,6 @@ impl Trace {
     pub fn mean_rate(&self) -> Rate {
         Bytes::new(1500 * self.opportunities.len() as u64).per(self.period())
     }
-}
-
-/// A random addition to the delay of each packet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Jitter {
-    /// Its mean.
-    pub mean: Span,
-    /// Its distribution.
-    pub dist: JitterDist,
-    /// Whether a packet may overtake another; otherwise it waits for the one before.
-    pub reorder: bool,
-}
-
-/// Which packets others overtake.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reorder {
-    /// The probability of each packet.
-    pub p: f64,
-    /// By how much such a packet comes later than it would.
-    pub by: Span,
-}
-
-/// How jitter is distributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JitterDist {
-    /// Exponential.
-    Exponential,
-    /// Uniform between zero and twice the mean.
-    Uniform,
-    /// Normal with a standard deviation of a third of the mean, cut at zero.
-    Normal,
-}
-
-/// Link-layer retransmission: a lost packet is tried again, so that loss becomes delay.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Arq {
-    /// How often a packet is sent at most, the first time included: 1 is no retransmission.
-    pub tries: u32,
-    /// What each further try adds to the delay.
-    pub per_try: Span,
-}
-
-/// Which packets a direction loses, apart from its queue.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Loss {
-    /// None.
-    None,
-    /// Each with the same probability, independently.
-    Bernoulli {
-        /// The probability.
-        p: f64,
-    },
-    /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs.
-    Run {
-        /// Mean length of a run in packets; at least 1.
-        mean: f64,
-    },
-    /// Gilbert–Elliott: two states, each with its own loss; the state may change before each packet.
-    Gilbert {
-        /// Probability of going from good to bad.
-        p_bad: f64,
-        /// Probability of going from bad to good.
-        p_good: f64,
-        /// Loss in the good state.
-        loss_good: f64,
-        /// Loss in the bad state.
-        loss_bad: f64,
-    },
-    /// Just these packets, counted from 1 in this direction; increasing.
-    List {
-        /// The packets' numbers.
-        packets: Arc<[u64]>,
-    },
-}
-
-/// How much fits, or a threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// In packets.
-    Packets(u32),
-    /// In bytes.
-    Bytes(Bytes),
-}
-
-/// What waits for a link, and what is dropped.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Queue {
-    /// First come, first served; what does not fit is dropped.
-    DropTail {
-        /// How much fits.
-        limit: Limit,
-    },
-    /// Random early detection (Floyd and Jacobson 1993).
-    Red(Red),
-    /// Controlled delay (RFC 8289).
-    CoDel(CoDel),
-    /// Controlled delay for each of many queues, which take turns (RFC 8290).
-    FqCoDel {
-        /// For each queue; the limit is for all of them together.
-        codel: CoDel,
-        /// Queues that flows are hashed into.
-        flows: u32,
-        /// What a queue may send in its turn.
-        quantum: Bytes,
-    },
-}
-
-/// Parameters of CoDel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CoDel {
-    /// How much fits.
-    pub limit: Limit,
-    /// How long packets may always have to wait.
-    pub target: Span,
-    /// How long they may have to wait longer before the first is dropped.
-    pub interval: Span,
-    /// Mark packets that can be marked, instead of dropping them.
-    pub ecn: bool,
-}
-
-/// Parameters of RED. `min` and `max` are both in packets or both in bytes; so is the average.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Red {
-    /// How much fits.
-    pub limit: Limit,
-    /// Average queue from which packets are dropped.
-    pub min: Limit,
-    /// Average queue at which `max_p` is reached.
-    pub max: Limit,
-    /// Drop probability at `max`.
-    pub max_p: f64,
-    /// Weight of a sample in the average.
-    pub weight: f64,
-    /// Between `max` and twice `max` the probability rises to 1, instead of at once.
-    pub gentle: bool,
-    /// Mark packets that can be marked, instead of dropping them.
-    pub ecn: bool,
-    /// Mean packet size, for idle times and for thresholds in bytes.
-    pub mean_packet: Bytes,
 }
 
 /// One flow: a source, its receivers and when.
@@ -360,7 +233,7 @@ impl FlowKind {
     /// meant.
     pub(crate) fn host_jitter(&self) -> Span {
         match self {
-            Self::Tcp(tcp) if tcp.preset == TcpPreset::Linux => KERNEL_JITTER,
+            Self::Tcp(tcp) if tcp.config.preset == steadycast_tcp::Preset::Linux => KERNEL_JITTER,
             _ => Span::ZERO,
         }
     }
@@ -579,63 +452,10 @@ pub enum RtcpProfile {
 /// A TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// Whose behaviour it has where no key below says otherwise.
-    pub preset: TcpPreset,
-    /// Congestion control.
-    pub congestion: Congestion,
+    /// How it behaves; [`TcpSource`] says what it carries.
+    pub config: steadycast_tcp::Config,
     /// What it has to send.
     pub source: TcpSource,
-    /// Receiver's window in packets.
-    pub window: u32,
-    /// Initial congestion window in packets.
-    pub initial_window: u32,
-    /// Least retransmission time-out.
-    pub min_rto: Span,
-    /// Largest retransmission time-out.
-    pub max_rto: Span,
-    /// Retransmission time-out before the first RTT sample.
-    pub init_rto: Span,
-    /// Granularity of the sender's clock; zero: exact.
-    pub tick: Span,
-    /// An ACK for every second packet, or after a while.
-    pub delayed_ack: bool,
-    /// Selective acknowledgments (RFC 2018, 6675).
-    pub sack: bool,
-    /// RTT from timestamps (RFC 7323).
-    pub timestamps: bool,
-    /// Explicit congestion notification (RFC 3168).
-    pub ecn: bool,
-    /// HyStart (RFC 9406's ancestor in Linux), with `cubic`.
-    pub hystart: bool,
-    /// Packet size on the wire, as IP size.
-    pub packet: Bytes,
-}
-
-/// Whose TCP: all that the keys of a flow don't reach (when recovery ends, what a partial acknowledgment sends, how an idle
-/// window restarts …).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpPreset {
-    /// A kernel of today.
-    Linux,
-    /// ns-2.35.
-    Ns2,
-    /// ns-2 before 2002.
-    Ns2Old,
-}
-
-/// A TCP's congestion control.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// RFC 5681.
-    Reno,
-    /// RFC 6582.
-    NewReno,
-    /// RFC 6675 on top of RFC 5681.
-    Sack,
-    /// RFC 9438.
-    Cubic,
-    /// One that only a kernel has, by its name there.
-    Kernel(String),
 }
 
 /// What a TCP has to send.

@@ -18,7 +18,7 @@ impl Pattern {
     /// What is wrong, and what would be right.
     pub(crate) fn read(text: &str) -> Result<Self, (String, String)> {
         let wrong = |what: &str| {
-            let shown = crate::tree::quoted(text);
+            let shown = steadycast_words::tree::quoted(text);
             Err((format!("{shown} {what}"), "names are [a-z0-9.-], \"r[1-45]\" is a range".to_owned()))
         };
         if text.is_empty() {

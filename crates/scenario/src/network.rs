@@ -1,21 +1,16 @@
 //! Nodes and links: shapes and ranges written out, each distinct text resolved once.
 
-use crate::file::{
-    LegExtra, LevelExtra, LinkExtra, LossKind, LossTable, QueueKind, QueueTable, RedPreset, ReorderTable, Shape, Spec,
-};
-use crate::file::{LegTable, LinkTable, Topology};
-use crate::model::{
-    Arq, CoDel, Direction, Directions, Jitter, JitterDist, Limit, Link, Loss, NodeIx, Queue, RateSpec, Red, Reorder,
-    Trace,
-};
+use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
+use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Trace};
 use crate::name::{MAX_COUNT, Pattern};
-use crate::problem::Out;
-use crate::table::{At, OrNone, Raw, Said, split};
-use crate::tree::{Item, Place, Value, merge, quoted};
+use crate::tree::merge;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use steadycast_link::{self as link, Limit, Line, Loss, Queue};
 use steadycast_units::{Bytes, Rate, Span};
+use steadycast_words::tree::{Item, Place, Value, quoted};
+use steadycast_words::{Deferred, Findings, FromToml, OrNone, Spanned};
 
 /// A host that a flow brings along, in a dumbbell.
 pub(crate) struct Host {
@@ -76,7 +71,7 @@ impl Files {
         self.folder.join(name)
     }
     /// Whether it is a file, and if not, says so.
-    pub(crate) fn found(&self, name: &At<String>, what: &str, out: &mut Out) -> Option<PathBuf> {
+    pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
             _ if name.is_empty() => "has an empty name".to_owned(),
@@ -91,7 +86,7 @@ impl Files {
         out.problem(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy);
         None
     }
-    fn trace(&mut self, name: &At<String>, looped: bool, out: &mut Out) -> Option<Trace> {
+    fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<Trace> {
         let path = self.found(name, "the trace", out)?;
         match self.traces.entry(path.clone()).or_insert_with(|| read_trace(&path)) {
             Ok(opportunities) => Some(Trace { opportunities: opportunities.clone(), looped, path }),
@@ -159,7 +154,7 @@ impl Drafts {
         self.specs.push(item);
         self.specs.len() - 1
     }
-    fn link(&mut self, name: String, a: u32, b: u32, spec: usize, at: &Place, out: &mut Out) {
+    fn link(&mut self, name: String, a: u32, b: u32, spec: usize, at: &Place, out: &mut Findings) {
         if self.links.len() as u64 >= MAX_COUNT {
             if !self.full {
                 out.problem(at, "more than 200000 links", "make it smaller");
@@ -176,7 +171,7 @@ impl Network {
         self.index.get(name).map(|i| NodeIx(*i))
     }
     /// Looks a node up, or says that it is not there.
-    pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Out) -> Option<NodeIx> {
+    pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Findings) -> Option<NodeIx> {
         let found = self.node(name);
         if found.is_none() && !self.partial {
             let known: Vec<_> = self.nodes.iter().take(2000).map(String::as_str).collect();
@@ -185,7 +180,7 @@ impl Network {
         found
     }
     /// The links that a name, a group's name or a range means.
-    pub(crate) fn find_links(&self, name: &str, at: &Place, out: &mut Out) -> Vec<usize> {
+    pub(crate) fn find_links(&self, name: &str, at: &Place, out: &mut Findings) -> Vec<usize> {
         if let Some(group) = self.groups.get(name) {
             return group.clone();
         }
@@ -209,7 +204,7 @@ impl Network {
         all
     }
 
-    fn add(&mut self, name: String, at: &Place, out: &mut Out) -> u32 {
+    fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
             return *i;
@@ -226,12 +221,12 @@ impl Network {
 
     /// Builds it all.
     pub(crate) fn build(
-        topology: Option<&At<Topology>>,
-        nodes: Option<&At<Vec<At<String>>>>,
-        links: &[At<Raw<LinkTable>>],
+        topology: Option<&Spanned<Topology>>,
+        nodes: Option<&Spanned<Vec<Spanned<String>>>>,
+        links: &[Spanned<Deferred<LinkTable>>],
         hosts: &[Host],
         files: &mut Files,
-        out: &mut Out,
+        out: &mut Findings,
     ) -> Self {
         let mut net = Self::default();
         let mut drafts = Drafts::default();
@@ -264,7 +259,7 @@ impl Network {
         let mut made = Vec::new();
         let mut over = Vec::new();
         for link in links {
-            let (extra, rest) = split(&link.item, LinkExtra::KEYS);
+            let (extra, rest) = link.item.split(LinkExtra::KEYS);
             let Some(extra) = LinkExtra::read(&extra, out) else { continue };
             if link.item.get("between").is_some() {
                 net.new_link(&extra, rest, &link.at, &mut drafts, &mut made, out);
@@ -344,7 +339,7 @@ impl Network {
         net
     }
 
-    fn name_links(&mut self, drafts: &Drafts, out: &mut Out) {
+    fn name_links(&mut self, drafts: &Drafts, out: &mut Findings) {
         for (i, draft) in drafts.links.iter().enumerate() {
             if self.link_index.insert(draft.name.clone(), i).is_some() {
                 let what = format!("two links are called {}", quoted(&draft.name));
@@ -360,15 +355,16 @@ impl Network {
         at: &Place,
         drafts: &mut Drafts,
         made: &mut Vec<(Option<String>, [String; 2], usize)>,
-        out: &mut Out,
+        out: &mut Findings,
     ) {
         let Some(between) = &extra.between else { return };
         let [a, b] = between.value.as_slice() else {
             out.problem(&between.at, "a link has two ends", "write between = [\"a\", \"b\"]");
             return;
         };
-        let mut read =
-            |text: &At<String>| Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok();
+        let mut read = |text: &Spanned<String>| {
+            Pattern::read(text).map_err(|(what, remedy)| out.problem(&text.at, what, remedy)).ok()
+        };
         let (Some(first), Some(second)) = (read(a), read(b)) else { return };
         if first.is_range() && second.is_range() && first.count() != second.count() {
             let what = format!("{} ends on one side, {} on the other", first.count(), second.count());
@@ -415,11 +411,11 @@ impl Network {
 
     fn shape(
         &mut self,
-        topology: &At<Topology>,
+        topology: &Spanned<Topology>,
         hosts: &[Host],
         drafts: &mut Drafts,
         shaped: &mut Vec<Part<usize>>,
-        out: &mut Out,
+        out: &mut Findings,
     ) {
         let Some(shape) = &topology.shape else {
             out.missing(&topology.at, "shape", "choose from: dumbbell, star, chain, parking-lot, tree");
@@ -440,9 +436,9 @@ impl Network {
         let at = &topology.at;
         match shape.value {
             Shape::Dumbbell => {
-                let mut part = |key: &'static str, raw: &Option<At<Raw<LinkTable>>>, out: &mut Out| {
+                let mut part = |key: &'static str, raw: &Option<Spanned<Deferred<LinkTable>>>, out: &mut Findings| {
                     let (extra, rest) =
-                        raw.as_ref().map_or_else(|| (empty(at), empty(at)), |raw| split(&raw.item, LinkExtra::KEYS));
+                        raw.as_ref().map_or_else(|| (empty(at), empty(at)), |raw| raw.item.split(LinkExtra::KEYS));
                     refuse(&extra, "this link's name and ends come from the shape", out);
                     let spec = drafts.spec(rest);
                     shaped.push((key, Vec::new(), spec));
@@ -493,12 +489,12 @@ impl Network {
     fn legs(
         &self,
         key: &'static str,
-        legs: Option<&At<Vec<At<Raw<LegTable>>>>>,
+        legs: Option<&Spanned<Vec<Spanned<Deferred<LegTable>>>>>,
         at: &Place,
         stem: &str,
         drafts: &mut Drafts,
         shaped: &mut Vec<Part<usize>>,
-        out: &mut Out,
+        out: &mut Findings,
     ) -> Vec<(String, usize, Place)> {
         let legs = legs.map_or(&[][..], |l| &l.value);
         if legs.is_empty() {
@@ -506,7 +502,7 @@ impl Network {
         }
         let mut all: Vec<(String, usize, Place)> = Vec::new();
         for leg in legs {
-            let (extra, rest) = split(&leg.item, LegExtra::KEYS);
+            let (extra, rest) = leg.item.split(LegExtra::KEYS);
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);
@@ -537,7 +533,13 @@ impl Network {
         all
     }
 
-    fn tree(&mut self, topology: &At<Topology>, drafts: &mut Drafts, shaped: &mut Vec<Part<usize>>, out: &mut Out) {
+    fn tree(
+        &mut self,
+        topology: &Spanned<Topology>,
+        drafts: &mut Drafts,
+        shaped: &mut Vec<Part<usize>>,
+        out: &mut Findings,
+    ) {
         let levels = topology.levels.as_ref().map_or(&[][..], |l| &l.value);
         if levels.is_empty() {
             let remedy = "write for example [{ fanout = 10, rate = \"10Mbps\" }, { fanout = 100, delay = \"5ms\" }]";
@@ -547,7 +549,7 @@ impl Network {
         self.source = Some(root);
         let mut above = vec![("root".to_owned(), root)];
         for (depth, level) in levels.iter().enumerate() {
-            let (extra, rest) = split(&level.item, LevelExtra::KEYS);
+            let (extra, rest) = level.item.split(LevelExtra::KEYS);
             let kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LevelExtra::read(&extra, out) else { return };
             let Some(fanout) = &extra.fanout else {
@@ -582,20 +584,20 @@ fn empty(at: &Place) -> Item {
     Item { value: Value::Table(Vec::new()), at: at.clone() }
 }
 
-fn refuse(extra: &Item, why: &str, out: &mut Out) {
+fn refuse(extra: &Item, why: &str, out: &mut Findings) {
     for (_, item) in extra.table().map_or(&[][..], |t| t) {
         out.problem(&item.at, "not a key here", why);
     }
 }
 
 /// Both directions of a link, from its text.
-fn read_spec(item: &Item, files: &mut Files, out: &mut Out) -> Option<Pair> {
+fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair> {
     let before = out.problems.len();
-    let (back, both) = split(item, &["back"]);
+    let (back, both) = item.split(&["back"]);
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
     let forward = direction(&spec, toward.forward(), files, out);
-    let (_, lossless) = split(&both, &["loss"]);
+    let (_, lossless) = both.split(&["loss"]);
     let base = if toward.back() { both } else { lossless };
     let back = match back.get("back") {
         None => Spec::read(&base, out)?,
@@ -617,93 +619,53 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Out) -> Option<Pair> {
 }
 
 /// One direction, with every default filled in.
-fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Out) -> Option<Direction> {
-    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), spec.r#loop.as_ref(), files, out)?;
+fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
+    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), spec.r#loop.as_ref(), files, out);
     let delay = spec.delay.as_ref().map_or(Span::ZERO, |d| d.value);
-    let jitter = spec.jitter.as_ref().and_then(|jitter| {
-        let Some(mean) = &jitter.mean else {
-            out.missing(&jitter.at, "mean", "write for example mean = \"2ms\"");
-            return None;
-        };
-        let dist = jitter.dist.as_ref().map_or(JitterDist::Exponential, |d| d.value);
-        let reorder = jitter.reorder.as_ref().is_some_and(|r| r.value);
-        (!mean.is_zero()).then_some(Jitter { mean: mean.value, dist, reorder })
-    });
-    let arq = spec.arq.as_ref().and_then(|arq| {
-        let per_try = arq.per_try.as_ref().map(|p| p.value);
-        match &arq.tries {
-            None => out.missing(&arq.at, "tries", "write for example tries = 7"),
-            Some(tries) if !(1..=1000).contains(&tries.value) => {
-                out.problem(
-                    &tries.at,
-                    format!("{} is out of range", tries.value),
-                    "from 1 (no retransmission) to 1000",
-                );
-            }
-            Some(tries) => {
-                if per_try.is_none() {
-                    out.missing(&arq.at, "per_try", "write for example per_try = \"1ms\"");
-                }
-                return Some(Arq { tries: tries.value as u32, per_try: per_try? });
-            }
-        }
-        None
-    });
-    let loss = match &spec.loss {
-        Some(table) if lossy => loss(table, out)?,
-        _ => Loss::None,
+    let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
+    let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
+    // A rate that could not be read has had its say.
+    let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean);
+    let line = Line { rate: steady, delay };
+    let queue = match &spec.queue {
+        Some(said) => Queue::read(&said.item, &line, out),
+        None => Some(Queue::drop_tail(Limit::Packets(50))),
     };
-    let queue = queue(spec.queue.as_ref(), &rate, delay, out)?;
     let mtu = spec.mtu.as_ref().map_or(Bytes::new(1500), |m| m.value);
     if let Some(said) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
         out.problem(&said.at, format!("{} is out of range", said.value), "from \"68B\" to \"65535B\"");
     }
-    let reorder = spec.reorder.as_ref().map_or(Some(Reorder::default()), |table| reorder(table, out))?;
-    let duplicate = spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?;
-    Some(Direction { rate, delay, jitter, arq, loss, reorder, duplicate, queue, mtu })
-}
-
-/// Which packets come late.
-pub(crate) fn reorder(table: &At<ReorderTable>, out: &mut Out) -> Option<Reorder> {
-    let Some(p) = &table.p else {
-        out.missing(&table.at, "p", "write a probability from 0 to 1");
-        return None;
-    };
-    let p = probability(p, out)?;
-    match &table.by {
-        Some(by) if by.is_zero() && p > 0.0 => {
-            out.problem(&by.at, "nothing comes later", "write for example by = \"20ms\", or p = 0");
-            None
-        }
-        Some(by) => Some(Reorder { p, by: by.value }),
-        None if p == 0.0 => Some(Reorder::default()),
-        None => {
-            out.missing(&table.at, "by", "write for example by = \"20ms\"");
-            None
-        }
-    }
+    Some(Direction {
+        rate: rate?,
+        delay,
+        jitter,
+        arq: spec.arq.as_ref().map(|arq| arq.value),
+        loss,
+        reorder: spec.reorder.as_ref().map(|reorder| reorder.value).unwrap_or_default(),
+        duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?,
+        queue: queue?,
+        mtu,
+    })
 }
 
 /// A number that is one.
-pub(crate) fn probability(said: &At<f64>, out: &mut Out) -> Option<f64> {
-    if (0.0..=1.0).contains(&said.value) {
-        return Some(said.value);
+pub(crate) fn probability(said: &Spanned<f64>, out: &mut Findings) -> Option<f64> {
+    match link::probability(&said.value) {
+        None => Some(said.value),
+        Some((what, remedy)) => {
+            out.problem(&said.at, what, remedy);
+            None
+        }
     }
-    let remedy = match said.value {
-        percent if percent > 1.0 && percent <= 100.0 => format!("from 0 to 1: {percent} % is {}", percent / 100.0),
-        _ => "a probability is from 0 to 1".to_owned(),
-    };
-    out.problem(&said.at, format!("{} is no probability", said.value), remedy);
-    None
 }
 
 /// A rate or a trace.
 pub(crate) fn rate(
-    rate: Option<&At<OrNone<Rate>>>,
-    trace: Option<&At<String>>,
-    looped: Option<&At<bool>>,
+    rate: Option<&Spanned<OrNone<Rate>>>,
+    trace: Option<&Spanned<String>>,
+    looped: Option<&Spanned<bool>>,
     files: &mut Files,
-    out: &mut Out,
+    out: &mut Findings,
 ) -> Option<RateSpec> {
     match (rate, trace) {
         (Some(_), Some(trace)) => {
@@ -724,240 +686,5 @@ pub(crate) fn rate(
                 Some((OrNone::Some(rate), _)) => Some(RateSpec::Constant(rate)),
             }
         }
-    }
-}
-
-/// Which packets get lost.
-pub(crate) fn loss(table: &At<LossTable>, out: &mut Out) -> Option<Loss> {
-    let Some(kind) = &table.kind else {
-        out.missing(&table.at, "kind", "choose from: bernoulli, run, gilbert, list, none");
-        return None;
-    };
-    let (word, keys): (&str, &[&str]) = match kind.value {
-        LossKind::None => ("none", &[]),
-        LossKind::Bernoulli => ("bernoulli", &["p"]),
-        LossKind::Run => ("run", &["mean"]),
-        LossKind::Gilbert => ("gilbert", &["p_bad", "p_good", "loss_good", "loss_bad"]),
-        LossKind::List => ("list", &["packets"]),
-    };
-    for (key, at) in table.present() {
-        if !matches!(key, "kind" | "direction") && !keys.contains(&key) {
-            let remedy = format!("{word} has: {}", if keys.is_empty() { "none".into() } else { keys.join(", ") });
-            out.problem(at, format!("not a key of {word} loss"), remedy);
-        }
-    }
-    let share = |said: &Option<At<f64>>, key: &str, default: Option<f64>, out: &mut Out| match said {
-        Some(p) => probability(p, out),
-        None => {
-            if default.is_none() {
-                out.missing(&table.at, key, "write a probability from 0 to 1");
-            }
-            default
-        }
-    };
-    Some(match kind.value {
-        LossKind::None => Loss::None,
-        LossKind::Bernoulli => Loss::Bernoulli { p: share(&table.p, "p", None, out)? },
-        LossKind::Run => match &table.mean {
-            None => {
-                out.missing(&table.at, "mean", "write for example mean = \"50p\"");
-                return None;
-            }
-            Some(mean) if mean.0 < 1.0 => {
-                out.problem(&mean.at, format!("runs of {} packets", mean.0), "the mean run is at least \"1p\"");
-                return None;
-            }
-            Some(mean) => Loss::Run { mean: mean.0 },
-        },
-        LossKind::Gilbert => {
-            let p_bad = share(&table.p_bad, "p_bad", None, out);
-            let p_good = share(&table.p_good, "p_good", None, out);
-            let loss_good = share(&table.loss_good, "loss_good", Some(0.0), out);
-            let loss_bad = share(&table.loss_bad, "loss_bad", Some(1.0), out);
-            Loss::Gilbert { p_bad: p_bad?, p_good: p_good?, loss_good: loss_good?, loss_bad: loss_bad? }
-        }
-        LossKind::List => {
-            let Some(packets) = &table.packets else {
-                out.missing(&table.at, "packets", "write for example packets = [7, 9]");
-                return None;
-            };
-            for said in packets.iter().filter(|p| p.value == 0) {
-                out.problem(&said.at, "there is no packet 0", "packets are counted from 1");
-            }
-            let mut all: Vec<u64> = packets.iter().map(|p| p.value).collect();
-            all.sort_unstable();
-            all.dedup();
-            if all.len() < packets.len() {
-                out.problem(&packets.at, "a packet is listed twice", "list each packet once");
-            }
-            Loss::List { packets: all.into() }
-        }
-    })
-}
-
-/// ns-2's mean packet size for RED.
-const NS2_MEAN_PACKET: f64 = 500.0;
-
-fn queue(table: Option<&At<QueueTable>>, rate: &RateSpec, delay: Span, out: &mut Out) -> Option<Queue> {
-    let Some(table) = table else { return Some(Queue::DropTail { limit: Limit::Packets(50) }) };
-    let kind = table.kind.as_ref().map_or(QueueKind::DropTail, |k| k.value);
-    let codel_keys = ["kind", "limit", "target", "interval", "ecn"];
-    let (word, keys, most): (&str, &[&str], u32) = match kind {
-        QueueKind::DropTail => ("drop-tail", &["kind", "limit"], 50),
-        QueueKind::Red => {
-            ("RED", &["kind", "limit", "preset", "min", "max", "max_p", "weight", "gentle", "ecn", "mean_packet"], 50)
-        }
-        QueueKind::CoDel => ("CoDel", &codel_keys, 1000),
-        QueueKind::FqCoDel => ("FQ-CoDel", &["kind", "limit", "target", "interval", "ecn", "flows", "quantum"], 10_240),
-    };
-    for (key, at) in table.present() {
-        if !keys.contains(&key) {
-            let others = if table.kind.is_some() { "" } else { "; or write kind = \"red\", \"codel\" or \"fq-codel\"" };
-            let remedy = format!("it has: {}{others}", keys[1..].join(", "));
-            out.problem(at, format!("not a key of a {word} queue"), remedy);
-        }
-    }
-    let limit = table.limit.as_ref().map_or(Limit::Packets(most), |l| l.value);
-    match kind {
-        QueueKind::DropTail => Some(Queue::DropTail { limit }),
-        QueueKind::Red => red(table, limit, rate, delay, out),
-        QueueKind::CoDel | QueueKind::FqCoDel => codel(table, limit, kind == QueueKind::FqCoDel, out),
-    }
-}
-
-/// CoDel's parameters, those that are not given as RFC 8289, sections 4.2 and 4.3, and RFC 8290, section 5.2, have them.
-fn codel(table: &At<QueueTable>, limit: Limit, fair: bool, out: &mut Out) -> Option<Queue> {
-    let span = |said: &Option<At<Span>>, default: u64, out: &mut Out| match said {
-        Some(said) if said.is_zero() => {
-            out.problem(&said.at, "takes no time", format!("above \"0ms\"; without it \"{default}ms\""));
-            Span::millis(default)
-        }
-        said => said.as_ref().map_or(Span::millis(default), |s| s.value),
-    };
-    let target = span(&table.target, 5, out);
-    let interval = span(&table.interval, 100, out);
-    if target >= interval {
-        let at = table.target.as_ref().or(table.interval.as_ref()).map_or(&table.at, |said| &said.at);
-        let what = format!("the target of {target} is not below the interval of {interval}");
-        out.problem(at, what, "the interval is the longest usual round-trip time, the target a twentieth of that");
-    }
-    let codel = CoDel { limit, target, interval, ecn: table.ecn.as_ref().is_some_and(|e| e.value) };
-    if !fair {
-        return Some(Queue::CoDel(codel));
-    }
-    let flows = table.flows.as_ref().map_or(1024, |f| f.value);
-    if let Some(said) = table.flows.as_ref().filter(|f| !(1..=65_536).contains(&f.value)) {
-        out.problem(&said.at, format!("{} is out of range", said.value), "from 1 to 65536");
-    }
-    let quantum = table.quantum.as_ref().map_or(Bytes::new(1514), |q| q.value);
-    if let Some(said) = table.quantum.as_ref().filter(|q| !(64..=1_048_576).contains(&q.get())) {
-        out.problem(&said.at, format!("{} is out of range", said.value), "from \"64B\" to \"1MiB\"");
-    }
-    Some(Queue::FqCoDel { codel, flows: flows as u32, quantum })
-}
-
-fn red(table: &At<QueueTable>, limit: Limit, rate: &RateSpec, delay: Span, out: &mut Out) -> Option<Queue> {
-    let preset = table.preset.as_ref().map_or(RedPreset::Ns2, |p| p.value);
-    let mut red = match preset {
-        RedPreset::Classic => Red {
-            limit,
-            min: Limit::Packets(5),
-            max: Limit::Packets(15),
-            max_p: 0.1,
-            weight: 0.002,
-            gentle: true,
-            ecn: false,
-            mean_packet: Bytes::new(1000),
-        },
-        RedPreset::Ns2 => {
-            let mean = table.mean_packet.as_ref().map_or(NS2_MEAN_PACKET, |m| m.as_f64()).max(1.0);
-            let constant = match rate {
-                RateSpec::Constant(rate) => Some(*rate),
-                RateSpec::Trace(trace) => Some(trace.mean_rate()),
-                RateSpec::Unlimited => None,
-            };
-            let explicit = table.min.is_some() && table.max.is_some() && table.weight.is_some();
-            if constant.is_none() && !explicit {
-                let remedy = "give the link a rate, or write preset = \"classic\"";
-                out.problem(&table.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
-                return None;
-            }
-            let (min, weight) = ns2_red(constant.unwrap_or(Rate::mbps(1)), delay, mean);
-            Red {
-                limit,
-                min: Limit::Bytes(Bytes::new(min)),
-                max: Limit::Bytes(Bytes::new(3 * min)),
-                max_p: 0.1,
-                weight,
-                gentle: true,
-                ecn: false,
-                mean_packet: Bytes::new(mean as u64),
-            }
-        }
-    };
-    let share = |said: &Option<At<f64>>, into: &mut f64, out: &mut Out| {
-        if let Some(said) = said {
-            if said.value > 0.0 && said.value <= 1.0 {
-                *into = said.value;
-            } else {
-                out.problem(&said.at, format!("{} is out of range", said.value), "above 0, at most 1");
-            }
-        }
-    };
-    share(&table.max_p, &mut red.max_p, out);
-    share(&table.weight, &mut red.weight, out);
-    red.min = table.min.as_ref().map_or(red.min, |m| m.value);
-    red.max = table.max.as_ref().map_or(red.max, |m| m.value);
-    red.gentle = table.gentle.as_ref().map_or(red.gentle, |g| g.value);
-    red.ecn = table.ecn.as_ref().map_or(red.ecn, |e| e.value);
-    red.mean_packet = table.mean_packet.as_ref().map_or(red.mean_packet, |m| m.value);
-    if let Some(said) = table.mean_packet.as_ref().filter(|m| !(1..=65_535).contains(&m.get())) {
-        out.problem(&said.at, format!("{} is out of range", said.value), "from \"1B\" to \"65535B\"");
-    }
-    let at = table.max.as_ref().or(table.min.as_ref()).map_or_else(|| table.at.below("max"), |m| m.at.clone());
-    let ordered = match (red.min, red.max) {
-        (Limit::Packets(min), Limit::Packets(max)) => min < max,
-        (Limit::Bytes(min), Limit::Bytes(max)) => min < max,
-        _ => {
-            out.problem(&at, "one threshold in packets, the other in bytes", "write min and max in the same unit");
-            return None;
-        }
-    };
-    if !ordered {
-        out.problem(&at, "min is not below max", "write for example min = \"5p\", max = \"15p\"");
-    }
-    Some(Queue::Red(red))
-}
-
-/// ns-2's automatic configuration of RED (ns-2.35, `queue/red.cc`): the lower threshold in bytes, and the weight.
-///
-/// ```text
-/// min = max(5, C · 5 ms / 2) packets of the mean size      w = 1 − exp(−1 / (10 · rtt · C)),  rtt = max(0.1 s, 3 (delay + 1/C))
-/// ```
-/// with C the rate in packets of the mean size per second.
-fn ns2_red(rate: Rate, delay: Span, mean_packet: f64) -> (u64, f64) {
-    let packets = (rate.as_bytes_per_s() / mean_packet).max(1e-9);
-    let min = (packets * 0.005 / 2.0).max(5.0) * mean_packet;
-    let rtt = (3.0 * (delay.as_secs_f64() + 1.0 / packets)).max(0.1);
-    let weight = 1.0 - libm::exp(-1.0 / (10.0 * rtt * packets));
-    ((min + 0.5) as u64, weight)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ns2_configures_red_as_the_specification_prints() {
-        for (kbps, weight) in [(500, 0.00797), (1000, 0.00399), (1500, 0.00266)] {
-            let (min, w) = ns2_red(Rate::kbps(kbps), Span::millis(20), NS2_MEAN_PACKET);
-            assert_eq!(min, 2500, "below 8 Mb/s the threshold is 5 packets of 500 B");
-            assert!((w - weight).abs() < 5e-6, "{kbps} kb/s: {w}");
-        }
-        assert_eq!(
-            ns2_red(Rate::mbps(16), Span::millis(20), NS2_MEAN_PACKET).0,
-            5000,
-            "16 Mb/s: 4000 packets/s · 2.5 ms"
-        );
     }
 }

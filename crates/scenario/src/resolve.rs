@@ -6,14 +6,12 @@ use crate::model::{
     Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Record, Scenario, Start, What,
 };
 use crate::name::Pattern;
-use crate::network::{Files, Layout, Network, loss, probability, rate, reorder};
-use crate::problem::{Out, remedy};
+use crate::network::{Files, Layout, Network, probability, rate};
 use crate::simulcast::simulcasts;
-use crate::table::{At, Many};
-use crate::tree::{Place, quoted};
 use std::collections::{BTreeMap, BTreeSet};
-use steadycast_control::registry::nearest;
 use steadycast_units::{Bytes, Seed, Span, Time};
+use steadycast_words::tree::{Place, quoted};
+use steadycast_words::{Findings, OneOrMany, Spanned, nearest, remedy};
 
 /// The most events of one scenario, ranges written out.
 const MAX_EVENTS: usize = 1_000_000;
@@ -22,7 +20,7 @@ const MAX_EVENTS: usize = 1_000_000;
 const MAX_RECEIVERS: usize = 2_000_000;
 
 /// The scenario, as far as it could be made out, and what its resolved text says of the network.
-pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out) -> (Scenario, Layout) {
+pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Findings) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
         let remedy = if format.value > FORMAT { "take a newer steadycast" } else { "write format = 1" };
         out.problem(&format.at, format!("format {} is not known", format.value), remedy);
@@ -118,7 +116,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Out
     let names = Names { groups: &groups, index, network: &network, at_node, whole };
     scenario.events = names.events(events, &scenario, files, out);
     let tables = file.simulcast.as_ref().map_or(&[][..], |s| &s.value);
-    let find = |table: &SimulcastTable, out: &mut Out| names.groups_of(table, out);
+    let find = |table: &SimulcastTable, out: &mut Findings| names.groups_of(table, out);
     scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, out);
     scenario.record = names.record(file, &scenario.flows, out);
     for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
@@ -137,7 +135,7 @@ fn meant(text: &str, groups: &[Group<'_>]) -> Vec<String> {
     Pattern::read(text).map(|p| p.names()).unwrap_or_default()
 }
 
-fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Out) {
+fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Findings) {
     let Some(flow) = flows.first() else { return };
     let end = Time::ZERO + duration;
     let starts = match flow.start {
@@ -153,7 +151,7 @@ fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Out)
 }
 
 /// That each source has a way to its receivers, and that packets fit through it.
-fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Out) {
+fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Findings) {
     let table = group.table;
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
     let parts = parts(network);
@@ -162,7 +160,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Ou
     for flow in flows {
         let (packet, said) = match &flow.kind {
             FlowKind::Video(v) => (v.packet, table.packet.as_ref()),
-            FlowKind::Tcp(t) => (t.packet, table.packet.as_ref()),
+            FlowKind::Tcp(t) => (t.config.packet, table.packet.as_ref()),
             FlowKind::Cbr(c) => (c.packet, table.packet.as_ref()),
             FlowKind::OnOff(o) => (o.packet, table.packet.as_ref()),
         };
@@ -313,7 +311,7 @@ fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
 }
 
 impl Names<'_> {
-    fn flows(&self, names: &Many<String>, out: &mut Out) -> Vec<FlowIx> {
+    fn flows(&self, names: &OneOrMany<String>, out: &mut Findings) -> Vec<FlowIx> {
         let mut all = Vec::new();
         for said in &names.all {
             if let Err((what, remedy)) = Pattern::read(said) {
@@ -337,7 +335,7 @@ impl Names<'_> {
     }
 
     /// The groups of a simulcast; `None` when that was wrong, or something before it.
-    fn groups_of(&self, table: &SimulcastTable, out: &mut Out) -> Option<Vec<FlowIx>> {
+    fn groups_of(&self, table: &SimulcastTable, out: &mut Findings) -> Option<Vec<FlowIx>> {
         let Some(names) = &table.flows else {
             out.missing(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
             return None;
@@ -347,13 +345,13 @@ impl Names<'_> {
         (self.whole && out.problems.len() == before).then_some(all)
     }
 
-    fn links(&self, names: &Many<String>, out: &mut Out) -> Vec<LinkIx> {
-        let find = |said: &At<String>| self.network.find_links(said, &said.at, out);
+    fn links(&self, names: &OneOrMany<String>, out: &mut Findings) -> Vec<LinkIx> {
+        let find = |said: &Spanned<String>| self.network.find_links(said, &said.at, out);
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
     /// Receivers by their node's name, or by FLOW.NODE.
-    fn receivers(&self, names: &Many<String>, flows: &[Flow], out: &mut Out) -> Vec<(FlowIx, usize)> {
+    fn receivers(&self, names: &OneOrMany<String>, flows: &[Flow], out: &mut Findings) -> Vec<(FlowIx, usize)> {
         let mut all = Vec::new();
         if !self.whole {
             return all;
@@ -403,7 +401,13 @@ impl Names<'_> {
         })
     }
 
-    fn events(&self, tables: &[At<EventTable>], scenario: &Scenario, files: &mut Files, out: &mut Out) -> Vec<Event> {
+    fn events(
+        &self,
+        tables: &[Spanned<EventTable>],
+        scenario: &Scenario,
+        files: &mut Files,
+        out: &mut Findings,
+    ) -> Vec<Event> {
         let mut all = Vec::new();
         for table in tables {
             let at = match &table.at_said() {
@@ -477,8 +481,8 @@ impl Names<'_> {
                         "write direction beside link: it holds for the whole change",
                     );
                 }
-                let loss = loss_said.and_then(|l| loss(l, out));
-                let reorder = set.reorder.as_ref().and_then(|r| reorder(r, out));
+                let loss = loss_said.and_then(|l| l.what.clone());
+                let reorder = set.reorder.as_ref().map(|r| r.value);
                 let duplicate = set.duplicate.as_ref().and_then(|d| probability(d, out));
                 let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);
                 for link in links {
@@ -496,7 +500,7 @@ impl Names<'_> {
         all
     }
 
-    fn record(&self, file: &File, flows: &[Flow], out: &mut Out) -> Record {
+    fn record(&self, file: &File, flows: &[Flow], out: &mut Findings) -> Record {
         let table = file.record.as_ref();
         let interval = table.and_then(|r| r.interval.as_ref());
         if let Some(said) = interval.filter(|i| i.value < Span::millis(1)) {
@@ -520,7 +524,7 @@ impl Names<'_> {
         }
     }
 
-    fn expect(&self, table: &At<ExpectTable>, out: &mut Out) -> Option<Expect> {
+    fn expect(&self, table: &Spanned<ExpectTable>, out: &mut Findings) -> Option<Expect> {
         let Some(that) = &table.that else {
             out.missing(&table.at, "that", "write for example that = \"flows.tcp.share_of_fair\"");
             return None;
@@ -539,7 +543,7 @@ impl Names<'_> {
     }
 
     /// That a path leads into summary.json: its head and the flow or link are certain, the figure's name is only likely.
-    fn check_path(&self, path: &str, at: &Place, out: &mut Out) {
+    fn check_path(&self, path: &str, at: &Place, out: &mut Findings) {
         let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if path.split('.').any(str::is_empty) || !path.bytes().all(letter) {
             let what = format!("{} is no path", quoted(path));
@@ -578,7 +582,7 @@ impl Names<'_> {
 }
 
 impl EventTable {
-    fn at_said(&self) -> Option<&At<Span>> {
+    fn at_said(&self) -> Option<&Spanned<Span>> {
         self.at.as_ref()
     }
 }

@@ -3,24 +3,23 @@
 use crate::file::SimulcastTable;
 use crate::model::{Cast, Event, Flow, FlowIx, FlowKind, Simulcast, What};
 use crate::name::Pattern;
-use crate::problem::Out;
-use crate::table::At;
-use crate::tree::{Place, quoted};
 use std::collections::BTreeSet;
 use steadycast_control::registry;
 use steadycast_control::simulcast::MOST_GROUPS;
 use steadycast_units::{Rate, Span};
+use steadycast_words::tree::{Place, quoted};
+use steadycast_words::{Findings, Spanned};
 
 /// What may stand in a file as "up".
 const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;
 
 /// The simulcasts of a file, whose names lead to these flows. `find` finds flows by their names, or says that there are none.
 pub(crate) fn simulcasts(
-    tables: &[At<SimulcastTable>],
+    tables: &[Spanned<SimulcastTable>],
     flows: &[Flow],
     events: &[Event],
-    find: impl Fn(&SimulcastTable, &mut Out) -> Option<Vec<FlowIx>>,
-    out: &mut Out,
+    find: impl Fn(&SimulcastTable, &mut Findings) -> Option<Vec<FlowIx>>,
+    out: &mut Findings,
 ) -> Vec<Simulcast> {
     let (mut all, mut names, mut taken) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for table in tables {
@@ -77,7 +76,7 @@ fn concerns(event: &Event, flow: FlowIx) -> bool {
 }
 
 /// That receivers can choose between these groups: told of the first thing that is wrong.
-fn check(groups: &[&Flow], at: &Place, out: &mut Out) {
+fn check(groups: &[&Flow], at: &Place, out: &mut Findings) {
     let [lowest, ..] = groups else { return };
     if !(2..=MOST_GROUPS).contains(&groups.len()) {
         let what = format!("{} groups", groups.len());

@@ -3,17 +3,18 @@
 use crate::file::{FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, CoDel, Congestion, Direction, FirstNumbers, Flow, FlowKind, Limit, Loss, Media, OwnClock, PeriodDist,
-    Periods, Queue, RateSpec, Reports, Size, Start, Tcp, TcpPreset, TcpSource, Vbr, Video,
+    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports, Size,
+    Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
-use crate::table::Word;
-use crate::tree::{Item, Value};
 use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::registry::Given;
+use steadycast_link::Loss;
 use steadycast_units::Offset;
+use steadycast_words::tree::{Item, Value, bare, string};
+use steadycast_words::{Settings, ToToml, Word};
 
 impl Loaded {
     /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are
@@ -36,7 +37,7 @@ impl Loaded {
             text.head("[topology]");
             text.key("shape", quote(shape.word()));
             let part = |extras: &[(String, Value)], pair: &Pair| {
-                let mut keys: Vec<_> = extras.iter().map(|(k, v)| format!("{k} = {}", plain(v))).collect();
+                let mut keys: Vec<_> = extras.iter().map(|(k, v)| format!("{k} = {}", v.to_toml())).collect();
                 keys.extend(behaviour(pair, false));
                 format!("{{ {} }}", keys.join(", "))
             };
@@ -143,52 +144,27 @@ impl Text {
 
 /// A TOML text.
 fn quote(text: impl Display) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.to_string().chars() {
-        match letter {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    string(&text.to_string())
 }
 
 /// A TOML float in its shortest form that reads back the same.
 fn number(x: f64) -> String {
-    format!("{x:?}")
+    Value::Real(x).to_toml()
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-/// A key, in quotation marks where it needs them.
-fn bare(key: &str) -> String {
-    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-    if plain { key.to_owned() } else { quote(key) }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Bool(b) => b.to_string(),
-        Value::Whole(n) => n.to_string(),
-        Value::Real(x) => number(*x),
-        Value::Text(text) | Value::Other(text) => quote(text),
-        Value::List(all) => list(all.iter().map(|i| plain(&i.value))),
-        Value::Table(table) => {
-            let keys: Vec<_> = table.iter().map(|(k, i)| format!("{} = {}", bare(k), plain(&i.value))).collect();
-            format!("{{ {} }}", keys.join(", "))
-        }
-    }
+/// A key with a value that writes itself.
+fn entry(key: &str, value: &impl ToToml) -> Option<String> {
+    Some(format!("{key} = {}", value.value()?.to_toml()))
 }
 
 /// As written, but with absolute paths behind the keys that name files.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
-        ("params", _) => plain(value),
+        ("params", _) => value.to_toml(),
         ("clip" | "trace", Value::Text(name)) => quote(folder.join(name).display()),
         (_, Value::List(all)) => list(all.iter().map(|i| absolute(key, &i.value, folder))),
         (_, Value::Table(table)) => {
@@ -196,7 +172,7 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
                 table.iter().map(|(k, i)| format!("{} = {}", bare(k), absolute(k, &i.value, folder))).collect();
             format!("{{ {} }}", keys.join(", "))
         }
-        _ => plain(value),
+        _ => value.to_toml(),
     }
 }
 
@@ -225,75 +201,23 @@ fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool) -
     }
     keys.push(format!("delay = {}", quote(d.delay)));
     match &d.jitter {
-        Some(j) => keys.push(format!(
-            "jitter = {{ mean = {}, dist = {}, reorder = {} }}",
-            quote(j.mean),
-            quote(j.dist.word()),
-            j.reorder
-        )),
+        Some(jitter) => keys.extend(entry("jitter", jitter)),
         None if no_jitter => keys.push("jitter = { mean = \"0ms\" }".into()),
         None => {}
     }
-    if let Some(arq) = &d.arq {
-        keys.push(format!("arq = {{ tries = {}, per_try = {} }}", arq.tries, quote(arq.per_try)));
+    keys.extend(entry("arq", &d.arq));
+    if d.loss != Loss::None || no_loss {
+        keys.extend(entry("loss", &d.loss));
     }
-    let loss = match &d.loss {
-        Loss::None => no_loss.then(|| "kind = \"none\"".to_owned()),
-        Loss::Bernoulli { p } => Some(format!("kind = \"bernoulli\", p = {}", number(*p))),
-        Loss::Run { mean } => Some(format!("kind = \"run\", mean = \"{mean}p\"")),
-        Loss::Gilbert { p_bad, p_good, loss_good, loss_bad } => Some(format!(
-            "kind = \"gilbert\", p_bad = {}, p_good = {}, loss_good = {}, loss_bad = {}",
-            number(*p_bad),
-            number(*p_good),
-            number(*loss_good),
-            number(*loss_bad)
-        )),
-        Loss::List { packets } => {
-            Some(format!("kind = \"list\", packets = {}", list(packets.iter().map(u64::to_string))))
-        }
-    };
-    keys.extend(loss.map(|loss| format!("loss = {{ {loss} }}")));
     if d.reorder.p > 0.0 || no_disorder {
-        keys.push(format!("reorder = {{ p = {}, by = {} }}", number(d.reorder.p), quote(d.reorder.by)));
+        keys.extend(entry("reorder", &d.reorder));
     }
     if d.duplicate > 0.0 || no_disorder {
-        keys.push(format!("duplicate = {}", number(d.duplicate)));
+        keys.extend(entry("duplicate", &d.duplicate));
     }
-    keys.push(match &d.queue {
-        Queue::DropTail { limit } => format!("queue = {{ kind = \"droptail\", limit = {} }}", fits(*limit)),
-        Queue::CoDel(told) => format!("queue = {{ kind = \"codel\", {} }}", codel(told)),
-        Queue::FqCoDel { codel: told, flows, quantum } => format!(
-            "queue = {{ kind = \"fq-codel\", {}, flows = {flows}, quantum = {} }}",
-            codel(told),
-            quote(*quantum)
-        ),
-        Queue::Red(red) => format!(
-            "queue = {{ kind = \"red\", limit = {}, min = {}, max = {}, max_p = {}, weight = {}, gentle = {}, ecn = {}, \
-             mean_packet = {} }}",
-            fits(red.limit),
-            fits(red.min),
-            fits(red.max),
-            number(red.max_p),
-            number(red.weight),
-            red.gentle,
-            red.ecn,
-            quote(red.mean_packet)
-        ),
-    });
-    keys.push(format!("mtu = {}", quote(d.mtu)));
+    keys.extend(entry("queue", &d.queue));
+    keys.extend(entry("mtu", &d.mtu));
     keys
-}
-
-fn codel(told: &CoDel) -> String {
-    let CoDel { limit, target, interval, ecn } = told;
-    format!("limit = {}, target = {}, interval = {}, ecn = {ecn}", fits(*limit), quote(*target), quote(*interval))
-}
-
-fn fits(limit: Limit) -> String {
-    match limit {
-        Limit::Packets(n) => format!("\"{n}p\""),
-        Limit::Bytes(bytes) => quote(bytes),
-    }
 }
 
 fn periods(p: &Periods) -> String {
@@ -460,20 +384,10 @@ fn video_text(video: &Video, text: &mut Text) {
 }
 
 fn tcp_text(tcp: &Tcp, text: &mut Text) {
-    let congestion = match &tcp.congestion {
-        Congestion::Reno => "reno",
-        Congestion::NewReno => "newreno",
-        Congestion::Sack => "sack",
-        Congestion::Cubic => "cubic",
-        Congestion::Kernel(name) => name,
-    };
-    let preset = match tcp.preset {
-        TcpPreset::Linux => "linux",
-        TcpPreset::Ns2 => "ns2",
-        TcpPreset::Ns2Old => "ns2old",
-    };
-    text.key("preset", quote(preset));
-    text.key("congestion", quote(congestion));
+    for (name, item) in tcp.config.table() {
+        text.key(&name, item.value.to_toml());
+    }
+    text.key("packet", quote(tcp.config.packet));
     match &tcp.source {
         TcpSource::Bulk => {}
         TcpSource::File(bytes) => text.key("bytes", quote(bytes)),
@@ -489,16 +403,4 @@ fn tcp_text(tcp: &Tcp, text: &mut Text) {
             text.key("off", periods(off));
         }
     }
-    text.key("window", format!("\"{}p\"", tcp.window));
-    text.key("initial_window", format!("\"{}p\"", tcp.initial_window));
-    text.key("min_rto", quote(tcp.min_rto));
-    text.key("max_rto", quote(tcp.max_rto));
-    text.key("init_rto", quote(tcp.init_rto));
-    text.key("tick", quote(tcp.tick));
-    text.key("delayed_ack", tcp.delayed_ack);
-    text.key("sack", tcp.sack);
-    text.key("timestamps", tcp.timestamps);
-    text.key("ecn", tcp.ecn);
-    text.key("hystart", tcp.hystart);
-    text.key("packet", quote(tcp.packet));
 }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
+use steadycast_link::BernoulliLoss;
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems, Queue,
-    RateSpec, Scenario, Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
+    Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -65,7 +66,7 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(s.starts_outside(FlowIx(0)), [4], "dst5 has a join event");
     let air: Vec<_> = s.links.iter().filter(|l| l.name.starts_with("air-")).collect();
     assert_eq!(air.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["air-r1", "air-r2", "air-r3"]);
-    assert_eq!(air[0].forward.loss, Loss::Bernoulli { p: 0.02 });
+    assert_eq!(air[0].forward.loss, Loss::Bernoulli(BernoulliLoss { p: 0.02 }));
     assert_eq!(air[0].back.loss, Loss::None, "loss is forward unless told otherwise");
     assert_eq!(air[0].back.rate, RateSpec::Constant(Rate::mbps(10)));
     assert_eq!(air[0].back.delay, Span::millis(10), "back differs only in what it says");
@@ -74,8 +75,8 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(video.buffer.as_ref().and_then(|b| b.consume), Some(Rate::kbps(8)));
     assert_eq!(video.encode.size, Size::Pixels { width: 352, height: 288 });
     let FlowKind::Tcp(tcp) = &s.flows[1].kind else { panic!("{:?}", s.flows[1].kind) };
-    assert_eq!((tcp.window, tcp.packet, tcp.sack), (20, Bytes::new(1040), false));
-    assert_eq!((&tcp.congestion, &tcp.source), (&Congestion::NewReno, &TcpSource::File(Bytes::new(1_000_000))));
+    assert_eq!((tcp.config.window, tcp.config.packet, tcp.config.sack), (20, Bytes::new(1040), false));
+    assert_eq!((tcp.config.congestion, &tcp.source), (Congestion::NewReno, &TcpSource::File(Bytes::new(1_000_000))));
     assert_eq!(s.expect[0].min, Some(0.8));
 }
 
@@ -115,7 +116,7 @@ fn what_a_link_does_not_say_has_the_contracts_defaults() {
     );
     let d = &loaded.scenario.links[0].forward;
     assert_eq!((&d.rate, d.delay, &d.loss), (&RateSpec::Unlimited, Span::ZERO, &Loss::None));
-    assert_eq!((d.mtu, &d.queue), (Bytes::new(1500), &Queue::DropTail { limit: Limit::Packets(50) }));
+    assert_eq!((d.mtu, &d.queue), (Bytes::new(1500), &Queue::drop_tail(Limit::Packets(50))));
     assert_eq!(loaded.scenario.links[0].name, "a-b");
 }
 
@@ -174,7 +175,7 @@ fn reds_ns2_preset_follows_the_links_own_rate() {
         let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n");
         let s = set(&text, assignments).unwrap_or_else(|p| panic!("{p}")).scenario;
         match &s.links[0].forward.queue {
-            Queue::Red(red) => red.clone(),
+            Queue::Red(red) => *red,
             other => panic!("{other:?}"),
         }
     };
@@ -216,7 +217,7 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
     assert_eq!(with("kind = \"codel\""), Queue::CoDel(codel(1000, 5, 100, false)));
     let told = "limit = \"60p\", target = \"10ms\", interval = \"200ms\", ecn = true";
     assert_eq!(with(&format!("kind = \"codel\", {told}")), Queue::CoDel(codel(60, 10, 200, true)));
-    let fair = |codel, flows, quantum| Queue::FqCoDel { codel, flows, quantum: Bytes::new(quantum) };
+    let fair = |codel, flows, quantum| Queue::FqCoDel(FqCoDel { codel, flows, quantum: Bytes::new(quantum) });
     assert_eq!(with("kind = \"fq-codel\""), fair(codel(10_240, 5, 100, false), 1024, 1514));
     let told = format!("kind = \"fq-codel\", {told}, flows = 64, quantum = \"300B\"");
     assert_eq!(with(&told), fair(codel(60, 10, 200, true), 64, 300));
@@ -248,7 +249,7 @@ fn set_reaches_every_kind_of_key() {
     assert_eq!(cbr.rate, Rate::mbps(2));
     assert_eq!(s.flows[0].start, Start::Uniform(Time::from_nanos(1_000_000_000), Time::from_nanos(2_000_000_000)));
     let FlowKind::Tcp(tcp) = &s.flows[3].kind else { panic!() };
-    assert_eq!((tcp.window, s.flows[3].name.as_str()), (20, "tcp3"));
+    assert_eq!((tcp.config.window, s.flows[3].name.as_str()), (20, "tcp3"));
     let link = &s.links[s.link("right-a.b.dst1").unwrap().0 as usize];
     assert_eq!(link.back.rate, RateSpec::Constant(Rate::kbps(64)));
     assert_eq!(link.forward.delay, Span::millis(3));
@@ -501,4 +502,33 @@ fn the_hash_tells_texts_and_sets_apart() {
     assert_eq!(hash(&[]).len(), 64);
     assert_eq!(hash(&["seed=2"]), hash(&["seed=2"]));
     assert_ne!(hash(&[]), hash(&["seed=2"]));
+}
+
+#[test]
+fn set_reaches_all_flows_that_a_pattern_or_a_groups_name_means() {
+    let text = format!(
+        "{NET}[[flow]]\nname = \"tcp-a\"\nkind = \"tcp\"\n[[flow]]\nname = \"tcp-b\"\nkind = \"tcp\"\n\
+         [[flow]]\nname = \"web\"\nkind = \"tcp\"\ncount = 2\n[[flow]]\nname = \"bulk[1-3]\"\nkind = \"tcp\"\n"
+    );
+    let windows = |sets: &[&str]| -> Vec<u32> {
+        let window = |flow: &steadycast_scenario::Flow| match &flow.kind {
+            FlowKind::Tcp(tcp) => tcp.config.window,
+            _ => 0,
+        };
+        let loaded = set(&text, sets).unwrap_or_else(|p| panic!("{p}"));
+        loaded.scenario.flows.iter().map(window).collect()
+    };
+    assert_eq!(windows(&["flow.tcp*.window=7p"]), [7, 7, 4194, 4194, 4194, 4194, 4194]);
+    assert_eq!(windows(&["flow.*-b.window=7p"]), [4194, 7, 4194, 4194, 4194, 4194, 4194]);
+    assert_eq!(windows(&["flow.*.window=7p"]), [7; 7]);
+    assert_eq!(windows(&["flow.web.window=7p"]), [4194, 4194, 7, 7, 4194, 4194, 4194]);
+    assert_eq!(windows(&["flow.bulk.window=7p"]), [4194, 4194, 4194, 4194, 7, 7, 7]);
+    assert_eq!(windows(&["flow.bulk[1-3].window=7p", "flow.b*k.window=8p"]), [4194, 4194, 4194, 4194, 8, 8, 8]);
+    let refused = |path: &str| {
+        let mut document = Document::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+        document.set(path).expect_err(path).to_string()
+    };
+    let none = "no flow has a name like this; there are: tcp-a, tcp-b, web, bulk[1-3]";
+    assert!(refused("flow.udp*.window=7p").ends_with(none), "{}", refused("flow.udp*.window=7p"));
+    assert!(refused("flow.tcp-c.window=7p").ends_with("no such flow; did you mean \"tcp-a\"?"));
 }

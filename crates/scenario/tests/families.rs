@@ -1,8 +1,10 @@
 //! That the format can say the networks of all five papers: the odd one of each kind, written out.
 
 use std::path::Path;
+use steadycast_link::RunLoss;
 use steadycast_scenario::{FlowIx, FlowKind, Limit, Loss, Queue, RateSpec, Scenario, TcpSource};
 use steadycast_units::{Rate, Span};
+use steadycast_words::Packets;
 
 fn load(text: &str) -> Scenario {
     let loaded = Scenario::parse(text, Path::new("family.toml")).unwrap_or_else(|p| panic!("{p}"));
@@ -37,7 +39,7 @@ from = "s"
 to = "r"
 "#,
     );
-    assert_eq!(s.links[1].forward.loss, Loss::Run { mean: 12.5 });
+    assert_eq!(s.links[1].forward.loss, Loss::Run(RunLoss { mean: Packets(12.5) }));
     assert_eq!(s.links[1].back.loss, Loss::None, "downlink only");
 }
 
@@ -88,7 +90,7 @@ to = "node8"
     assert_eq!(names, ["r2-node7", "r3-node8"], "two ranges of equal length go one by one");
     let Queue::Red(red) = &s.links[5].forward.queue else { panic!("{:?}", s.links[5]) };
     assert!((red.weight - 0.00797).abs() < 5e-6);
-    assert_eq!(s.links[6].forward.queue, Queue::DropTail { limit: Limit::Packets(50) });
+    assert_eq!(s.links[6].forward.queue, Queue::drop_tail(Limit::Packets(50)));
 }
 
 #[test]
@@ -218,7 +220,7 @@ start = { uniform = ["0s", "1s"] }
     );
     assert_eq!(s.flows.len(), 49);
     let FlowKind::Tcp(tcp) = &s.flows[48].kind else { panic!() };
-    assert_eq!((tcp.min_rto, tcp.tick), (Span::secs(1), Span::millis(100)));
+    assert_eq!((tcp.config.min_rto, tcp.config.tick), (Span::secs(1), Span::millis(100)));
 }
 
 #[test]

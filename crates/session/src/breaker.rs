@@ -246,6 +246,11 @@ impl SenderHalf for Breaker {
         self.half.on_leave(at, receiver);
     }
 
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.watched.remove(&receiver);
+        self.half.on_bye(at, receiver);
+    }
+
     fn on_timer(&mut self, now: Time) {
         self.check_silence(now);
         if self.half.wake().is_some_and(|wake| wake.at <= now) {

@@ -300,6 +300,11 @@ impl SenderHalf for Defence {
         self.half.on_leave(at, receiver);
     }
 
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.known.remove(&receiver);
+        self.half.on_bye(at, receiver);
+    }
+
     fn on_timer(&mut self, now: Time) {
         self.half.on_timer(now);
     }

@@ -13,22 +13,26 @@
 
 mod breaker;
 mod defence;
+mod feedback;
 mod gate;
 mod media;
 mod pacer;
 mod participant;
 mod peers;
 mod receiver;
+mod replay;
 mod sender;
 mod simulcast;
 mod standard;
 
 pub use breaker::Guarded;
 pub use defence::{Defended, Orders};
+pub use feedback::{FeedbackFormat, TRANSPORT_NUMBER_ID};
 pub use media::Media;
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
-pub use receiver::{Received, Receiver};
+pub use receiver::{MediaPacket, Received, Receiver};
+pub use replay::Replayed;
 pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::Served;

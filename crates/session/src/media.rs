@@ -1,3 +1,4 @@
+use crate::feedback::TRANSPORT_NUMBER_ID;
 use steadycast_control::Notice;
 use steadycast_media::Fragment;
 use steadycast_units::Bytes;
@@ -14,6 +15,8 @@ pub struct Media {
     pub fragment: Fragment,
     /// Its place among all packets that the session has sent, of all its streams, from 0 on.
     pub number: u64,
+    /// The number's low 16 bits, where they travel in a header extension for transport-wide feedback.
+    pub transport: Option<u16>,
     /// Extended sequence number.
     pub seq: u64,
     /// Its IP size.
@@ -21,25 +24,34 @@ pub struct Media {
 }
 
 impl Media {
+    /// The transport-wide number as its header extension element holds it.
+    fn transport_number(&self) -> Option<[u8; 2]> {
+        self.transport.map(u16::to_be_bytes)
+    }
+
     /// All of the datagram but its payload, which is to follow, appended to `out`.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
         let bare = RtpHeader { payload_len: 0, ..self.header };
-        bare.encode(elements(&self.notice).as_slice(), &[], out);
+        bare.encode(&elements(&self.notice, self.transport_number().as_ref()), &[], out);
     }
 
     /// The datagram, with `payload` in it, appended to `out`.
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) {
-        self.header.encode(elements(&self.notice).as_slice(), payload, out);
+        self.header.encode(&elements(&self.notice, self.transport_number().as_ref()), payload, out);
     }
 }
 
-/// The notice as header extension elements: one, or none.
-pub(crate) fn elements(notice: &Notice) -> Vec<Element<'_>> {
-    if notice.is_empty() { Vec::new() } else { vec![(notice.id(), notice.bytes())] }
+/// The elements of a packet's header extension, besides the send time: the controller's notice, and the transport-wide number.
+pub(crate) fn elements<'a>(notice: &'a Notice, number: Option<&'a [u8; 2]>) -> Vec<Element<'a>> {
+    let notice = (!notice.is_empty()).then(|| (notice.id(), notice.bytes()));
+    notice.into_iter().chain(number.map(|number| (TRANSPORT_NUMBER_ID, &number[..]))).collect()
 }
 
-/// IP size of a packet with this header and notice, without its payload.
-pub(crate) fn overhead(header: &RtpHeader, notice: &Notice) -> Bytes {
+/// IP size of a packet with this header and notice, without its payload; `numbered`: it carries a transport-wide number.
+pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, numbered: bool) -> Bytes {
     let bare = RtpHeader { payload_len: 0, ..*header };
-    if notice.is_empty() { bare.packet_size(&[]) } else { bare.packet_size(&[(notice.id(), notice.bytes())]) }
+    if notice.is_empty() && !numbered {
+        return bare.packet_size(&[]);
+    }
+    bare.packet_size(&elements(notice, numbered.then_some(&[0; 2])))
 }

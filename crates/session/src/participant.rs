@@ -111,11 +111,13 @@ impl Participant {
             // RFC 3550, 6.2: in unicast all may use the reduced minimum.
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
+        let mut timer = Timer::with_config(config, chance.clone(), now);
+        timer.on_source(now, source, &Census::alone());
         Self {
             members: Members::sampled(identity.ssrc, if source && settings.summary { ALL_MEMBERS } else { MEMBERS }),
             identity,
-            chance: chance.clone(),
-            timer: Timer::with_config(config, chance, now),
+            chance,
+            timer,
             farewell: Farewell::Stays,
             given_up: None,
             spoke: false,
@@ -177,6 +179,12 @@ impl Participant {
             let census = self.census();
             self.timer.on_departures(now, &census);
         }
+    }
+
+    /// There is a source to report on from now on, or there is none any more.
+    pub(crate) fn on_source(&mut self, now: Time, present: bool) {
+        let census = self.census();
+        self.timer.on_source(now, present, &census);
     }
 
     /// After how long of silence a member counts as gone.
@@ -253,12 +261,13 @@ impl Participant {
         }
     }
 
-    /// The BYE for an SSRC that was given up, once.
+    /// The BYE for an SSRC that was given up, once. It names the new one beside the old, so that all know who goes on.
     pub(crate) fn given_up(&mut self, now: Time) -> Option<Vec<u8>> {
         let ssrc = self.given_up.take()?;
+        let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
             Packet::ReceiverReport { ssrc, blocks: Vec::new() },
-            Packet::Sdes { chunks: vec![(ssrc, self.identity.cname.clone())] },
+            Packet::Sdes { chunks: chunks.into() },
             Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
         ];
         Some(self.encode(now, &Compound { packets }))
@@ -311,11 +320,34 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    pub(crate) fn heard_bye(&mut self, now: Time, from: Origin, ssrc: u32, len: usize) {
-        if self.members.on_bye(now, ssrc, from) {
-            let census = self.census();
-            self.timer.on_bye(now, Bytes::new((len + IP_UDP_OVERHEAD) as u64), &census);
+    /// Who leaves with this compound of `len` bytes. A BYE is believed at the end of a compound that begins with a report (no
+    /// session of ours allows RFC 5506's reduced size), of a source that reports in it, from where that source speaks.
+    pub(crate) fn heard_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
+        let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
+        let reporter = |packet: &Packet| match packet {
+            Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } => Some(*ssrc),
+            _ => None,
+        };
+        if compound.packets.first().and_then(reporter).is_none() {
+            return Vec::new();
         }
+        let byes = compound.packets.iter().rev().map_while(|packet| match packet {
+            Packet::Bye { ssrcs, .. } => Some(ssrcs),
+            _ => None,
+        });
+        let mut left = Vec::new();
+        for ssrc in byes.flatten().copied() {
+            let reports = compound.packets.iter().any(|packet| reporter(packet) == Some(ssrc));
+            if !reports || !self.members.speaks_from(ssrc, from) {
+                continue;
+            }
+            if self.members.on_bye(now, ssrc, from) {
+                let census = self.census();
+                self.timer.on_bye(now, Bytes::new((len + IP_UDP_OVERHEAD) as u64), &census);
+            }
+            left.push(ssrc);
+        }
+        left
     }
 
     pub(crate) fn sdes(&self) -> Packet {

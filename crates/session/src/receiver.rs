@@ -1,3 +1,4 @@
+use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::Knock;
@@ -8,8 +9,9 @@ use steadycast_control::{
 };
 use steadycast_rtcp::{Arrived, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, Packet};
-use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
 /// What a datagram on the RTP port turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,23 @@ pub enum Received {
     Duplicate,
     /// Not of this stream.
     Stray,
+}
+
+/// An RTP packet of the media that has arrived, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct MediaPacket<'a> {
+    /// Its header.
+    pub header: &'a RtpHeader,
+    /// What the sender half sent along; empty when nothing.
+    pub notice: &'a [u8],
+    /// Its transport-wide number, where it carries one.
+    pub transport: Option<u16>,
+    /// Its IP size.
+    pub size: Bytes,
+    /// Its ECN field on arrival.
+    pub ecn: Ecn,
+    /// The play-out buffer, where the session has one.
+    pub buffer: Option<BufferLevel>,
 }
 
 /// The receiving end of a session.
@@ -39,10 +58,14 @@ pub struct Receiver {
     /// Whether it answers what little a sender sends that has nobody; and when it said anything last.
     answers: bool,
     said: Option<Time>,
+    /// Writes per-packet feedback.
+    reporter: Option<Reporter>,
 }
 
 /// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
 const ANSWER: Span = Span::millis(500);
+/// A source whose media pauses for this time is followed to another SSRC that it uses, its BYE heard or not.
+const RENAMED: Span = Span::millis(500);
 /// The subtype of an APP packet that says no more than that a receiver of the controller's own is there.
 const PRESENT: u8 = 31;
 
@@ -52,8 +75,12 @@ struct Stream {
     /// What is added to its sequence numbers: a sender that changes its SSRC goes on where it was.
     ahead: i64,
     heard: Time,
+    /// Where its media comes from.
+    from: Origin,
     /// Its source has said BYE.
     ended: bool,
+    /// The SSRC under which its source goes on, by its BYE.
+    heir: Option<u32>,
     sent: Option<PeerTime>,
     timestamp: u32,
     ticks: i64,
@@ -73,7 +100,20 @@ impl Receiver {
         let participant = Participant::new(identity, rtcp, false, chance, now);
         let (stream, past, prior) = (None, (0, 0, 0), (0, 0));
         let (knock, siblings, answers, said) = (None, Vec::new(), false, None);
-        Self { half, participant, app, stream, past, prior, unreadable: 0, knock, siblings, answers, said }
+        Self {
+            half,
+            participant,
+            app,
+            stream,
+            past,
+            prior,
+            unreadable: 0,
+            knock,
+            siblings,
+            answers,
+            said,
+            reporter: None,
+        }
     }
 
     /// Of a sender that pauses while nobody reports: it says that it is there, at RTCP's times, where its half waits for more
@@ -92,6 +132,13 @@ impl Receiver {
     /// What the groups of the simulcast are sent at, as its sender has told last, the lowest first; empty: not told.
     pub fn siblings(&self) -> &[Rate] {
         &self.siblings
+    }
+
+    /// It reports single packets in this format, at times of its own or with its half's reports; `bandwidth` is the session's, of
+    /// which these reports take at most 5 % as far as they need not leave every 200 ms.
+    #[must_use]
+    pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
+        Self { reporter: Reporter::new(format, bandwidth), ..self }
     }
 
     /// What its path could carry for it, as far as the receiver half can tell.
@@ -135,9 +182,10 @@ impl Receiver {
         self.past.1 + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
-    /// Whether the source that it follows has said BYE.
+    /// Whether the source that it follows has said BYE, and does not go on under another SSRC.
     pub fn source_ended(&self) -> bool {
-        self.stream.as_ref().is_some_and(|s| s.ended)
+        let goes_on = |heir: u32| self.participant.members.contains(heir);
+        self.stream.as_ref().is_some_and(|s| s.ended && !s.heir.is_some_and(goes_on))
     }
 
     /// Datagrams that could not be read.
@@ -162,22 +210,20 @@ impl Receiver {
             return None;
         };
         let size = Bytes::new((datagram.len() + steadycast_wire::IP_UDP_OVERHEAD) as u64);
-        let notice = extensions.into_iter().next().map_or(&[][..], |(_, bytes)| bytes);
-        Some((self.on_media(now, from, &header, notice, size, ecn, buffer), header, payload))
+        let (mut notice, mut transport) = (None, None);
+        for (id, bytes) in extensions {
+            match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
+                Some(number) => transport = Some(number.seq),
+                None => notice = notice.or(Some(bytes)),
+            }
+        }
+        let packet = MediaPacket { header: &header, notice: notice.unwrap_or_default(), transport, size, ecn, buffer };
+        Some((self.on_media(now, from, &packet), header, payload))
     }
 
     /// An RTP packet has arrived, already taken apart. Poll afterwards.
-    #[allow(clippy::too_many_arguments, reason = "the parts of one datagram; the simulator calls it for every packet")]
-    pub fn on_media(
-        &mut self,
-        now: Time,
-        from: Origin,
-        header: &RtpHeader,
-        notice: &[u8],
-        size: Bytes,
-        ecn: Ecn,
-        buffer: Option<BufferLevel>,
-    ) -> Received {
+    pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
+        let MediaPacket { header, notice, transport, size, ecn, buffer } = *packet;
         if self.participant.farewell != Farewell::Stays {
             return Received::Stray;
         }
@@ -185,7 +231,7 @@ impl Receiver {
             self.hear_media(now, header.ssrc, from);
             return Received::Stray;
         }
-        if self.stream.as_ref().is_none_or(|s| s.ssrc != header.ssrc) && !self.follow(now, header) {
+        if self.stream.as_ref().is_none_or(|s| s.ssrc != header.ssrc) && !self.follow(now, from, header) {
             return Received::Stray;
         }
         if !self.hear_media(now, header.ssrc, from) {
@@ -198,10 +244,19 @@ impl Receiver {
                 self.prior = (self.past.0, self.past.1);
                 seq
             }
-            Arrived::Duplicate(_) => return Received::Duplicate,
+            Arrived::Duplicate(_) => {
+                // A mark on any copy of a packet is one on the packet (RFC 8888, 3.1).
+                if let Some(reporter) = &mut self.reporter {
+                    reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, false);
+                }
+                return Received::Duplicate;
+            }
             Arrived::Probation | Arrived::Stray => return Received::Stray,
         };
-        stream.heard = now;
+        if let Some(reporter) = &mut self.reporter {
+            reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, header.marker);
+        }
+        (stream.heard, stream.from) = (now, from);
         let seq = u64::try_from(seq + stream.ahead).unwrap_or(0);
         // Without a send-time extension (a standard sender) the media clock is the next best.
         let sampled = stream.sampled(header.timestamp);
@@ -229,12 +284,16 @@ impl Receiver {
     }
 
     /// Whether the packet's source is the one to follow from now on: the first that is heard, and another one when that one has
-    /// said BYE, is silent, or never came to a second packet.
-    fn follow(&mut self, now: Time, header: &RtpHeader) -> bool {
+    /// said BYE, is silent, goes on as this one, or never came to a second packet.
+    fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let mut ahead = 0;
         if let Some(old) = &self.stream {
-            let silent = || now.since(old.heard) > self.participant.member_timeout();
-            if !(old.ended || old.reception.received() < 2 || silent()) {
+            let silent = |span: Span| now.since(old.heard) > span;
+            // A BYE may be lost; and a source may have two streams, of which we follow one.
+            let renamed =
+                || silent(RENAMED) && old.from == from && self.participant.members.same_source(old.ssrc, header.ssrc);
+            let ended = old.ended && (old.heir.is_none_or(|heir| heir == header.ssrc) || self.source_ended());
+            if !(ended || old.reception.received() < 2 || renamed() || silent(self.participant.member_timeout())) {
                 return false;
             }
             let (expected, received, duplicates) = self.past;
@@ -244,7 +303,8 @@ impl Receiver {
             // To the controller it is one stream: a sender with another SSRC is no loss.
             ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
         }
-        self.stream = Some(Stream::new(now, header, ahead));
+        self.stream = Some(Stream::new(now, from, header, ahead));
+        self.participant.on_source(now, true);
         true
     }
 
@@ -293,15 +353,15 @@ impl Receiver {
                 {
                     self.siblings = simulcast::read_rates(data).unwrap_or_default();
                 }
-                Packet::Bye { ssrcs, .. } => {
-                    for ssrc in ssrcs {
-                        self.participant.heard_bye(now, from, *ssrc, len);
-                        if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == *ssrc) {
-                            stream.ended = true;
-                        }
-                    }
-                }
                 _ => {}
+            }
+        }
+        for ssrc in self.participant.heard_byes(now, from, compound, len) {
+            // What speaks for the source is where its media comes from: its RTCP may not have been heard before.
+            if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
+                stream.ended = true;
+                stream.heir = heir(compound, ssrc);
+                self.participant.on_source(now, stream.heir.is_some());
             }
         }
     }
@@ -345,6 +405,9 @@ impl Receiver {
         {
             self.half.on_timer(now);
         }
+        if self.feedback_due().is_some_and(|wake| wake.at <= now) {
+            return Output::Rtcp(self.feedback(now));
+        }
         // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then rests.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
@@ -367,8 +430,10 @@ impl Receiver {
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        let soonest =
-            [due, self.half.wake(), self.knock_wake(), self.answer_wake()].into_iter().flatten().min_by_key(|w| w.at);
+        let soonest = [due, self.half.wake(), self.knock_wake(), self.answer_wake(), self.feedback_due()]
+            .into_iter()
+            .flatten()
+            .min_by_key(|w| w.at);
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -393,7 +458,34 @@ impl Receiver {
         if let Reply::Body(body) = reply {
             packets.push(app(ssrc, self.app, body));
         }
-        Some(self.participant.encode(now, &Compound { packets }))
+        packets.extend(self.packet_reports(now));
+        Some(self.encode(now, packets))
+    }
+
+    /// When the session itself has to report single packets.
+    fn feedback_due(&self) -> Option<Wake> {
+        self.reporter.as_ref()?.due()
+    }
+
+    fn feedback(&mut self, now: Time) -> Vec<u8> {
+        let mut packets = vec![self.receiver_report(now), self.participant.sdes()];
+        packets.extend(self.packet_reports(now));
+        self.encode(now, packets)
+    }
+
+    fn packet_reports(&mut self, now: Time) -> Vec<Packet> {
+        let ssrc = self.participant.identity.ssrc;
+        // Only differences count: any epoch will do for the receiver's clock.
+        let ntp = NtpEpoch::default().middle(now);
+        self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc))
+    }
+
+    fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
+        let bytes = self.participant.encode(now, &Compound { packets });
+        if let Some(reporter) = &mut self.reporter {
+            reporter.sent(bytes.len());
+        }
+        bytes
     }
 
     fn knock_wake(&self) -> Option<Wake> {
@@ -438,14 +530,24 @@ impl Receiver {
     }
 }
 
+/// The SSRC under which a source goes on that gives `ssrc` up: the compound names it as well.
+fn heir(compound: &Compound, ssrc: u32) -> Option<u32> {
+    let named =
+        || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
+    let (_, name) = named().find(|(of, _)| *of == ssrc)?;
+    named().find(|(of, other)| *of != ssrc && other == name).map(|(of, _)| *of)
+}
+
 impl Stream {
-    fn new(now: Time, header: &RtpHeader, ahead: i64) -> Self {
+    fn new(now: Time, from: Origin, header: &RtpHeader, ahead: i64) -> Self {
         Self {
             ssrc: header.ssrc,
             reception: Reception::trusting(header.ssrc, CLOCK_RATE),
             ahead,
             heard: now,
+            from,
             ended: false,
+            heir: None,
             sent: None,
             timestamp: header.timestamp,
             ticks: 0,

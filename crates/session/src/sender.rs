@@ -1,3 +1,4 @@
+use crate::feedback::{FeedbackFormat, History, Joined};
 use crate::gate::Gate;
 use crate::media::overhead;
 use crate::pacer::Pacer;
@@ -7,7 +8,7 @@ use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, 
 use std::collections::VecDeque;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, FrameEdge, MediaQueue, Notice, ReceiverId, Reception, Report,
-    SenderHalf, Sent, Wake, Window, simulcast,
+    SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
@@ -38,6 +39,8 @@ pub struct SenderSettings {
     pub greedy: bool,
     /// No address may report more often than a whole group would: what goes beyond is counted and not read.
     pub gated: bool,
+    /// The format in which receivers report single packets. Any format is read; this one is prepared for.
+    pub feedback: FeedbackFormat,
     /// The controller's APP packets' name.
     pub app: [u8; 4],
     /// First sequence number.
@@ -63,6 +66,8 @@ pub struct Sender {
     seq: u64,
     /// Packets of all streams sent so far.
     number: u64,
+    /// What was sent last, where receivers report single packets.
+    history: Option<History>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
@@ -101,6 +106,13 @@ impl Purse {
         }
         !self.closed
     }
+}
+
+/// What a compound tells of one receiver.
+struct Told<'a> {
+    block: Option<&'a ReportBlock>,
+    body: Option<&'a Body>,
+    packets: Joined,
 }
 
 /// Least time between a unicast sender's reports under AVPF.
@@ -156,6 +168,7 @@ impl Sender {
             peers: Peers::default(),
             seq: u64::from(settings.first_seq),
             number: 0,
+            history: (settings.feedback != FeedbackFormat::Own).then(History::default),
             packets: 0,
             octets: 0,
             greedy_frame: 0,
@@ -238,6 +251,11 @@ impl Sender {
         self.peers.len() as u32
     }
 
+    /// Whether one that was heard last at `last` is of the session still: it reports, or its time-out is not over.
+    pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
+        self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
+    }
+
     /// A frame is ready. False when it was skipped because the backlog is at its bound, or the controller can't afford it.
     /// Poll afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
@@ -273,9 +291,14 @@ impl Sender {
     /// What a frame of this size takes on the wire.
     fn cost(&self, size: Bytes) -> Bytes {
         let head = Bytes::new(u64::from(self.settings.fragment_header));
-        let each = overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost) + head;
+        let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost) + head;
         let fits = self.settings.packet.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
+    }
+
+    /// Whether packets carry their transport-wide number.
+    fn numbered(&self) -> bool {
+        self.settings.feedback == FeedbackFormat::TransportWide
     }
 
     fn bare_header(&self) -> RtpHeader {
@@ -325,6 +348,7 @@ impl Sender {
         }
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
+        let mut joined = self.join(now, &compound);
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -332,21 +356,20 @@ impl Sender {
                 {
                     let block = blocks.iter().find(|b| b.ssrc == mine);
                     let body = self.body_of(&compound, *ssrc);
-                    if block.is_some() || body.is_some() {
-                        self.report(now, from, *ssrc, block, body.as_ref());
+                    let packets = joined.take();
+                    if block.is_some() || body.is_some() || packets.is_some() {
+                        let told = Told { block, body: body.as_ref(), packets: packets.unwrap_or_default() };
+                        self.report(now, from, *ssrc, &told);
                         reports = true;
                     }
                 }
-                Packet::Bye { ssrcs, .. } => {
-                    for ssrc in ssrcs {
-                        self.participant.heard_bye(now, from, *ssrc, datagram.len());
-                        if self.peers.get(*ssrc).is_some_and(|p| p.from == from) {
-                            self.peers.remove(*ssrc);
-                            self.half.on_leave(now, ReceiverId(*ssrc));
-                        }
-                    }
-                }
                 _ => {}
+            }
+        }
+        for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
+            if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
+                self.peers.remove(ssrc);
+                self.half.on_bye(now, ReceiverId(ssrc));
             }
         }
         if reports {
@@ -365,7 +388,16 @@ impl Sender {
         })
     }
 
-    fn report(&mut self, now: Time, origin: Origin, from: u32, block: Option<&ReportBlock>, body: Option<&Body>) {
+    /// The per-packet feedback in a compound, joined with what was sent; `None` without any.
+    fn join(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
+        let mine = self.participant.identity.ssrc;
+        let history = self.history.as_mut()?;
+        let stream_of = |ssrc| (ssrc == mine).then_some(Stream::Media);
+        compound.packets.iter().filter_map(|packet| history.read(now, packet, stream_of)).reduce(Joined::and)
+    }
+
+    fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
+        let Told { block, body, packets: joined } = told;
         if let Some(gone) = self.peers.make_room_for(from) {
             self.half.on_leave(now, ReceiverId(gone));
         }
@@ -382,11 +414,110 @@ impl Sender {
             });
             (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         }
+        // What a packet's own feedback measures is newer than what a report block does.
+        let rtt = joined.rtt.or(rtt);
         let members = self.peers.len() as u32;
-        self.half.on_report(&Report { at: now, from: ReceiverId(from), rtt, reception, body, packets: &[], members });
+        self.half.on_report(&Report {
+            at: now,
+            from: ReceiverId(from),
+            rtt,
+            reception,
+            body: *body,
+            packets: &joined.packets,
+            members,
+        });
     }
 
-    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come.
+    /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
+    /// many changes nothing.
+    ///
+    /// One frame crosses a path of 20 ms, and the receiver's reports come back:
+    ///
+    /// ```
+    /// use std::collections::VecDeque;
+    /// use steadycast_control::registry::{Chosen, Setup};
+    /// use steadycast_control::{Mode, ReceiverId, Wake};
+    /// use steadycast_session::{
+    ///     Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    /// };
+    /// use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+    /// use steadycast_wire::ntp::NtpEpoch;
+    ///
+    /// let (packet, session_bandwidth, seed) = (Bytes::new(1000), Rate::mbps(1), Seed(1));
+    /// let pair = Chosen::shared("fixed", Mode::Repaired, &[])?;
+    /// let setup = Setup {
+    ///     packet,
+    ///     mode: Mode::Repaired,
+    ///     floor: Rate::ZERO,
+    ///     cap: session_bandwidth,
+    ///     pictures: None,
+    ///     session_bandwidth,
+    ///     group: false,
+    ///     id: ReceiverId(1),
+    ///     chance: seed.part("half"),
+    ///     ecn: Ecn::NotEct,
+    /// };
+    /// let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth, t_min: None, group: false, summary: false };
+    /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
+    /// let settings = SenderSettings {
+    ///     identity: who(1),
+    ///     rtcp,
+    ///     packet,
+    ///     payload_type: 96,
+    ///     fragment_header: 0,
+    ///     emit: Emit::Paced,
+    ///     backlog: Span::secs(1),
+    ///     credit: Span::ZERO,
+    ///     greedy: false,
+    ///     gated: false,
+    ///     feedback: FeedbackFormat::Own,
+    ///     app: pair.app(),
+    ///     first_seq: 0,
+    ///     first_timestamp: 0,
+    ///     epoch: NtpEpoch::from_unix_secs(0),
+    /// };
+    /// let (mut now, end, delay) = (Time::ZERO, Time::ZERO + Span::secs(5), Span::millis(20));
+    /// let mut sender = Sender::new(settings, pair.sender(&setup), seed.part("sender"), now);
+    /// let mut receiver = Receiver::new(who(2), rtcp, pair.app(), pair.receiver(&setup), seed.part("receiver"), now);
+    ///
+    /// sender.push_frame(now, &Frame { index: 0, kind: FrameKind::I, size: Bytes::new(5_000), sampled: now });
+    /// // Datagrams under way: when each arrives, and where.
+    /// let mut path: VecDeque<(Time, &str, Vec<u8>)> = VecDeque::new();
+    /// while now < end {
+    ///     let mut wake = end;
+    ///     let mut waits = |until: Option<Wake>| wake = until.map_or(wake, |w| wake.min(w.at));
+    ///     loop {
+    ///         match sender.poll(now) {
+    ///             Output::Media(media) => {
+    ///                 let mut datagram = Vec::new();
+    ///                 media.encode(&vec![0; media.header.payload_len.into()], &mut datagram);
+    ///                 path.push_back((now + delay, "RTP", datagram));
+    ///             }
+    ///             Output::Rtcp(datagram) => path.push_back((now + delay, "RTCP to the receiver", datagram)),
+    ///             Output::Wait(until) => break waits(until),
+    ///         }
+    ///     }
+    ///     loop {
+    ///         match receiver.poll(now) {
+    ///             Output::Rtcp(datagram) => path.push_back((now + delay, "RTCP to the sender", datagram)),
+    ///             Output::Wait(until) => break waits(until),
+    ///             Output::Media(_) => unreachable!("a receiver sends no media"),
+    ///         }
+    ///     }
+    ///     now = path.front().map_or(wake, |(at, ..)| wake.min(*at));
+    ///     while let Some((_, to, datagram)) = path.pop_front_if(|(at, ..)| *at <= now) {
+    ///         match to {
+    ///             "RTP" => drop(receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None)),
+    ///             "RTCP to the receiver" => receiver.on_rtcp(now, Origin(1), &datagram),
+    ///             _ => sender.on_rtcp(now, Origin(2), &datagram),
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!((sender.packets(), receiver.received()), (6, 6));
+    /// // Between two parties the interval is 360 s / 1000, the bandwidth in kb/s (RFC 3550, 6.2).
+    /// assert!((10..=18).contains(&sender.feedback().packets));
+    /// # Ok::<(), steadycast_control::ParamError>(())
+    /// ```
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.given_up(now) {
             return Output::Rtcp(bytes);
@@ -446,7 +577,7 @@ impl Sender {
         let (frame, offset, rest, part) = match self.pacer.head() {
             Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
             None => {
-                let cost = overhead(&header, &Notice::NONE).max(self.notice_cost);
+                let cost = overhead(&header, &Notice::NONE, self.numbered()).max(self.notice_cost);
                 let frame = Frame { index: self.greedy_frame, kind: FrameKind::P, size: room(cost), sampled: now };
                 (frame, Bytes::ZERO, frame.size, None)
             }
@@ -455,7 +586,7 @@ impl Sender {
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last: rest <= most };
         let size = self.settings.packet;
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
-        let cost = overhead(&header, &notice);
+        let cost = overhead(&header, &notice, self.numbered());
         self.notice_cost = cost;
         let head = Bytes::new(u64::from(self.settings.fragment_header));
         let fits = room(cost).saturating_sub(head).max(Bytes::new(1));
@@ -470,7 +601,11 @@ impl Sender {
         header.payload_len = payload.get() as u16;
         let size = cost + payload;
         let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
-        let media = Media { header, notice, fragment, number: self.number, seq: self.seq, size };
+        let transport = self.numbered().then_some(self.number as u16);
+        let media = Media { header, notice, fragment, number: self.number, transport, seq: self.seq, size };
+        if let Some(history) = &mut self.history {
+            history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
+        }
         if self.settings.greedy {
             self.greedy_frame = self.greedy_frame.wrapping_add(1);
         } else {

@@ -483,6 +483,12 @@ impl SenderHalf for Standard {
         self.half.on_leave(at, receiver);
     }
 
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.ours.remove(&receiver);
+        self.forget(receiver);
+        self.half.on_bye(at, receiver);
+    }
+
     fn on_timer(&mut self, now: Time) {
         let due = self.calls.up_to(now);
         for id in &due {

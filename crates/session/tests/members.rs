@@ -261,6 +261,126 @@ fn a_sender_whose_ssrc_is_taken_goes_on_with_a_new_one_and_its_receivers_lose_no
     assert_eq!(group.sender.ssrc(), ssrc);
 }
 
+/// A compound as bytes.
+fn bytes(packets: Vec<Packet>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Compound { packets }.encode(&mut bytes);
+    bytes
+}
+
+fn rr(ssrc: u32) -> Packet {
+    Packet::ReceiverReport { ssrc, blocks: Vec::new() }
+}
+
+fn bye(ssrc: u32) -> Packet {
+    Packet::Bye { ssrcs: vec![ssrc], reason: String::new() }
+}
+
+fn named(ssrc: u32) -> Packet {
+    Packet::Sdes { chunks: vec![(ssrc, format!("{ssrc}@test"))] }
+}
+
+/// Where the sender's packets come from.
+const SENDERS: Origin = Origin(u64::MAX);
+
+#[test]
+fn a_source_is_ended_by_a_bye_in_a_compound_of_its_own_from_its_own_address_alone() {
+    let mut group = asmp();
+    let n = group.join();
+    group.run_to(at(10_000));
+    let own = [rr(SENDER), named(SENDER), bye(SENDER)].to_vec();
+    let others = [rr(999), named(999), bye(SENDER)].to_vec();
+    let early = [rr(SENDER), bye(SENDER), named(SENDER)].to_vec();
+    for (from, packets) in [
+        (Origin(77), [bye(SENDER)].to_vec()),
+        (Origin(77), others.clone()),
+        (Origin(77), own.clone()),
+        (SENDERS, [bye(SENDER)].to_vec()),
+        (SENDERS, others),
+        (SENDERS, early),
+    ] {
+        let datagram = bytes(packets.clone());
+        group.at(n).on_rtcp(at(10_000), from, &datagram);
+        assert!(!group.at(n).source_ended(), "from {from:?}: {packets:?}");
+    }
+    group.at(n).on_rtcp(at(10_000), SENDERS, &bytes(own));
+    assert!(group.at(n).source_ended());
+}
+
+#[test]
+fn a_source_whose_reports_were_never_heard_is_ended_from_where_its_media_comes_alone() {
+    let (mut sender, _) = sender(settings(asmp().rtcp, Emit::Paced), Rate::mbps(1), &[]);
+    let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
+    sender.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 0));
+    for (now, packet) in media(&mut sender, at(0), at(500)) {
+        let mut datagram = Vec::new();
+        packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
+        alone.on_rtp(now, SENDERS, &datagram, Ecn::NotEct, None);
+    }
+    assert!(alone.received() >= 5);
+    // Whoever reports first as the sender is not the sender for that.
+    alone.on_rtcp(at(600), Origin(77), &bytes([rr(SENDER), named(SENDER), bye(SENDER)].to_vec()));
+    assert!(!alone.source_ended());
+    let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
+    sender.push_frame(Time::ZERO, &group::frame(1, steadycast_session::FrameKind::P, 5_000, 600));
+    for (now, packet) in media(&mut sender, at(600), at(900)) {
+        let mut datagram = Vec::new();
+        packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
+        alone.on_rtp(now, SENDERS, &datagram, Ecn::NotEct, None);
+    }
+    alone.on_rtcp(at(1_000), SENDERS, &bytes([rr(SENDER), named(SENDER), bye(SENDER)].to_vec()));
+    assert!(alone.source_ended());
+}
+
+#[test]
+fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_comes_or_not() {
+    for comes in [true, false] {
+        let mut group = asmp();
+        let n = group.join();
+        group.run_to(at(10_000));
+        group.sender.on_rtcp(at(10_000), Origin(77), &bytes([rr(SENDER)].to_vec()));
+        let Output::Rtcp(farewell) = group.sender.poll(at(10_000)) else { panic!("no BYE") };
+        assert_eq!(byes(&farewell), [SENDER]);
+        if comes {
+            group.at(n).on_rtcp(at(10_000), SENDERS, &farewell);
+            // Until its media comes, too.
+            assert!(!group.at(n).source_ended());
+        }
+        let before = group.at(n).received();
+        group.run_to(at(20_000));
+        assert!(!group.at(n).source_ended());
+        // 75 packets a second; without a BYE some are lost until a report names the new SSRC.
+        let came = group.at(n).received() - before;
+        let bounds = if comes { 745..=755 } else { 300..=720 };
+        assert!(bounds.contains(&came), "{came}");
+        group.sender.stop();
+        group.run_to(at(21_000));
+        assert!(group.at(n).source_ended(), "BYE of the SSRC that it went on with");
+    }
+}
+
+#[test]
+fn a_stream_that_pauses_is_not_left_for_one_of_another_name_or_place() {
+    for (name, place) in [("other@test", SENDERS), ("1@test", Origin(77))] {
+        let mut group = asmp();
+        let n = group.join();
+        group.run_to(at(10_000));
+        let (mut other, _) = sender(settings(group.rtcp, Emit::Paced), Rate::mbps(1), &[]);
+        other.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 0));
+        let named = Packet::Sdes { chunks: vec![(55, name.to_owned())] };
+        group.at(n).on_rtcp(at(11_000), place, &bytes([rr(55), named].to_vec()));
+        let before = group.at(n).received();
+        for (_, packet) in media(&mut other, at(0), at(500)) {
+            let mut datagram = Vec::new();
+            let mut packet = packet;
+            packet.header.ssrc = 55;
+            packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
+            group.at(n).on_rtp(at(11_000), place, &datagram, Ecn::NotEct, None);
+        }
+        assert_eq!(group.at(n).received(), before);
+    }
+}
+
 #[test]
 fn a_straggler_of_one_who_left_brings_nobody_back() {
     let mut group = asmp();
@@ -405,4 +525,59 @@ fn a_lone_packet_of_a_stranger_does_not_lock_the_stream_out() {
     group.send(None, Datagram::Rtp(stranger));
     group.run_to(at(2_100));
     assert_eq!(group.at(0).expected(), group.at(0).received());
+}
+
+#[test]
+fn receivers_without_a_source_report_at_rfc_3550s_interval_and_at_once_when_one_comes() {
+    let settings = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), true);
+    let mut all: Vec<_> = (0..4).map(|n| receiver(100 + n, settings, at(0)).0).collect();
+    let run = |all: &mut Vec<steadycast_session::Receiver>, from: u64, to: u64| {
+        let mut said = Vec::new();
+        for ms in from..to {
+            for n in 0..all.len() {
+                while let Output::Rtcp(compound) = all[n].poll(at(ms)) {
+                    said.push((ms, n));
+                    for (_, member) in all.iter_mut().enumerate().filter(|(other, _)| *other != n) {
+                        member.on_rtcp(at(ms), Origin(n as u64), &compound);
+                    }
+                }
+            }
+        }
+        said
+    };
+    let said = run(&mut all, 0, 60_000);
+    // Four members, one report each 2 to 6 s after the first.
+    assert!((32..=100).contains(&said.len()), "{}", said.len());
+    let (mut sender, _) = sender(group::settings(settings, Emit::Burst), Rate::mbps(1), &[]);
+    sender.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 60_000));
+    for (_, packet) in media(&mut sender, at(60_000), at(60_100)) {
+        let mut datagram = Vec::new();
+        packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
+        for member in &mut all {
+            member.on_rtp(at(60_000), SENDERS, &datagram, Ecn::NotEct, None);
+        }
+    }
+    let said = run(&mut all, 60_000, 60_500);
+    for n in 0..4 {
+        assert!(said.iter().any(|(_, by)| *by == n), "{said:?}");
+    }
+    // Its BYE is their rest.
+    for member in &mut all {
+        member.on_rtcp(at(60_500), SENDERS, &bytes([rr(SENDER), named(SENDER), bye(SENDER)].to_vec()));
+    }
+    let said = run(&mut all, 61_000, 91_000);
+    assert!((12..=60).contains(&said.len()), "{}", said.len());
+}
+
+#[test]
+fn one_that_has_been_silent_for_its_time_out_counts_no_longer() {
+    let mut group = asmp();
+    group.join();
+    group.run_to(at(10_000));
+    assert!(group.sender.counts(at(10_000), 100, at(9_000)));
+    assert!(group.sender.counts(at(10_000), 77, at(9_000)), "heard a moment ago, without a report");
+    group.feedback_lost = true;
+    group.run_to(at(60_000));
+    assert!(!group.sender.counts(at(60_000), 100, at(10_000)));
+    assert!(!group.sender.counts(at(60_000), 77, at(10_000)));
 }

@@ -4,7 +4,9 @@ mod group;
 
 use group::{at, frame, receiver, rtcp, sender, settings};
 use steadycast_control::simulcast;
-use steadycast_session::{Emit, FrameKind, Origin, Output, Profile, Receiver, RtcpSettings, Siblings};
+use steadycast_session::{
+    Emit, FrameKind, Media, MediaPacket, Origin, Output, Profile, Receiver, RtcpSettings, Siblings,
+};
 use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
@@ -39,7 +41,7 @@ fn a_receiver_that_hears_no_media_knocks_ever_more_seldom_and_stops_when_it_hear
     let (mut source, _) = sender(settings(asmp(), Emit::Burst), Rate::mbps(1), &[]);
     source.push_frame(Time::ZERO, &frame(0, FrameKind::I, 500, 2_000));
     let Output::Media(media) = source.poll(at(2_000)) else { panic!("no media") };
-    silent.on_media(at(2_000), Origin(1), &media.header, &[], media.size, Ecn::NotEct, None);
+    silent.on_media(at(2_000), Origin(1), &packet(&media));
     // It speaks again two seconds after the packet.
     assert_eq!(knocks(&mut silent, at(2_000), at(4_100)), [at(4_000)]);
     // Others never do.
@@ -60,7 +62,7 @@ fn a_group_is_told_what_all_groups_are_sent_at() {
     while now < at(10_000) {
         match source.poll(now) {
             Output::Media(media) => {
-                listener.on_media(now, Origin(1), &media.header, &[], media.size, Ecn::NotEct, None);
+                listener.on_media(now, Origin(1), &packet(&media));
             }
             Output::Rtcp(compound) => {
                 listener.on_rtcp(now, Origin(1), &compound);
@@ -97,4 +99,15 @@ fn a_sender_counts_as_deserted_when_nobody_was_heard_for_five_intervals() {
     let knock = said(&mut listener, Time::ZERO, at(150)).remove(0);
     source.on_rtcp(at(3_000), Origin(7), &knock.1);
     assert!(source.deserted_at() >= first + Span::secs(2), "{:?}", source.deserted_at());
+}
+
+fn packet(media: &Media) -> MediaPacket<'_> {
+    MediaPacket {
+        header: &media.header,
+        notice: &[],
+        transport: None,
+        size: media.size,
+        ecn: Ecn::NotEct,
+        buffer: None,
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup, find};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_link::{Amount, Config, Ecn, Fate, Link, Queue, Service, Steps};
+use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
 use steadycast_session::{Emit, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
@@ -50,7 +50,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     let config = Config {
         service: Service::Rate(Steps::constant(Rate::mbps(2))),
         delay: Steps::constant(Span::millis(20)),
-        queue: Queue::DropTail(Amount::Packets(50)),
+        queue: Queue::drop_tail(Limit::Packets(50)),
         ..Config::default()
     };
     let back = Config { delay: Steps::constant(Span::millis(20)), ..Config::default() };

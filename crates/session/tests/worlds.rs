@@ -6,8 +6,10 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_link::{Amount, Config, Ecn, Fate, Link, Queue, Service, Steps};
-use steadycast_session::{Emit, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings};
+use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
+use steadycast_session::{
+    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 
@@ -123,6 +125,7 @@ fn drive(world: &mut impl World) -> Seen {
         credit: Span::millis(200), // a loaded machine may wake us late
         greedy: true,
         gated: false,
+        feedback: FeedbackFormat::Own,
         app: factory.app(),
         first_seq: 65_500,
         first_timestamp: 0,
@@ -134,7 +137,7 @@ fn drive(world: &mut impl World) -> Seen {
     let config = Config {
         service: Service::Rate(Steps::constant(Rate::kbps(800))),
         delay: Steps::constant(Span::millis(20)),
-        queue: Queue::DropTail(Amount::Packets(10)),
+        queue: Queue::drop_tail(Limit::Packets(10)),
         ..Config::default()
     };
     let mut links = [Link::new(&config, "forth", seed), Link::new(&Config::default(), "back", seed)];

@@ -1,8 +1,10 @@
 use crate::rtt::Floor;
 use crate::wire::Ack;
+use serde_json::{Value as Json, json};
 use std::fmt;
-use std::str::FromStr;
 use steadycast_units::{Bytes, Span};
+use steadycast_words::tree::{Item, Value};
+use steadycast_words::{Declared, Findings, FromToml, Packets, Settings, ToToml, Word, field, settings, words};
 
 /// How the window is governed, and how losses are repaired where SACK is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub enum Congestion {
     Sack,
     /// RFC 9438's window; repairs as NewReno, or by the scoreboard with [`Config::sack`].
     Cubic,
+    /// One that only a kernel has, by its name there: [`Config::check`] refuses it.
+    Kernel(&'static str),
 }
 
 /// How slow start ends before the first loss.
@@ -39,61 +43,59 @@ pub enum Preset {
     Linux,
 }
 
-impl Congestion {
-    /// All there are.
-    pub const ALL: [Self; 4] = [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic];
-
-    /// Its name in a scenario.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reno => "reno",
-            Self::NewReno => "newreno",
-            Self::Sack => "sack",
-            Self::Cubic => "cubic",
-        }
-    }
+words! {
+    Preset { "linux" => Self::Linux, "ns2" => Self::Ns2, "ns2old" => Self::Ns2Old, }
 }
 
 impl Preset {
     /// All there are.
     pub const ALL: [Self; 3] = [Self::Ns2, Self::Ns2Old, Self::Linux];
 
-    /// Its name in a scenario.
-    pub const fn name(self) -> &'static str {
+    /// The congestion control where none is named.
+    const fn congestion(self) -> Congestion {
         match self {
-            Self::Ns2 => "ns2",
-            Self::Ns2Old => "ns2old",
-            Self::Linux => "linux",
+            Self::Ns2 | Self::Ns2Old => Congestion::Reno,
+            Self::Linux => Congestion::Cubic,
         }
     }
 }
 
-/// A name that is none of those there are.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no {what} “{got}”: use {known}")]
-pub struct UnknownName {
-    /// What was to be named.
-    pub what: &'static str,
-    /// What was written.
-    pub got: String,
-    /// The names there are.
-    pub known: &'static str,
-}
+/// Congestion controls that a Linux kernel may have beside those that are modelled.
+const KERNEL: &[&str] = &[
+    "bbr",
+    "bic",
+    "cdg",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
 
-impl FromStr for Congestion {
-    type Err = UnknownName;
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        let found = Self::ALL.into_iter().find(|congestion| congestion.name() == text);
-        let known = "reno, newreno, sack or cubic";
-        found.ok_or_else(|| UnknownName { what: "congestion control", got: text.to_owned(), known })
+impl Congestion {
+    /// All that are modelled.
+    pub const ALL: [Self; 4] = [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic];
+
+    /// Its name in a scenario, and in a kernel that has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Sack => "sack",
+            Self::Cubic => "cubic",
+            Self::Kernel(name) => name,
+        }
     }
-}
 
-impl FromStr for Preset {
-    type Err = UnknownName;
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        let found = Self::ALL.into_iter().find(|preset| preset.name() == text);
-        found.ok_or_else(|| UnknownName { what: "preset", got: text.to_owned(), known: "ns2, ns2old or linux" })
+    fn known() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain(KERNEL.iter().copied().map(Self::Kernel))
     }
 }
 
@@ -105,92 +107,208 @@ impl fmt::Display for Congestion {
 
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.word())
     }
 }
 
-/// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Window law and repair.
-    pub congestion: Congestion,
-    /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
-    pub sack: bool,
-    /// Whether blocks make an acknowledgment longer; ns-2 sends 40 B always.
-    pub sack_on_wire: bool,
-    /// Size on the wire of a full segment, headers included.
-    pub packet: Bytes,
-    /// IP and TCP header of a data segment, options included: `packet` less this is payload.
-    pub header: Bytes,
-    /// Payload to carry; `None`: without end (4 290 000 000 segments). [`crate::Sender::offer`] adds to it.
-    pub bytes: Option<Bytes>,
-    /// The receiver's advertised window, in segments.
-    pub window: u32,
-    /// Congestion window after the handshake, in segments.
-    pub initial_window: u32,
-    /// Congestion window after a pause longer than the time-out, at most (RFC 5681, section 4.1), in segments.
-    pub restart_window: u32,
-    /// Grow only while the window, and not the application, is the limit (RFC 7661's aim, by Linux's rule).
-    pub validated_growth: bool,
-    /// Slow-start threshold at the start, in segments; `None`: `window`.
-    pub initial_ssthresh: Option<u32>,
-    /// Whether a first segment of headers only opens the connection; the window grows from its acknowledgment on.
-    pub handshake: bool,
-    /// Acknowledge every second segment only, RFC 5681 section 4.2.
-    pub delayed_ack: bool,
-    /// How long one segment may wait for the second.
-    pub delayed_ack_timeout: Span,
-    /// That many segments at the start are acknowledged one by one nevertheless.
-    pub quick_acks: u32,
-    /// Send a new segment for each of the first two duplicate acknowledgments (RFC 3042).
-    pub limited_transmit: bool,
-    /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
-    pub byte_counting: bool,
-    /// The window is a whole number, and so is what is acknowledged for each step of it; CUBIC by Linux's formula.
-    pub whole_window: bool,
-    /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip,
-    /// by Karn's rule.
-    pub timestamps: bool,
-    /// The clock of the round-trip measurement; zero: exact.
-    pub tick: Span,
-    /// Where in a tick the connection's clock starts: ns-2 draws it. Below `tick`.
-    pub tick_phase: Span,
-    /// Least time-out.
-    pub min_rto: Span,
-    /// What `min_rto` applies to.
-    pub rto_floor: Floor,
-    /// Largest time-out, back-off included.
-    pub max_rto: Span,
-    /// Time-out before the first measurement.
-    pub initial_rto: Span,
-    /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses
-    /// ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
-    pub impatient: bool,
-    /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit
-    /// together with its send jitter (`overhead_`): set 0 where polls are delayed.
-    pub recovery_burst: u32,
-    /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
-    /// RFC 6937), instead of waiting until enough has left the network.
-    pub proportional_reduction: bool,
-    /// With SACK: a repair is lost, and repeated, when something that was sent after it has arrived (RACK, RFC 8985), instead of
-    /// waiting for the time-out.
-    pub repeat_repairs: bool,
-    /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
-    pub hold_ssthresh: bool,
-    /// Segments leave in units that a device cuts (TSO), as Linux sizes them: pairs on most ways. A unit's end is acknowledged at
-    /// once.
-    pub offload: bool,
-    /// Mark segments as ECN-capable and answer marks (RFC 3168), once per round trip.
-    pub ecn: bool,
-    /// How slow start may end without a loss.
-    pub hystart: Hystart,
-    /// Fast convergence of CUBIC (RFC 9438, section 4.7).
-    pub fast_convergence: bool,
+impl Declared for Congestion {
+    fn schema() -> Json {
+        json!({ "enum": Self::known().map(Self::name).collect::<Vec<_>>() })
+    }
+}
+
+impl FromToml for Congestion {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let name = String::read(item, out)?;
+        let found = Self::known().find(|congestion| congestion.name() == name);
+        if found.is_none() {
+            let known: Vec<_> = Self::known().map(Self::name).collect();
+            out.unknown_name(&item.at, "congestion control", &name, &known);
+        }
+        found
+    }
+}
+
+impl ToToml for Congestion {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.name().to_owned()))
+    }
+}
+
+impl Declared for Hystart {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "type": "boolean" }, { "const": "rfc9406" }] })
+    }
+}
+
+impl FromToml for Hystart {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match item.text() {
+            Some("rfc9406") => Some(Self::PlusPlus),
+            _ => bool::read(item, out).map(|on| if on { Self::Classic } else { Self::Off }),
+        }
+    }
+}
+
+impl ToToml for Hystart {
+    fn value(&self) -> Option<Value> {
+        Some(match self {
+            Self::Off => Value::Bool(false),
+            Self::Classic => Value::Bool(true),
+            Self::PlusPlus => Value::Text("rfc9406".into()),
+        })
+    }
+}
+
+/// A window in a file: "20p".
+#[derive(Clone, Copy, Debug)]
+struct Segments(u32);
+
+impl From<Segments> for u32 {
+    fn from(segments: Segments) -> Self {
+        segments.0
+    }
+}
+
+impl From<u32> for Segments {
+    fn from(segments: u32) -> Self {
+        Self(segments)
+    }
+}
+
+impl Declared for Segments {
+    fn schema() -> Json {
+        Packets::schema()
+    }
+}
+
+impl FromToml for Segments {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let Packets(n) = Packets::read(item, out)?;
+        let fine = (1.0..=1e6).contains(&n) && n == n.trunc();
+        if !fine {
+            out.problem(&item.at, format!("{n} packets"), "a whole number from \"1p\" to \"1000000p\"");
+        }
+        fine.then_some(Self(n as u32))
+    }
+}
+
+impl ToToml for Segments {
+    fn value(&self) -> Option<Value> {
+        Packets(f64::from(self.0)).value()
+    }
+}
+
+fn takes_time(span: &Span) -> Option<(String, String)> {
+    span.is_zero().then(|| ("a time of 0".into(), "write a time above 0".into()))
+}
+
+settings! {
+    /// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields, or read it.
+    Config checked by fits_together {
+        /// Where unset keys come from, and what no key says: when recovery ends, what a partial acknowledgment sends, how an idle
+        /// window restarts, and more.
+        preset: Preset,
+        /// Congestion control: reno, newreno, sack, cubic, or one that only a kernel has; default from the preset: reno or cubic.
+        congestion: Congestion,
+        /// The receiver's advertised window.
+        window: u32 as Segments,
+        /// Congestion window after the handshake.
+        initial_window: u32 as Segments,
+        /// Least retransmission time-out.
+        min_rto: Span where (takes_time),
+        /// Largest retransmission time-out, back-off included.
+        max_rto: Span where (takes_time),
+        /// Retransmission time-out before the first measurement.
+        init_rto: Span where (takes_time),
+        /// Granularity of the sender's clock, by which round trips are measured; "0s": exact.
+        tick: Span,
+        /// Acknowledge every second segment only (RFC 5681, section 4.2).
+        delayed_ack: bool,
+        /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
+        sack: bool,
+        /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip, by Karn's rule.
+        timestamps: bool,
+        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round trip.
+        ecn: bool,
+        /// How slow start may end without a loss, with cubic: HyStart as in Linux, or not.
+        hystart: Hystart,
+        /// Whether blocks make an acknowledgment longer; ns-2 sends 40 B always.
+        [inner] sack_on_wire: bool,
+        /// Size on the wire of a full segment, headers included.
+        [inner] packet: Bytes,
+        /// IP and TCP header of a data segment, options included: `packet` less this is payload.
+        [inner] header: Bytes,
+        /// Payload to carry; `None`: without end (4 290 000 000 segments). [`crate::Sender::offer`] adds to it.
+        [inner] bytes: Option<Bytes>,
+        /// Congestion window after a pause longer than the time-out, at most (RFC 5681, section 4.1), in segments.
+        [inner] restart_window: u32,
+        /// Grow only while the window, and not the application, is the limit (RFC 7661's aim, by Linux's rule).
+        [inner] validated_growth: bool,
+        /// Slow-start threshold at the start, in segments; `None`: `window`.
+        [inner] initial_ssthresh: Option<u32>,
+        /// Whether a first segment of headers only opens the connection; the window grows from its acknowledgment on.
+        [inner] handshake: bool,
+        /// How long one segment may wait for the second.
+        [inner] delayed_ack_timeout: Span,
+        /// That many segments at the start are acknowledged one by one nevertheless.
+        [inner] quick_acks: u32,
+        /// Send a new segment for each of the first two duplicate acknowledgments (RFC 3042).
+        [inner] limited_transmit: bool,
+        /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
+        [inner] byte_counting: bool,
+        /// The window is a whole number, and so is what is acknowledged for each step of it; CUBIC by Linux's formula.
+        [inner] whole_window: bool,
+        /// Where in a tick the connection's clock starts: ns-2 draws it. Below `tick`.
+        [inner] tick_phase: Span,
+        /// What `min_rto` applies to.
+        [inner] rto_floor: Floor,
+        /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many losses
+        /// ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
+        [inner] impatient: bool,
+        /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit
+        /// together with its send jitter (`overhead_`): set 0 where polls are delayed.
+        [inner] recovery_burst: u32,
+        /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate reduction,
+        /// RFC 6937), instead of waiting until enough has left the network.
+        [inner] proportional_reduction: bool,
+        /// With SACK: a repair is lost, and repeated, when something that was sent after it has arrived (RACK, RFC 8985), instead of
+        /// waiting for the time-out.
+        [inner] repeat_repairs: bool,
+        /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time, to 2.
+        [inner] hold_ssthresh: bool,
+        /// Segments leave in units that a device cuts (TSO), as Linux sizes them: pairs on most ways. A unit's end is acknowledged at
+        /// once.
+        [inner] offload: bool,
+        /// Fast convergence of CUBIC (RFC 9438, section 4.7).
+        [inner] fast_convergence: bool,
+    }
+}
+
+/// What one key alone can't tell.
+fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
+    let Config { min_rto, max_rto, init_rto, .. } = config;
+    for (key, value) in [("min_rto", min_rto), ("init_rto", init_rto)] {
+        if let Some(said) = item.get(key).filter(|_| value > max_rto) {
+            out.problem(&said.at, format!("{key} is above max_rto, {max_rto}"), "make it smaller");
+        }
+    }
+    if let Some(said) = item.get("max_rto").filter(|_| max_rto < min_rto || max_rto < init_rto) {
+        let what = format!("below min_rto {min_rto} or init_rto {init_rto}");
+        out.problem(&said.at, what, "make it larger");
+    }
+    if let Some(said) = item.get("sack").filter(|_| config.congestion == Congestion::Sack && !config.sack) {
+        let what = "congestion \"sack\" without selective acknowledgments";
+        out.problem(&said.at, what, "leave it out, or take \"newreno\"");
+    }
 }
 
 /// Why a [`Config`] makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
+    /// A congestion control that only a kernel has.
+    #[error("the congestion control {0} is a kernel's alone")]
+    NotModelled(&'static str),
     /// No room for payload.
     #[error("a packet of {packet} has no room for payload behind {header} of headers")]
     NoPayload {
@@ -222,6 +340,8 @@ pub enum ConfigError {
     TooLong(Bytes),
 }
 
+/// The window that a Linux receiver opens by itself, in segments of 1500 B: the 6 MiB that are the largest of `tcp_rmem`.
+pub const LINUX_WINDOW: u32 = 4194;
 /// Windows are at most this, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
 /// Numbers end here: beyond it there is room for a window.
@@ -232,10 +352,10 @@ impl Config {
     ///
     /// | field | `Ns2` | `Ns2Old` | `Linux` |
     /// |---|---|---|---|
-    /// | `sack` | with `Sack` and `Cubic` only | same | always |
+    /// | `sack` | with `Sack` only | same | always |
     /// | `sack_on_wire` | no | same | yes |
     /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
-    /// | `window` | 20 | same | 4096 (6 MB) |
+    /// | `window` | 20 | same | 4194 (6 MiB, the largest of `tcp_rmem`) |
     /// | `initial_window`, `initial_ssthresh` | 2, the window | same | 10, infinite |
     /// | `restart_window`, `validated_growth` | 1, no | same | 10, yes |
     /// | `handshake` | yes (40 B, then the window opens) | same | yes |
@@ -245,7 +365,7 @@ impl Config {
     /// | `timestamps` | no | same | yes |
     /// | `tick` | 10 ms | 100 ms | exact |
     /// | `min_rto`, `rto_floor` | 200 ms, `Whole` | 1 s, `Whole` | 200 ms, `Variance` |
-    /// | `max_rto`, `initial_rto` | 60 s, 3 s | same | 120 s, 1 s |
+    /// | `max_rto`, `init_rto` | 60 s, 3 s | same | 120 s, 1 s |
     /// | `impatient`, `recovery_burst` | yes, 2 | same | no, none |
     /// | `proportional_reduction` | no | same | yes |
     /// | `repeat_repairs` | no | same | yes |
@@ -257,8 +377,9 @@ impl Config {
     /// The ns-2 columns were read from the variables of a running `ns` (Debian's 2.35+dfsg) and from its behaviour.
     pub fn new(preset: Preset, congestion: Congestion) -> Self {
         let ns2 = Self {
+            preset,
             congestion,
-            sack: matches!(congestion, Congestion::Sack | Congestion::Cubic),
+            sack: congestion == Congestion::Sack,
             sack_on_wire: false,
             packet: Bytes::new(1040),
             header: Bytes::new(40),
@@ -281,7 +402,7 @@ impl Config {
             min_rto: Span::millis(200),
             rto_floor: Floor::Whole,
             max_rto: Span::secs(60),
-            initial_rto: Span::secs(3),
+            init_rto: Span::secs(3),
             impatient: true,
             recovery_burst: 2,
             proportional_reduction: false,
@@ -300,7 +421,7 @@ impl Config {
                 sack_on_wire: true,
                 packet: Bytes::new(1500),
                 header: Bytes::new(52),
-                window: 4096,
+                window: LINUX_WINDOW,
                 initial_window: 10,
                 restart_window: 10,
                 validated_growth: true,
@@ -314,7 +435,7 @@ impl Config {
                 tick: Span::ZERO,
                 rto_floor: Floor::Variance,
                 max_rto: Span::secs(120),
-                initial_rto: Span::secs(1),
+                init_rto: Span::secs(1),
                 impatient: false,
                 recovery_burst: 0,
                 proportional_reduction: true,
@@ -327,12 +448,30 @@ impl Config {
         }
     }
 
+    /// Reads the keys of a TCP flow over the defaults of its preset; what is wrong goes to `out`. Keys that are not its own are passed
+    /// over.
+    pub fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let preset = field::<Preset>(item, "preset", &[], out);
+        let congestion = field::<Congestion>(item, "congestion", &[], out);
+        let (Ok(preset), Ok(congestion)) = (preset, congestion) else { return None };
+        let preset = preset.unwrap_or(Preset::Linux);
+        let base = Self::new(preset, congestion.unwrap_or(preset.congestion()));
+        let mut config = Self::fill(item, Some(&base), out)?;
+        if config.congestion != Congestion::Cubic {
+            config.hystart = Hystart::Off;
+        }
+        Some(config)
+    }
+
     /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is
     /// out of range to the nearest bound.
     ///
     /// # Errors
     /// The first that doesn't.
     pub fn check(&self) -> Result<(), ConfigError> {
+        if let Congestion::Kernel(name) = self.congestion {
+            return Err(ConfigError::NotModelled(name));
+        }
         if self.packet <= self.header {
             return Err(ConfigError::NoPayload { packet: self.packet, header: self.header });
         }
@@ -350,11 +489,6 @@ impl Config {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Size on the wire of an acknowledgment without SACK blocks.
-    pub fn ack_len(&self) -> Bytes {
-        self.header
     }
 
     /// Size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.

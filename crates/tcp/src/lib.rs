@@ -93,7 +93,7 @@ mod sender;
 mod whole;
 mod wire;
 
-pub use config::{Config, ConfigError, Congestion, Hystart, MAX_WINDOW, Preset, UnknownName};
+pub use config::{Config, ConfigError, Congestion, Hystart, LINUX_WINDOW, MAX_WINDOW, Preset};
 pub use receiver::Receiver;
 pub use rtt::Floor;
 pub use sender::{Poll, Sender, Why};

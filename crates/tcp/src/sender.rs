@@ -216,7 +216,7 @@ impl Sender {
             cubic: Cubic::new(config.fast_convergence),
             hystart: Hystarter::new(config.hystart),
             cwr: false,
-            rtt: Estimator::new(c.tick, c.tick_phase, c.initial_rto, c.min_rto, c.max_rto, c.rto_floor),
+            rtt: Estimator::new(c.tick, c.tick_phase, c.init_rto, c.min_rto, c.max_rto, c.rto_floor),
             timed: None,
             timer: None,
             timed_out: None,

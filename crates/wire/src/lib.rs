@@ -5,9 +5,11 @@
 
 mod bytes;
 pub mod ntp;
+pub mod parity;
 pub mod payload;
 pub mod rtcp;
 pub mod rtp;
+pub mod rtx;
 pub mod seq;
 
 /// What IP version 4 without options (20) and UDP (8) add to each datagram, in bytes.
@@ -59,4 +61,10 @@ pub enum ParseError {
 /// Whether a datagram on a port that carries both is RTCP rather than RTP (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram.get(1), Some(192..=223))
+}
+
+/// Text of the network's, without the characters that would steer a terminal (C0 and C1 controls; lines stay apart): all that is read
+/// from packets and session descriptions goes through here, since it may stand in a view or a message.
+pub fn plain_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control() || matches!(c, '\r' | '\n')).collect()
 }

@@ -6,14 +6,29 @@
 //! | MPEG-2 | RFC 2250 | 4 bytes | slices, the first with all headers before it |
 //! | H.263+ | RFC 4629 | 2 bytes | what begins with a start code: picture, GOBs, slices |
 //! | H.264 | RFC 6184 | none, or 2 bytes in each part of a divided unit (FU-A) | NAL units |
+//! | H.265 | RFC 7798 | none, or 3 bytes in each part of a divided unit (FU) | NAL units |
+//! | VP8 | RFC 7741 | 4 bytes, with a picture id of 15 bits | the frame |
+//! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
+//! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and the unit's header of 1 or 2 in the first of its parts | OBUs |
+//!
+//! Parameter sets and sequence headers travel in band, as the encoder gives them. [`is_key_frame`] says of a frame, and
+//! [`opens_key_frame`] of a payload, whether a decoder can begin there.
 //!
 //! [`fragments`] needs no more than sizes and allocates nothing: it is what a simulation cuts by. [`payloads`] cuts the
-//! same way and has the bytes. [`Depacketiser`] is the way back.
+//! same way and has the bytes. [`Depacketiser`] is the way back, and [`picture_kind`] says what a frame depends on.
 
+mod av1;
 mod depacketise;
+mod h265;
+mod key;
+mod kind;
 mod units;
+mod vp8;
+mod vp9;
 
 pub use depacketise::{Depacketiser, MAX_FRAME, Reassembled};
+pub use key::{is_key_frame, opens_key_frame};
+pub use kind::{PictureKind, picture_kind};
 pub use units::{AccessUnit, unit_sizes};
 
 use std::iter::Peekable;
@@ -30,15 +45,105 @@ pub enum PayloadFormat {
     H263p,
     /// H.264, packetization mode 1 (RFC 6184).
     H264,
+    /// H.265 without decoding order numbers, `sprop-max-don-diff` 0 (RFC 7798).
+    H265,
+    /// VP8 (RFC 7741).
+    Vp8,
+    /// VP9 of one spatial layer, in the non-flexible mode; a frame isn't a superframe (RFC 9628).
+    Vp9,
+    /// AV1 of one layer (AOM, RTP Payload Format For AV1, version 1.0).
+    Av1,
 }
 
+/// Ticks of the RTP clock per second: the same in all formats.
+pub const CLOCK_RATE: u32 = 90_000;
+
 impl PayloadFormat {
-    const fn header_len(self) -> usize {
+    /// Each of them.
+    pub const ALL: [Self; 8] =
+        [Self::Mpeg4, Self::Mpeg2, Self::H263p, Self::H264, Self::H265, Self::Vp8, Self::Vp9, Self::Av1];
+
+    /// The codec's name, as settings and options have it.
+    pub const fn codec(self) -> &'static str {
         match self {
-            Self::Mpeg4 => 0,
-            Self::Mpeg2 => 4,
-            Self::H263p | Self::H264 => 2,
+            Self::Mpeg4 => "mpeg4",
+            Self::Mpeg2 => "mpeg2",
+            Self::H263p => "h263",
+            Self::H264 => "h264",
+            Self::H265 => "h265",
+            Self::Vp8 => "vp8",
+            Self::Vp9 => "vp9",
+            Self::Av1 => "av1",
         }
+    }
+
+    /// The format of a codec with this name.
+    pub fn of_codec(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.codec() == name)
+    }
+
+    /// The encoding name of `a=rtpmap` in a session description: the media subtype that the format's document
+    /// registers.
+    pub const fn encoding(self) -> &'static str {
+        match self {
+            Self::Mpeg4 => "MP4V-ES",
+            Self::Mpeg2 => "MPV",
+            Self::H263p => "H263-1998",
+            Self::H264 => "H264",
+            Self::H265 => "H265",
+            Self::Vp8 => "VP8",
+            Self::Vp9 => "VP9",
+            Self::Av1 => "AV1",
+        }
+    }
+
+    /// The format with this encoding name, in upper or lower case.
+    pub fn of_encoding(name: &str) -> Option<Self> {
+        let known = |format: &Self| format.encoding().eq_ignore_ascii_case(name);
+        let other = name.eq_ignore_ascii_case("H263-2000").then_some(Self::H263p);
+        Self::ALL.into_iter().find(known).or(other)
+    }
+
+    /// The payload type that RFC 3551 assigns to it; the others take a dynamic one, 96…127.
+    pub const fn static_type(self) -> Option<u8> {
+        match self {
+            Self::Mpeg2 => Some(32),
+            _ => None,
+        }
+    }
+
+    /// Bytes of payload header before whole units.
+    const fn whole_header(self) -> usize {
+        match self {
+            Self::Mpeg4 | Self::H264 | Self::H265 => 0,
+            Self::Av1 => 1,
+            Self::H263p => 2,
+            Self::Vp9 => 3,
+            Self::Mpeg2 | Self::Vp8 => 4,
+        }
+    }
+
+    /// Bytes of payload header before a part of a unit.
+    const fn part_header(self) -> usize {
+        match self {
+            Self::H264 => 2,
+            Self::H265 => 3,
+            _ => self.whole_header(),
+        }
+    }
+
+    /// Bytes of a divided unit that its payload headers stand for: of a NAL unit its header.
+    const fn stood_for(self) -> usize {
+        match self {
+            Self::H264 => 1,
+            Self::H265 => 2,
+            _ => 0,
+        }
+    }
+
+    /// Whether several whole units may share a payload.
+    const fn shares(self) -> bool {
+        matches!(self, Self::Mpeg4 | Self::Mpeg2 | Self::H263p)
     }
 }
 
@@ -73,8 +178,8 @@ impl Fragment {
 
 /// Cuts an access unit into payloads of at most `max_payload` bytes (but see [`MIN_PAYLOAD`]).
 ///
-/// Whole units share a payload as far as they fit, except in H.264. One that is longer than a payload is divided, and
-/// shares none of its payloads with others, so that a loss costs as few units as may be.
+/// Whole units share a payload as far as they fit, except NAL units and OBUs. One that is longer than a payload is
+/// divided, and shares none of its payloads with others, so that a loss costs as few units as may be.
 pub fn fragments<'a>(format: PayloadFormat, frame: &AccessUnit<'a>, max_payload: usize) -> Fragments<'a> {
     Fragments { format, max: max_payload.max(MIN_PAYLOAD), units: Units::new(format, *frame).peekable(), rest: None }
 }
@@ -93,7 +198,7 @@ impl Iterator for Fragments<'_> {
     type Item = Fragment;
 
     fn next(&mut self) -> Option<Fragment> {
-        let header_len = self.format.header_len();
+        let header_len = self.format.part_header();
         if let Some((offset, left)) = self.rest.take() {
             let len = left.min(self.max - header_len);
             if len < left {
@@ -102,20 +207,16 @@ impl Iterator for Fragments<'_> {
             return Some(self.fragment(offset, len, 0, header_len, false));
         }
         let unit = self.units.next()?;
-        let whole = match self.format {
-            PayloadFormat::H264 => unit.len - unit.prefix <= self.max,
-            _ => header_len + unit.len - unit.prefix <= self.max,
-        };
-        if !whole {
+        let header_len = self.format.whole_header() + unit.head;
+        if header_len + unit.len - unit.prefix > self.max {
             return Some(self.divide(unit));
         }
-        if self.format == PayloadFormat::H264 {
-            return Some(self.fragment(unit.offset, unit.len, unit.prefix, 0, true));
-        }
         let mut len = unit.len;
-        let room = self.max - header_len + unit.prefix;
-        while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
-            len += more.len;
+        if self.format.shares() {
+            let room = self.max - header_len + unit.prefix;
+            while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
+                len += more.len;
+            }
         }
         Some(self.fragment(unit.offset, len, unit.prefix, header_len, true))
     }
@@ -123,9 +224,8 @@ impl Iterator for Fragments<'_> {
 
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
-        let header_len = self.format.header_len();
-        // The type of a divided NAL unit stands in the payload headers.
-        let implied = unit.prefix + usize::from(self.format == PayloadFormat::H264);
+        let header_len = self.format.part_header() + unit.head;
+        let implied = unit.prefix + self.format.stood_for();
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
             self.rest = Some((unit.offset + len, unit.len - len));
@@ -164,32 +264,44 @@ impl Payload<'_> {
     }
 }
 
-/// As [`fragments`] of [`AccessUnit::Bytes`], with the bytes of the payloads.
-pub fn payloads(format: PayloadFormat, frame: &[u8], max_payload: usize) -> impl Iterator<Item = Payload<'_>> {
-    let (mut picture, mut nal) = (Mpeg2Picture::default(), 0);
+/// As [`fragments`] of [`AccessUnit::Bytes`], with the bytes of the payloads. `picture` counts the frames: VP8 and VP9
+/// send its lower 15 bits.
+pub fn payloads(
+    format: PayloadFormat,
+    frame: &[u8],
+    picture: u32,
+    max_payload: usize,
+) -> impl Iterator<Item = Payload<'_>> {
+    let (mut mpeg2, mut nal) = (Mpeg2Picture::default(), [0; 2]);
+    let key = matches!(format, PayloadFormat::Vp9 | PayloadFormat::Av1) && is_key_frame(format, frame);
     fragments(format, &AccessUnit::Bytes(frame), max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
+        if fragment.starts_unit && format.stood_for() > 0 {
+            let header = carried.get(fragment.implied.saturating_sub(format.stood_for())..fragment.implied);
+            nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
+        }
         let mut header = [0; 4];
         match format {
             PayloadFormat::Mpeg4 => {}
             PayloadFormat::Mpeg2 => {
                 if fragment.starts_unit {
-                    picture.update(carried);
+                    mpeg2.update(carried);
                 }
-                header = picture.header(&fragment);
+                header = mpeg2.header(&fragment);
             }
             // P: the two zero bytes of a start code are left out (RFC 4629, section 5.1).
             PayloadFormat::H263p => header[0] = if fragment.implied > 0 { 0x04 } else { 0 },
             PayloadFormat::H264 => {
-                if let (true, Some(&first)) = (fragment.starts_unit, carried.get(fragment.implied.wrapping_sub(1))) {
-                    nal = first;
-                }
                 // Indicator: F and NRI of the unit, type 28. Header: start, end, the unit's type (RFC 6184, section
                 // 5.8).
-                header[0] = nal & 0xe0 | units::FU_A;
-                header[1] = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | nal & 0x1f;
+                header[0] = nal[0] & 0xe0 | units::FU_A;
+                header[1] = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | nal[0] & 0x1f;
             }
+            PayloadFormat::H265 => header = h265::header(nal, &fragment),
+            PayloadFormat::Vp8 => header = vp8::header(picture, &fragment),
+            PayloadFormat::Vp9 => header = vp9::header(picture, key, &fragment),
+            PayloadFormat::Av1 => header = av1::header(&frame[fragment.offset..], key, &fragment),
         }
         Payload { fragment, header, body }
     })

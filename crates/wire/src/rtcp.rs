@@ -3,9 +3,15 @@
 //! Read generously: a lone report as FFmpeg sends it and the reduced-size form of RFC 5506 are accepted and told apart
 //! by [`Compound::is_reduced_size`]; packets of unknown types are kept as bytes. Written strictly.
 
+mod acknowledged;
+mod congestion;
 mod feedback;
+mod transport;
 
-pub use feedback::{CongestionFeedback, KeyFrameRequest, PacketArrival, StreamArrivals};
+pub use acknowledged::{Acknowledged, Arrived};
+pub use congestion::{CongestionFeedback, PacketArrival, StreamArrivals};
+pub use feedback::{KeyFrameRequest, Nack, ReceiverEstimate};
+pub use transport::{PacketStatus, Ticks, TransportFeedback};
 
 use crate::ParseError;
 use crate::bytes::{Reader, to_words};
@@ -148,7 +154,8 @@ pub enum Packet {
         sender: u32,
         /// Of which source; in RFC 8888 the first of its streams.
         media: u32,
-        /// What follows: whole words, filled up with zeros when written.
+        /// What follows: whole words, filled up with zeros when written; in transport-wide feedback filled up with
+        /// padding.
         fci: Vec<u8>,
     },
     /// Receiver summary information of a source to which receivers report alone (RFC 5760, section 7.1.1). Of its sub-reports only
@@ -239,7 +246,8 @@ impl Compound {
             let is_last = reader.rest().is_empty();
             if flags & 0x20 != 0 {
                 let count = usize::from(body.last().copied().unwrap_or(0));
-                if count == 0 || count % 4 != 0 || count > body.len() || !is_last {
+                let aligned = count % 4 == 0 && is_last || fills_up(packet_type, flags & 0x1f);
+                if count == 0 || count > body.len() || !aligned {
                     return Err(ParseError::Padding { count, len: body.len() });
                 }
                 body = &body[..body.len() - count];
@@ -386,6 +394,12 @@ impl Packet {
                 put(*sender, out);
                 put(*media, out);
                 out.extend_from_slice(fci);
+                let filling = to_words(fci.len()) - fci.len();
+                if filling > 0 && fills_up(packet_type, *fmt) {
+                    out[at] |= 0x20;
+                    out.resize(out.len() + filling - 1, 0);
+                    out.push(filling as u8);
+                }
                 close(at, out);
             }
             Self::Summary { ssrc, media, ntp, group } => {
@@ -407,6 +421,12 @@ impl Packet {
             }
         }
     }
+}
+
+/// Whether padding fills a packet up to whole words, wherever it stands in a compound. RFC 3550 pads by whole words,
+/// and at the end alone; libwebrtc pads transport-wide feedback so.
+const fn fills_up(packet_type: u8, fmt: u8) -> bool {
+    packet_type == RTPFB && fmt == transport::TRANSPORT_WIDE
 }
 
 fn parse_blocks(count: u8, reader: &mut Reader<'_>) -> Result<Vec<ReportBlock>, ParseError> {
@@ -495,6 +515,7 @@ fn cut(text: &str) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
+/// One line: a name is none of several.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    crate::plain_text(bytes).replace(['\r', '\n'], "")
 }

@@ -14,6 +14,43 @@ const TWO_BYTE_PROFILE: u16 = 0x1000;
 /// One element of a header extension, to be written: its id (not 0) and up to 255 bytes.
 pub type Element<'a> = (u8, &'a [u8]);
 
+/// The header extension of transport-wide feedback: a number that counts all packets of a transport
+/// (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2), and libwebrtc's request (version 2,
+/// `transport-wide-cc-02`). Its element's id is agreed on in a session description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportNumber {
+    /// The packet's number among all of the transport, modulo 2¹⁶.
+    pub seq: u16,
+    /// That a report is wanted at once; only version 2 has it.
+    pub request: Option<ReportRequest>,
+}
+
+/// What a report that is asked for is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportRequest {
+    /// Whether it has to say when packets arrived.
+    pub timed: bool,
+    /// How many packets it covers, this one as its last: 0…32767, and no report is wanted with 0.
+    pub packets: u16,
+}
+
+impl TransportNumber {
+    /// Appends the element's data, 2 or 4 bytes, to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.seq.to_be_bytes());
+        if let Some(ReportRequest { timed, packets }) = self.request {
+            out.extend_from_slice(&(u16::from(timed) << 15 | packets & 0x7fff).to_be_bytes());
+        }
+    }
+
+    /// From an element's data; `None` when it has another length.
+    pub fn read(data: &[u8]) -> Option<Self> {
+        let word = |at: usize| data.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+        let request = |word: u16| ReportRequest { timed: word & 0x8000 != 0, packets: word & 0x7fff };
+        matches!(data.len(), 2 | 4).then_some(Self { seq: word(0)?, request: word(2).map(request) })
+    }
+}
+
 /// All of an RTP packet but its payload's bytes and its opaque extension elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {

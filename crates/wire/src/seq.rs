@@ -1,8 +1,9 @@
 //! Sequence numbers of 16 bits, unwrapped (RFC 3550, appendix A.1).
 
-/// A jump ahead of this many or more is not a loss but another stream, until the next packet confirms it.
+/// A confirmed jump ahead of this many or more is not a loss but another stream.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet this far behind the newest, or further, isn't a late one.
+/// A packet this far behind the newest, or further, isn't a late one. A jump ahead of as many is on probation, since it would make
+/// strays of the packets that it leaves behind.
 pub const MAX_MISORDER: u16 = 100;
 /// Packets in sequence before a source is believed.
 pub const MIN_SEQUENTIAL: u8 = 2;
@@ -37,8 +38,10 @@ impl Verdict {
 /// Unwraps one source's sequence numbers: cycles · 2¹⁶ + number, counted from the cycle of the first packet (so that
 /// one from before it is negative).
 ///
-/// Differs from the sample code of A.1 in one place: the packets of the probation count as expected and received, since
-/// they were both; A.1 begins counting with the last of them.
+/// Differs from the sample code of A.1 in three places. The packets of the probation count as expected and received, since
+/// they were both; A.1 begins counting with the last of them. A jump ahead of [`MAX_MISORDER`] or more counts when the next packet
+/// goes on from there, as A.1 has it from [`MAX_DROPOUT`] on: one packet with a made-up number must not put the true ones
+/// behind. And a restart keeps to the cycle that is nearest, so that a stream that comes back has the numbers that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -80,11 +83,18 @@ impl ExtendedSeq {
     }
     /// Takes the sequence number of a packet that has arrived.
     pub fn on_packet(&mut self, seq: u16) -> Verdict {
+        self.on_packet_of(seq, true)
+    }
+    /// As [`ExtendedSeq::on_packet`] of a stream that runs or pauses: of one that pauses no packets speak against a jump, and it
+    /// needs no second one.
+    pub fn on_packet_of(&mut self, seq: u16, runs: bool) -> Verdict {
         if !self.is_valid() {
             return self.on_probation(seq);
         }
         let ahead = seq.wrapping_sub(self.newest as u16);
-        if ahead != 0 && ahead < MAX_DROPOUT {
+        let confirmed = !runs || self.stray == Some(seq);
+        if ahead != 0 && (ahead < MAX_MISORDER || ahead < MAX_DROPOUT && confirmed) {
+            self.stray = None;
             self.newest += i64::from(ahead);
             return Verdict::Newer(self.newest);
         }
@@ -93,7 +103,10 @@ impl ExtendedSeq {
             return Verdict::Late(self.newest - i64::from(behind));
         }
         if self.stray == Some(seq) {
+            let nearest = self.newest + i64::from(ahead as i16);
             self.start(seq, 0);
+            self.newest = if nearest < 0 { i64::from(seq) } else { nearest };
+            self.base = self.newest;
             return Verdict::Restarted(self.newest);
         }
         self.stray = Some(seq.wrapping_add(1));

@@ -1,14 +1,17 @@
 //! The claims about payload formats.
 use proptest::prelude::*;
+use steadycast_wire::ParseError;
 use steadycast_wire::payload::{
-    AccessUnit, Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, fragments, payloads, unit_sizes,
+    AccessUnit, Depacketiser, Fragment, MIN_PAYLOAD, PayloadFormat, PictureKind, fragments, is_key_frame,
+    opens_key_frame, payloads, picture_kind, unit_sizes,
 };
 
-const FORMATS: [PayloadFormat; 4] =
-    [PayloadFormat::Mpeg4, PayloadFormat::Mpeg2, PayloadFormat::H263p, PayloadFormat::H264];
+const FORMATS: [PayloadFormat; 8] = PayloadFormat::ALL;
+/// The number of the frames that are cut here, in 15 bits 0x1234.
+const PICTURE: u32 = 0x0005_1234;
 
 fn cut(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Vec<u8>> {
-    payloads(format, frame, max)
+    payloads(format, frame, PICTURE, max)
         .map(|payload| {
             let mut out = Vec::new();
             payload.write(&mut out);
@@ -101,7 +104,8 @@ fn h263_leaves_out_the_zeros_of_a_start_code_and_says_so() {
     );
     assert_eq!(together(PayloadFormat::H263p, &cut), (frame.clone(), false));
     // In smaller payloads the parts that follow have no P bit, and no zeros are missing from them.
-    let parts: Vec<_> = payloads(PayloadFormat::H263p, &frame, 30).map(|it| it.fragment.payload_len()).collect();
+    let parts: Vec<_> =
+        payloads(PayloadFormat::H263p, &frame, PICTURE, 30).map(|it| it.fragment.payload_len()).collect();
     assert_eq!(parts, [30, 26, 30, 25]);
 }
 
@@ -171,6 +175,260 @@ fn a_frame_of_known_size_alone_is_cut_as_one_unit() {
     assert_eq!(lens(PayloadFormat::Mpeg4), [1000, 1000, 4]);
 }
 
+/// Each payload's bytes but the last `n` of them.
+fn heads(payloads: &[Vec<u8>], n: usize) -> Vec<Vec<u8>> {
+    payloads.iter().map(|payload| payload[..payload.len().min(n)].to_vec()).collect()
+}
+
+#[test]
+fn h265_units_go_singly_or_divided_as_rfc_7798_lays_it_out() {
+    // A VPS (32), and an IDR_W_RADL slice (19) of layer 1 with temporal id 2.
+    let mut frame = vec![0, 0, 0, 1, 0x40, 0x01, 9, 0, 0, 1, 0x26, 0x0b];
+    frame.extend([0x77; 20]);
+    let cut = cut(PayloadFormat::H265, &frame, 12);
+    assert_eq!(cut[0], [0x40, 0x01, 9]);
+    assert_eq!(cut[1], [&[0x62, 0x0b, 0x93][..], &[0x77; 9]].concat()); // FU (49), same layer and id; S, type 19
+    assert_eq!(cut[2], [&[0x62, 0x0b, 0x13][..], &[0x77; 9]].concat());
+    assert_eq!(cut[3], [0x62, 0x0b, 0x53, 0x77, 0x77]); // E
+    let whole = [&[0, 0, 0, 1, 0x40, 0x01, 9, 0, 0, 0, 1, 0x26, 0x0b][..], &[0x77; 20]].concat();
+    assert_eq!(together(PayloadFormat::H265, &cut), (whole, false));
+}
+
+#[test]
+fn h265_aggregates_and_divided_parameter_sets_of_others_are_read() {
+    let mut depacketiser = Depacketiser::new(PayloadFormat::H265);
+    depacketiser.push(&[0x60, 0x01, 0, 3, 0x40, 1, 7, 0, 2, 0x42, 1]).unwrap();
+    depacketiser.push(&[0x62, 0x01, 0xa2, 5]).unwrap(); // the first part of a PPS (34)
+    depacketiser.push(&[0x62, 0x01, 0x62, 6]).unwrap();
+    let sets = [0, 0, 0, 1, 0x40, 1, 7, 0, 0, 0, 1, 0x42, 1, 0, 0, 0, 1, 0x44, 1, 5, 6];
+    assert_eq!(depacketiser.finish().bytes, sets);
+    for refused in [&[0x60, 0x01, 0, 9, 0x40][..], &[0x64, 0x01, 1, 2], &[0x62, 0x01], &[0x40], &[]] {
+        assert!(depacketiser.push(refused).is_err(), "{refused:?}");
+        assert!(depacketiser.finish().damaged);
+    }
+}
+
+#[test]
+fn vp8_payloads_begin_with_the_descriptor_of_rfc_7741() {
+    let frame: Vec<u8> = (0..20).collect();
+    let cut = cut(PayloadFormat::Vp8, &frame, 12);
+    // X and S, X alone; I; M and 15 bits of picture id.
+    assert_eq!(
+        heads(&cut, 5),
+        [[0x90, 0x80, 0x92, 0x34, 0], [0x80, 0x80, 0x92, 0x34, 8], [0x80, 0x80, 0x92, 0x34, 16]]
+    );
+    assert_eq!(together(PayloadFormat::Vp8, &cut), (frame, false));
+}
+
+#[test]
+fn vp8_descriptors_of_others_are_read() {
+    let frame = |first: &[u8]| {
+        let mut depacketiser = Depacketiser::new(PayloadFormat::Vp8);
+        depacketiser.push(first).map(|()| depacketiser.finish())
+    };
+    // None; picture id of 7 bits; all of I (15 bits), L, T and K.
+    for head in [&[0x10][..], &[0x90, 0x80, 0x7f], &[0x90, 0xf0, 0x80, 1, 2, 3]] {
+        let got = frame(&[head, &[7, 8]].concat()).unwrap();
+        assert_eq!((got.bytes, got.damaged), (vec![7, 8], false), "{head:?}");
+        assert!(frame(head).is_err(), "{head:?} and nothing");
+    }
+    // The second partition, and a part that begins none: the head is missing.
+    for head in [0x11, 0x00] {
+        let got = frame(&[head, 7, 8]).unwrap();
+        assert_eq!((got.bytes, got.damaged), (vec![], true), "{head}");
+    }
+}
+
+#[test]
+fn vp9_payloads_begin_with_the_descriptor_of_rfc_9628() {
+    let key = [0x82, 0x49, 0x83, 0x42, 1, 2, 3, 4, 5, 6];
+    let others = [0x86, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+    // I, and B or E; P in a frame that isn't a key frame; M and 15 bits of picture id.
+    let parts = cut(PayloadFormat::Vp9, &key, 8);
+    assert_eq!(heads(&parts, 4), [[0x88, 0x92, 0x34, 0x82], [0x84, 0x92, 0x34, 2]]);
+    assert_eq!(heads(&cut(PayloadFormat::Vp9, &others, 8), 3), [[0xc8, 0x92, 0x34], [0xc4, 0x92, 0x34]]);
+    assert_eq!(heads(&cut(PayloadFormat::Vp9, &others, 20), 3), [[0xcc, 0x92, 0x34]]);
+    assert_eq!(together(PayloadFormat::Vp9, &parts), (key.to_vec(), false));
+    // Without its end the frame is damaged, also when nobody has seen a gap.
+    assert_eq!(together(PayloadFormat::Vp9, &parts[..1]), (key[..5].to_vec(), true));
+    assert_eq!(together(PayloadFormat::Vp9, &parts[1..]), (vec![], true));
+}
+
+#[test]
+fn vp9_descriptors_of_others_are_read() {
+    let push = |head: &[u8]| {
+        let mut depacketiser = Depacketiser::new(PayloadFormat::Vp9);
+        depacketiser.push(&[head, &[7, 8]].concat()).map(|()| depacketiser.finish().bytes)
+    };
+    let read = [
+        &[0x0c][..],
+        &[0x8c, 0x7f],                                     // picture id of 7 bits
+        &[0x2c, 0xf0, 9],                                  // layers, with TL0PICIDX
+        &[0xfc, 5, 0xf1, 3, 5, 6],                         // flexible, three references
+        &[0x0e, 0x30, 1, 0, 1, 0, 2, 0, 2, 0],             // sizes of two layers
+        &[0x0e, 0x18, 1, 0, 1, 0, 2, 0x04, 1, 0x08, 1, 2], // a group of two pictures
+    ];
+    for head in read {
+        assert_eq!(push(head), Ok(vec![7, 8]), "{head:?}");
+    }
+    assert!(push(&[0x2c, 0x02, 9]).is_err(), "a second spatial layer");
+    assert!(push(&[0xdc, 5, 3, 5, 7, 9]).is_err(), "four references");
+    let mut depacketiser = Depacketiser::new(PayloadFormat::Vp9);
+    for head in read {
+        assert!(depacketiser.push(head).is_err(), "{head:?} and nothing");
+    }
+}
+
+/// A temporal delimiter, a sequence header, and a key frame that is shown.
+fn av1_key() -> Vec<u8> {
+    [&[0x12, 0, 0x0a, 3, 0, 1, 2, 0x32, 20, 0x10][..], &[0x55; 19]].concat()
+}
+
+#[test]
+fn av1_payloads_carry_one_obu_or_a_part_of_one_without_its_size() {
+    let frame = av1_key();
+    let payloads = cut(PayloadFormat::Av1, &frame, 12);
+    assert_eq!(payloads[0], [0x18, 0x08, 0, 1, 2]); // W 1 and N; the sequence header without delimiter and size
+    assert_eq!(payloads[1], [&[0x50, 0x30, 0x10][..], &[0x55; 9]].concat()); // Y
+    assert_eq!(payloads[2], [&[0x90][..], &[0x55; 10]].concat()); // Z
+    assert_eq!(together(PayloadFormat::Av1, &payloads), (frame, false));
+    // A header with an extension: both of its bytes come once.
+    let layered = [&[0x12, 0, 0x36, 0x20, 20][..], &[0x55; 20]].concat();
+    let parts = cut(PayloadFormat::Av1, &layered, 12);
+    assert_eq!(heads(&parts, 4), [[0x50, 0x34, 0x20, 0x55].to_vec(), vec![0x90, 0x55, 0x55, 0x55]]);
+    assert_eq!(together(PayloadFormat::Av1, &parts), (layered, false));
+}
+
+#[test]
+fn av1_elements_of_others_are_read() {
+    let push = |payloads: &[&[u8]]| -> Result<_, ParseError> {
+        let mut depacketiser = Depacketiser::new(PayloadFormat::Av1);
+        for payload in payloads {
+            depacketiser.push(payload)?;
+        }
+        Ok(depacketiser.finish())
+    };
+    let whole = |payloads: &[&[u8]]| {
+        let got = push(payloads).expect("it is read");
+        assert!(!got.damaged, "{payloads:?}");
+        got.bytes
+    };
+    let two = vec![0x12, 0, 0x0a, 1, 9, 0x32, 2, 7, 8];
+    // Two elements with one length, with two; with delimiters, tile lists and size fields that could have been left
+    // out.
+    assert_eq!(whole(&[&[0x28, 2, 0x08, 9, 0x30, 7, 8]]), two);
+    assert_eq!(whole(&[&[0x08, 2, 0x08, 9, 3, 0x30, 7, 8]]), two);
+    assert_eq!(whole(&[&[0x08, 2, 0x12, 0, 3, 0x0a, 1, 9, 2, 0x40, 5, 0x84, 0x00, 0x32, 2, 7, 8]]), two);
+    // The second one goes on in the next packet, which has a third.
+    let more = [&two[..], &[0x32, 1, 5]].concat();
+    assert_eq!(whole(&[&[0x68, 2, 0x08, 9, 0x30, 7], &[0xa0, 1, 8, 0x30, 5]]), more);
+    // What can't be true: a sequence that begins inside an OBU, elements that aren't there, sizes that are wrong.
+    for wrong in [
+        &[][..],
+        &[0x10],
+        &[0x98, 1],
+        &[0x20, 1, 0x30],
+        &[0x00, 9, 0x30],
+        &[0x00, 0xff, 0xff],
+        &[0x10, 0x32, 9, 1],
+        &[0x10, 0x32, 0, 1],
+        &[0x10, 0x34],
+        &[0x10, 0x32],
+    ] {
+        assert!(push(&[wrong]).is_err(), "{wrong:?}");
+    }
+    // A part without what it continues, and one without its end.
+    for half in [&[0x90, 7, 8][..], &[0x50, 0x30, 7]] {
+        let got = push(&[half]).expect("it could be read");
+        assert_eq!((got.bytes, got.damaged), (vec![], true), "{half:?}");
+    }
+}
+
+#[test]
+fn key_frames_are_known_by_each_formats_rule() {
+    let h264 = |kind: u8| vec![0, 0, 1, 0x67, 1, 0, 0, 1, 0x68, 2, 0, 0, 1, 0x60 | kind, 3];
+    let h265 = |kind: u8| vec![0, 0, 1, 0x40, 1, 9, 0, 0, 1, kind << 1, 1, 3];
+    let av1 = |frame: u8| [&av1_key()[..7], &[0x32, 1, frame]].concat();
+    let mpeg2 = |kind: u8| vec![0, 0, 1, 0xb3, 9, 9, 9, 9, 0, 0, 1, 0, 0x12, kind << 3, 0, 0];
+    // H.263: source format 2 and bit 9, or PLUSPTYPE (7) with UFEP 0 or 1.
+    let plain = |inter: u8| vec![0, 0, 0x80, 0x02, 0x08 | inter << 1, 0];
+    let plus = |kind: u8| vec![0, 0, 0x80, 0x02, 0x1c, kind << 4, 0];
+    let plus_sizes = |kind: u8| vec![0, 0, 0x80, 0x02, 0x1c, 0x80, 0x40, kind << 2, 0];
+    let cases: [(PayloadFormat, Vec<u8>, Vec<u8>); 12] = [
+        (PayloadFormat::Mpeg4, vec![0, 0, 1, 0xb0, 0, 0, 1, 0xb6, 0x1f], vec![0, 0, 1, 0xb6, 0x5f]),
+        (PayloadFormat::Mpeg2, mpeg2(1), mpeg2(2)),
+        (PayloadFormat::H263p, plain(0), plain(1)),
+        (PayloadFormat::H263p, plus(0), plus(1)),
+        (PayloadFormat::H263p, plus_sizes(0), plus_sizes(1)),
+        (PayloadFormat::H264, h264(5), h264(1)),
+        (PayloadFormat::H265, h265(19), h265(1)),
+        (PayloadFormat::H265, h265(21), h265(24)),
+        (PayloadFormat::Vp8, vec![0x10, 0, 0, 0x9d, 0x01, 0x2a], vec![0x11, 0, 0]),
+        (PayloadFormat::Vp9, vec![0x82, 0x49], vec![0x86, 0x00]),
+        (PayloadFormat::Vp9, vec![0xb1, 0x49], vec![0xb3, 0x00]), // profile 3
+        (PayloadFormat::Av1, av1(0x10), av1(0x30)),
+    ];
+    for (format, key, other) in cases {
+        assert!(is_key_frame(format, &key), "{format:?} {key:?}");
+        assert!(!is_key_frame(format, &other), "{format:?} {other:?}");
+        // All of a frame but the parameter sets is in one payload, whatever its size.
+        let opens =
+            |frame: &[u8]| cut(format, frame, 1_000).iter().filter(|payload| opens_key_frame(format, payload)).count();
+        assert_eq!((opens(&key), opens(&other)), (1, 0), "{format:?} {key:?}");
+    }
+    // A VP9 frame that shows another one again; AV1 without a sequence header, of a hidden frame, of a still picture.
+    assert!(!is_key_frame(PayloadFormat::Vp9, &[0x88]));
+    assert!(!is_key_frame(PayloadFormat::Av1, &[0x12, 0, 0x32, 1, 0x10]));
+    assert!(!is_key_frame(PayloadFormat::Av1, &av1(0x00)));
+    assert!(is_key_frame(PayloadFormat::Av1, &[0x0a, 1, 0x18, 0x32, 1, 0x77]));
+    for format in FORMATS {
+        assert!(!is_key_frame(format, &[]), "{format:?}");
+        assert!(!opens_key_frame(format, &[]), "{format:?}");
+    }
+}
+
+#[test]
+fn only_the_first_part_of_a_key_frame_opens_it() {
+    let body = |head: &[u8]| [head, &[0x55; 60]].concat();
+    let frames = [
+        (PayloadFormat::H264, body(&[0, 0, 0, 1, 0x65])),
+        (PayloadFormat::H265, body(&[0, 0, 0, 1, 0x26, 1])),
+        (PayloadFormat::Vp8, body(&[0x10])),
+        (PayloadFormat::Vp9, body(&[0x82])),
+        (PayloadFormat::Av1, av1_key()),
+    ];
+    for (format, frame) in frames {
+        let opens: Vec<bool> = cut(format, &frame, 20).iter().map(|payload| opens_key_frame(format, payload)).collect();
+        assert!(opens.len() > 2 || format == PayloadFormat::Av1, "{format:?}");
+        assert_eq!(opens.iter().position(|opens| *opens), Some(0), "{format:?}");
+        assert_eq!(opens.iter().filter(|opens| **opens).count(), 1, "{format:?}");
+    }
+}
+
+#[test]
+fn formats_are_found_by_their_names() {
+    let names: Vec<_> = FORMATS.iter().map(|format| (format.codec(), format.encoding())).collect();
+    assert_eq!(
+        names,
+        [
+            ("mpeg4", "MP4V-ES"),
+            ("mpeg2", "MPV"),
+            ("h263", "H263-1998"),
+            ("h264", "H264"),
+            ("h265", "H265"),
+            ("vp8", "VP8"),
+            ("vp9", "VP9"),
+            ("av1", "AV1"),
+        ]
+    );
+    for format in FORMATS {
+        assert_eq!(PayloadFormat::of_codec(format.codec()), Some(format));
+        assert_eq!(PayloadFormat::of_encoding(&format.encoding().to_lowercase()), Some(format));
+    }
+    assert_eq!(PayloadFormat::of_encoding("h263-2000"), Some(PayloadFormat::H263p));
+    assert_eq!((PayloadFormat::of_codec("theora"), PayloadFormat::of_encoding("theora")), (None, None));
+}
+
 fn unit_body(max: usize) -> impl Strategy<Value = Vec<u8>> {
     // No zero: a start code can't come about by chance.
     prop::collection::vec(1u8..=255, 1..max)
@@ -188,6 +446,16 @@ fn frame(format: PayloadFormat, bodies: &[Vec<u8>]) -> Vec<u8> {
             PayloadFormat::Mpeg2 => out.extend([0, 0, 1, (i % 0xaf) as u8 + 1]),
             PayloadFormat::H263p => out.extend([0, 0, if i == 0 { 0x80 } else { 0x84 }]),
             PayloadFormat::H264 => out.extend([0, 0, 0, 1, 0x61]),
+            PayloadFormat::H265 => out.extend([0, 0, 0, 1, 0x02, 0x01]),
+            PayloadFormat::Vp8 | PayloadFormat::Vp9 => {}
+            PayloadFormat::Av1 => {
+                if i == 0 {
+                    out.extend([0x12, 0]);
+                }
+                out.push(0x32);
+                out.extend((body.len() > 127).then_some(0x80 | body.len() as u8));
+                out.push((body.len() >> if body.len() > 127 { 7 } else { 0 }) as u8);
+            }
         }
         out.extend(body);
     }
@@ -224,7 +492,7 @@ proptest! {
             let by_bytes = planned(format, &AccessUnit::Bytes(&frame), max);
             tiles(&by_bytes, frame.len());
             let sizes = unit_sizes(format, &frame);
-            // Only H.263's and H.264's units all have start codes that are left out; the others' have none.
+            // All units begin with what is left out: start codes, or the size fields of OBUs; or nothing is.
             prop_assert_eq!(&planned(format, &AccessUnit::Units(&sizes), max), &by_bytes, "{:?}", format);
             if sizes.len() == 1 {
                 prop_assert_eq!(&planned(format, &AccessUnit::Size(frame.len()), max), &by_bytes, "{:?}", format);
@@ -241,8 +509,9 @@ proptest! {
             prop_assert!(plan.iter().all(|it| it.payload_len() <= max.max(MIN_PAYLOAD)));
             let cut = cut(format, &frame, max);
             prop_assert_eq!(cut.len(), plan.len());
-            // In H.264 an arbitrary byte string may have units of no known type, which nobody may send.
-            if format != PayloadFormat::H264 {
+            // An arbitrary byte string may have NAL units of no known type, which nobody may send, and isn't a sequence
+            // of OBUs.
+            if !matches!(format, PayloadFormat::H264 | PayloadFormat::H265 | PayloadFormat::Av1) {
                 tiles(&plan, frame.len());
                 prop_assert_eq!(together(format, &cut), (frame.clone(), false));
             }
@@ -302,6 +571,44 @@ proptest! {
             }
             let most: usize = all.iter().map(|payload| 4 * payload.len() + 8).sum();
             prop_assert!(depacketiser.finish().bytes.len() <= most);
+            for payload in &all {
+                let _ = (opens_key_frame(format, payload), is_key_frame(format, payload));
+            }
         }
     }
+}
+
+#[test]
+fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
+    use PayloadFormat::{H263p, H264, Mpeg2, Mpeg4};
+    use PictureKind::{Disposable, Intra, Predicted};
+    for (format, kind, head) in [
+        (Mpeg4, Intra, "000001b0f1000001b5a913000001b3001007000001b61060ed969e"),
+        (Mpeg4, Predicted, "000001b651702206c5cc80681c06"),
+        (Mpeg4, Disposable, "000001b690e0649fc3c7ca020832"),
+        (Mpeg2, Intra, "000001b80008004000000100000ffff8000001b58ffff34180000001013be7"),
+        (Mpeg2, Predicted, "000001000097fffb80000001b5811ff3418000000101123e"),
+        (Mpeg2, Disposable, "00000100005ffffbb8000001b58111134180000001011b8a"),
+        (H263p, Intra, "000080020c071ee115281faa"),
+        (H263p, Predicted, "000080060e0200f750415410"),
+        (H263p, Intra, "000080021cb8210012401d005ee11528"),
+        (H263p, Predicted, "000080061cb821049240090040f75041"),
+        (H264, Intra, "00000001674d4014f60b04b4200000000168ce3c800000000165888200308318004c"),
+        (H264, Intra, "00000001060601c48000000001419a2802ca1dc004"),
+        (H264, Predicted, "00000001419a2802ca1dc004f9c8"),
+        (H264, Disposable, "00000001019e4501a505f8013ee7"),
+    ] {
+        let head = hex(head);
+        assert_eq!(picture_kind(format, &head), Some(kind), "{format:?} {head:02x?}");
+    }
+    // The others have no start codes to look for: what is no key frame counts as predicted.
+    for format in [Mpeg4, Mpeg2, H263p, H264] {
+        assert_eq!([&[][..], &[0; 40], &[0xff; 40]].map(|bytes| picture_kind(format, bytes)), [None; 3]);
+    }
+}
+
+/// Bytes written as hexadecimal digits.
+fn hex(digits: &str) -> Vec<u8> {
+    let digits: Vec<u32> = digits.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
 }

@@ -9,11 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from steadycast.errors import MissingError, UserError
+from steadycast import signals
+from steadycast.errors import MissingError, UnwrittenError, UserError, reason
+from steadycast.files import whole
+from steadycast.folder import Draft
 from steadycast.live import session, view
 
 Json = dict[str, Any]
@@ -24,6 +28,9 @@ _RAW = {
     "h263": (".h263", ".263"),
     "h264": (".h264", ".264", ".avc"),
 }
+_STREAMS = {"mpeg4": "mpeg4", "mpeg2": "mpeg2video", "h263": "h263", "h264": "h264"}
+_UNTOLD = {("mpegts", "h263")}
+"""FFmpeg writes these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
 _DEMUXERS = {"mpeg4": "m4v", "mpeg2": "mpegvideo", "h263": "h263", "h264": "h264"}
 
 
@@ -48,8 +55,21 @@ class Options:
     consume: str | None = None
 
 
+@dataclass(frozen=True)
+class Received:
+    """What a session comes to."""
+
+    summary: Json
+    silent: bool
+    """Nothing ever came that could be read."""
+
+
 class Sink:
-    """Takes frames in a thread of its own, and hands them to a file and a player."""
+    """Takes frames in a thread of its own, and hands them to a file and a player.
+
+    The stream is written as it comes to FILE.part. At the end that file takes FILE's name, or is put into FILE's
+    container and goes; where that fails it stays, and the error says where.
+    """
 
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
@@ -61,49 +81,53 @@ class Sink:
         self._play: subprocess.Popen[bytes] | None = None
         self._raw: BinaryIO | None = None
         self._out = options.out
-        self._scratch: Path | None = None
         self._place = Path()
+        self._container: str | None = None
         self._head: bytes = receiver.config
+        self._failed: UnwrittenError | None = None
         self.notes: list[str] = []
         if options.out is not None:
-            self._place = options.out
-            if options.out.suffix.lower() not in _RAW[self.codec]:
-                self._scratch = self._place = options.out.with_name(options.out.name + ".part")
-            try:
-                self._raw = self._place.open("wb")
-            except OSError as error:
-                raise UserError(
-                    str(self._place), f"can't be written ({error.strerror})", "name another file"
-                ) from error
-            self._raw.write(self._head)
+            self._container = container_of(options.out, self.codec)
+            self._place = self._open(options.out)
         if options.play is not None:
             words = shlex.split(options.play)
             try:
                 self._play = subprocess.Popen(words, stdin=subprocess.PIPE)
             except (OSError, IndexError) as error:
+                self._close()
+                self._take_away()
                 raise MissingError(
                     f"--play {options.play}", f"can't be started ({error})", "name a program that is here"
                 ) from error
-            self._feed(self._head)
         receiver.want_frames()
         self.thread = threading.Thread(target=self._run, daemon=True, name="frames")
         self.thread.start()
 
+    def _open(self, out: Path) -> Path:
+        # A pipe or a device takes the stream itself.
+        direct = self._container is None and out.exists() and not out.is_file()
+        place = out if direct else out.with_name(f"{out.name}.part")
+        if not direct and place.exists():
+            print(f"{place}: what an earlier session left there is replaced", file=sys.stderr)
+        try:
+            self._raw = place.open("wb")
+        except OSError as error:
+            raise UnwrittenError.of(out, error, "name another file") from error
+        return place
+
     def _run(self) -> None:
-        while True:
-            frames = self._receiver.frames(0.5)
-            if frames is None:
-                break
-            for ticks, damaged, _, data in frames:
-                self.damaged += damaged
-                self.ticks.append(ticks)
-                if self._keep:
-                    self.units.append(data)
-                if self._raw is not None:
-                    self._raw.write(data)
-                self._feed(data)
-        if self._raw is not None:
-            self._raw.close()
+        try:
+            self._take(self._head)
+            while (frames := self._receiver.frames(0.5)) is not None:
+                for ticks, damaged, _, data in frames:
+                    self.damaged += damaged
+                    self.ticks.append(ticks)
+                    if self._keep:
+                        self.units.append(data)
+                    self._take(data)
+        except Exception as error:
+            self._fail(error)
+        self._close()
         if self._play is not None and self._play.stdin is not None:
             with contextlib.suppress(OSError):
                 self._play.stdin.close()
@@ -112,7 +136,9 @@ class Sink:
             except subprocess.TimeoutExpired:
                 self._play.terminate()
 
-    def _feed(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
+        if self._raw is not None:
+            self._raw.write(data)
         if self._play is None or self._play.stdin is None:
             return
         try:
@@ -123,24 +149,115 @@ class Sink:
             self.notes.append("the player ended before the stream")
             self._play = None
 
-    def finish(self) -> None:
-        """Wait for the last frame, and put the stream into its container."""
-        self.thread.join(10)
-        if self._scratch is not None and self._out is not None:
+    def _close(self) -> None:
+        if self._raw is not None:
             try:
-                _contain(self._scratch, self._out, self.codec, self.ticks)
-            finally:
-                self._scratch.unlink(missing_ok=True)
+                self._raw.close()
+            except OSError as error:
+                self._fail(error)
+            self._raw = None
+
+    def _fail(self, error: Exception) -> None:
+        """End the session: what it is for can't be done any more."""
+        if self._failed is None:
+            self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
+        self._receiver.stop()
+
+    def _kept(self) -> str:
+        return (
+            f"what came before stands in {self._place}" if self._place != self._out else "name another file"
+        )
+
+    def _take_away(self) -> None:
+        if self._out is not None and self._place != self._out:
+            self._place.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Wait for the last frame, and give the stream its name or put it into its container.
+
+        Raises:
+            UnwrittenError: that failed, or writing had failed before.
+
+        """
+        self.thread.join(10)
+        if self.thread.is_alive() and self._play is not None:
+            self._play.kill()  # it does not read what it is sent
+            self.thread.join(10)
+        if self._failed is not None:
+            raise self._failed
+        if self._out is None or self._place == self._out:
+            return
+        if not self.ticks:
+            self.notes.append(f"no frame came, so {self._out} was not written")
+            self._take_away()
+            return
+        if self._container is not None:
+            contain(self._place, self._out, self._container, self.codec, self.ticks)
+            self._take_away()
+            return
+        try:
+            self._place.replace(self._out)
+        except OSError as error:
+            raise UnwrittenError.of(self._out, error, self._kept()) from error
 
 
-def _contain(raw: Path, out: Path, codec: str, ticks: list[int]) -> None:
-    """Copy a raw stream into the container that the file's name asks for, with the times of its frames."""
+def container_of(out: Path, codec: str) -> str | None:
+    """Find the container that a file's name asks for; `None` for the stream as it comes.
+
+    Raises:
+        UserError: no container has this ending, or it does not take the codec.
+
+    """
+    if out.suffix.lower() in _RAW[codec]:
+        return None
+    name, problem = _offered(out, codec)
+    if name is not None and not problem:
+        return name
+    for ending in (".mkv", ".mp4", ".avi"):
+        if ending != out.suffix.lower() and not _offered(Path(f"x{ending}"), codec)[1]:
+            remedy = f"name a file that ends in {ending}, or in {_RAW[codec][0]} for the stream as it comes"
+            break
+    else:
+        remedy = f"name a file that ends in {_RAW[codec][0]} for the stream as it comes"
+    raise UserError(f"--out {out}", problem, remedy)
+
+
+def _offered(out: Path, codec: str) -> tuple[str | None, str]:
+    """Name the container of a file's name, and what is wrong with it for a codec. Nothing is written."""
+    import av
+
+    try:
+        with av.open(str(out), "w") as target:
+            name = target.format.name
+            if (name, codec) in _UNTOLD:
+                return name, f"the container {name} has no name for {codec}"
+            try:
+                target.add_stream(_STREAMS[codec])
+            except (av.error.FFmpegError, ValueError):
+                return name, f"the container {name} takes no {codec}"
+            return name, ""
+    except (av.error.FFmpegError, OSError, ValueError):
+        return None, "no container has this ending"
+
+
+def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) -> None:
+    """Copy a raw stream into a container, with the times of its frames. The raw stream stays.
+
+    Raises:
+        UnwrittenError: that can't be done; nothing stands under the file's name.
+
+    """
     from fractions import Fraction
 
     import av
 
+    remedy = f"the stream as it came stands in {raw} ({codec})"
     try:
-        with av.open(str(raw), format=_DEMUXERS[codec]) as source, av.open(str(out), "w") as target:
+        with (
+            whole(out, remedy) as new,
+            av.open(str(raw), format=_DEMUXERS[codec]) as source,
+            av.open(str(new), "w", format=container) as target,
+        ):
             stream = source.streams.video[0]
             copied = target.add_stream_from_template(stream)
             copied.time_base = clock = Fraction(1, 90_000)
@@ -153,25 +270,31 @@ def _contain(raw: Path, out: Path, codec: str, ticks: list[int]) -> None:
                 packet.time_base = clock  # not the stream's, which the container changes with its header
                 packet.pts = packet.dts = ticks[number] if exact else number * even
                 target.mux(packet)
-    except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
-        raise UserError(
-            str(out),
-            f"the stream can't be put into this container ({error})",
-            f"name a file that ends in .mkv, or in {_RAW[codec][0]} for the stream as it came",
-        ) from error
+    except (av.error.FFmpegError, ValueError, IndexError) as error:
+        problem = f"the stream can't be put into this container ({reason(error)})"
+        raise UnwrittenError(str(out), problem, remedy) from error
 
 
-def receive(options: Options) -> Json:
-    """Receive until the sender says BYE, the time is over, or somebody presses Ctrl-C; return the summary.
+def receive(options: Options) -> Received:
+    """Receive until the sender says BYE, the time is over, or a signal ends the session.
 
     Raises:
         UserError: an option, an address or the description can't be used.
         MissingError: the player is not here.
+        UnwrittenError: the stream or the record could not be written. The other one is.
 
     """
+    with ExitStack() as stack:
+        draft = None
+        if options.folder is not None:
+            draft = stack.enter_context(Draft(options.folder, force=options.force))
+        return _receive(options, draft)
+
+
+def _receive(options: Options, draft: Draft | None) -> Received:
     length = session.span(options.duration, "--for") if options.duration else None
     path = Path(options.what)
-    text = None
+    text, at, interface = None, options.what, options.interface
     if path.suffix == ".sdp" or path.is_file():
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -181,11 +304,13 @@ def receive(options: Options) -> Json:
                 f"can't be read ({error.strerror})",
                 "name the file that the sender wrote with --sdp",
             ) from error
+    else:
+        at, interface = session.resolved(options.what, interface)
     settings = {
         "sdp": text,
-        "at": options.what,
+        "at": at,
         "codec": options.codec,
-        "interface": options.interface,
+        "interface": interface,
         "ttl": None,
         "source": options.source,
         "mux": options.mux,
@@ -206,6 +331,13 @@ def receive(options: Options) -> Json:
             "the payload format is not known, so no pictures can be had of it",
             "give the sender's .sdp file, or --codec",
         )
+    if wants and receiver.codec not in _RAW:
+        receiver.stop()
+        raise UserError(
+            options.what,
+            f"pictures in {receiver.codec} are not decoded yet",
+            f"receive it without --out, --play and --reference, or have it sent in {', '.join(_RAW)}",
+        )
     try:
         sink = Sink(receiver, options) if wants else None
     except UserError:
@@ -214,36 +346,62 @@ def receive(options: Options) -> Json:
     print(
         f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}", file=sys.stderr
     )
-    return _follow(receiver, sink, options, length)
+    _watch(receiver, options, length)
+    with signals.held():
+        return _record(receiver, sink, options, draft)
 
 
-def _follow(receiver: Any, sink: Sink | None, options: Options, length: float | None) -> Json:
+def _watch(receiver: Any, options: Options, length: float | None) -> None:
+    """Show how it goes until it is over."""
     until = time.monotonic() + length if length is not None else float("inf")
+    keyed = options.key_file is not None
     watch = view.Watch(
         view.receive_line,
         lambda status: view.receive_view(status, receiver.address),
         lambda status: view.receive_hints(status, receiver.address),
     )
-    with watch:
+    with contextlib.suppress(OSError), watch:  # a terminal that is gone ends no session
         try:
             while not receiver.done and time.monotonic() < until:
                 time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
-                watch.show(json.loads(receiver.status()))
+                status = json.loads(receiver.status())
+                with contextlib.suppress(OSError):
+                    watch.show({**status, "keyed": keyed} if status else None)
         except KeyboardInterrupt:
             pass
+
+
+def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:
+    """Write what there is: when the stream can't be written the record still is, and the other way round."""
     try:
         record = receiver.finish()
     except ValueError as error:
         raise session.refused(error) from None
     summary = session.summary_of(record, complete=True)
+    if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):
+        print(f"ended by {ended_by}", file=sys.stderr)
+    failed: list[UserError] = []
     if sink is not None:
-        sink.finish()
-        summary["warnings"] += sink.notes
+        try:
+            sink.finish()
+        except UserError as error:
+            failed.append(error)
+        summary["warnings"] += sink.notes + [str(error) for error in failed]
         if options.reference is not None:
             from steadycast.live.quality import measure
 
-            seen = measure(options.reference, sink.codec, receiver.config, sink.ticks, sink.units)
-            summary["flows"][0]["receivers"][0].update(seen)
-    if options.folder is not None:
-        session.write(record, summary, options.folder, force=options.force, sdp=None)
-    return summary
+            try:
+                seen = measure(options.reference, sink.codec, receiver.config, sink.ticks, sink.units)
+                summary["flows"][0]["receivers"][0].update(seen)
+            except UserError as error:
+                failed.append(error)
+    if draft is not None:
+        try:
+            session.write(record, summary, draft, sdp=None)
+        except UserError as error:
+            failed.append(error)
+    for more in failed[1:]:
+        print(f"steadycast: {more}", file=sys.stderr)
+    if failed:
+        raise failed[0]
+    return Received(summary, record.silent)

@@ -7,11 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast import signals
 from steadycast.errors import UserError
+from steadycast.files import write_text
+from steadycast.folder import Draft
 from steadycast.live import session, view
 from steadycast.live.source import plan
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 Json = dict[str, Any]
+PACKETS = (100, 1500)
+"""Least and largest IP size of a full packet, in bytes: what a scenario allows, over its links' default MTU."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +60,32 @@ class Options:
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
-    """Send until the source ends, the time is over, or somebody presses Ctrl-C; return the summary.
+    """Send until the source ends, the time is over, or a signal ends the session; return the summary.
 
     Raises:
         UserError: an option, an address or the source can't be used.
+        UnwrittenError: the description or the record could not be written.
 
     """
+    with ExitStack() as stack:
+        draft = None
+        if options.out is not None:
+            draft = stack.enter_context(Draft(options.out, force=options.force))
+        return _send(options, draft, progress)
+
+
+def _send(options: Options, draft: Draft | None, progress: Progress | None) -> Json:
     if options.mode not in ("repaired", "paper"):
         raise UserError(f"--mode {options.mode}", "there is no such mode", "take repaired or paper")
-    if not 100 <= options.packet <= 65_000:
-        raise UserError(f"--packet {options.packet}", "no packet has this size", "take 100 to 65000 bytes")
+    if not PACKETS[0] <= options.packet <= PACKETS[1]:
+        raise UserError(
+            f"--packet {options.packet}",
+            f"a link of {PACKETS[1]} B takes no such packet",
+            f"take {PACKETS[0]} to {PACKETS[1]} bytes",
+        )
     length = session.span(options.duration, "--for") if options.duration else None
+    to, interface = session.resolved(options.to, options.interface)
+    options = replace(options, to=to, interface=interface)
     planned = plan(
         options.source,
         codec=options.codec,
@@ -104,12 +125,10 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         raise session.refused(error) from None
     if options.sdp is not None:
         try:
-            options.sdp.write_text(sender.sdp, encoding="utf-8")
-        except OSError as error:
+            write_text(options.sdp, sender.sdp, "name another file")
+        except UserError:
             sender.stop()
-            raise UserError(
-                str(options.sdp), f"can't be written ({error.strerror})", "name another file"
-            ) from error
+            raise
     print(
         f"sending {options.source} to {options.to} by {options.controller}"
         + (f", described in {options.sdp}" if options.sdp else "")
@@ -120,7 +139,7 @@ def send(options: Options, progress: Progress | None = None) -> Json:
         ),
         file=sys.stderr,
     )
-    return _follow(sender, planned, options, length)
+    return _follow(sender, planned, options, length, draft)
 
 
 _LEAST_FLOOR = 10_000
@@ -141,7 +160,7 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
             sender.limit(floor=max(round(sender.floor * (1.25 if key == "+" else 0.8)), _LEAST_FLOOR))
 
 
-def _follow(sender: Any, planned: Any, options: Options, length: float | None) -> Json:
+def _follow(sender: Any, planned: Any, options: Options, length: float | None, draft: Draft | None) -> Json:
     worker = None
     if planned.work is not None:
         worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")
@@ -154,30 +173,35 @@ def _follow(sender: Any, planned: Any, options: Options, length: float | None) -
         lambda status: view.send_view(status, options.to, port),
         lambda status: view.hints(status, options.to, port),
     )
-    complete = True
     for name in options.exclude:
         sender.exclude(name)
-    with watch, view.Keys() as keys:
+    with suppress(OSError), watch, view.Keys() as keys:  # a terminal that is gone ends no session
         try:
             while not sender.done and time.monotonic() < until:
                 time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
                 status = json.loads(sender.status())
-                watch.show(status)
-                _obey(sender, keys.pressed(), status)
+                with suppress(OSError):
+                    watch.show(status)
+                    _obey(sender, keys.pressed(), status)
         except KeyboardInterrupt:
             # The operator's way to end a session: the record is whole all the same.
-            complete = True
+            pass
+    with signals.held():
+        return _record(sender, planned, worker, draft)
+
+
+def _record(sender: Any, planned: Any, worker: threading.Thread | None, draft: Draft | None) -> Json:
+    """Write what there is."""
     try:
         record = sender.finish()
     except ValueError as error:
         raise session.refused(error) from None
     if worker is not None:
         worker.join(5.0)
-        failed = planned.work.failed
-        if failed is not None:
-            raise failed
-    summary = session.summary_of(record, complete=complete)
+    summary = session.summary_of(record, complete=True)
     summary["warnings"] += planned.warnings
-    if options.out is not None:
-        session.write(record, summary, options.out, force=options.force, sdp=sender.sdp)
+    if draft is not None:
+        session.write(record, summary, draft, sdp=sender.sdp)
+    if worker is not None and planned.work.failed is not None:
+        raise planned.work.failed
     return summary

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import secrets
 import socket
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from steadycast.errors import UserError
-from steadycast.folder import TABLES, Draft
+from steadycast.folder import SOMETIMES, TABLES, Draft
 from steadycast.run import Columns, commit, unscored
 
 Json = dict[str, Any]
@@ -108,6 +111,52 @@ def read_key(path: Path | None) -> str | None:
         ) from error
 
 
+_ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
+
+
+def resolved(text: str, interface: str | None) -> tuple[str, str | None]:
+    """Make ADDRESS:PORT of NAME:PORT or [ADDRESS%ZONE]:PORT, and name the interface that a group's zone stands for.
+
+    A name is looked up once, and stderr says which address was taken. What is neither is left as it is.
+
+    Raises:
+        UserError: the name has no address, or there is no such interface.
+
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return text, interface
+    host, port = match["six"] or match["host"], match["port"]
+    address, percent, zone = host.partition("%")
+    with suppress(ValueError):
+        plain = ipaddress.ip_address(address)
+        if not percent:
+            return text, interface
+        index = _index(text, zone)
+        if plain.is_multicast and interface is None:
+            interface = socket.if_indextoname(index)
+        return f"[{plain}%{index}]:{port}", interface
+    try:
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError, OverflowError) as error:
+        problem = f"the name has no address ({getattr(error, 'strerror', None) or error})"
+        raise UserError(text, problem, "check the name, or give the address") from error
+    taken = str(found[0][4][0])
+    shown = f"[{taken}]:{port}" if ":" in taken else f"{taken}:{port}"
+    print(f"{text} is {shown}", file=sys.stderr)
+    return shown, interface
+
+
+def _index(text: str, zone: str) -> int:
+    """Return the number of an interface (RFC 4007, section 11.2), which may be given itself."""
+    try:
+        index = int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
+        socket.if_indextoname(index)
+        return index
+    except (OSError, OverflowError) as error:
+        raise UserError(text, f'there is no interface "{zone}"', "see `ip link`") from error
+
+
 def own_name() -> str:
     """Make a canonical name: the machine's, and a few letters that tell its sessions apart."""
     host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"
@@ -135,16 +184,15 @@ def summary_of(record: Any, *, complete: bool) -> Json:
     return summary
 
 
-def write(record: Any, summary: Json, out: Path, *, force: bool, sdp: str | None) -> Path:
+def write(record: Any, summary: Json, draft: Draft, *, sdp: str | None) -> Path:
     """Write the run folder."""
-    with Draft(out, force=force) as draft:
-        draft.text("scenario.toml", record.toml)
-        if sdp is not None:
-            draft.text("session.sdp", sdp)
-        for name in TABLES:
-            columns = record.table(name)
-            frame = (unscored(columns) if name == "frames" else Columns(columns)).to_polars()
-            if frame.height or name not in ("packets", "moves"):
-                draft.table(name, frame)
-        draft.json("cost.json", {"format": 1})
-        return draft.finish(summary)
+    draft.text("scenario.toml", record.toml)
+    if sdp is not None:
+        draft.text("session.sdp", sdp)
+    for name in TABLES:
+        columns = record.table(name)
+        frame = (unscored(columns) if name == "frames" else Columns(columns)).to_polars()
+        if frame.height or name not in SOMETIMES:
+            draft.table(name, frame)
+    draft.json("cost.json", {"format": 1})
+    return draft.finish(summary)

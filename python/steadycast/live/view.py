@@ -16,6 +16,9 @@ Json = dict[str, Any]
 _SILENT_S = 6.0
 """After so long without a report somebody is called silent: standard receivers report every 2.4 to 5 s."""
 
+_STILL_S = 2.0
+"""After so long without a whole frame the picture stands still, also at one picture a second."""
+
 
 def rate(bps: float | None) -> str:
     """Write a rate."""
@@ -67,6 +70,15 @@ def why(decision: Json | None) -> str:
     return f"{limits.get(decision['limit'], decision['limit'])}: {', '.join(parts)}"
 
 
+_NAMED = 3
+"""So many of one kind are told by name; of more, how many they are."""
+
+
+def _few(told: list[str], more: str) -> list[str]:
+    rest = len(told) - _NAMED
+    return told if rest <= 0 else [*told[:_NAMED], f"{rest} {more}"]
+
+
 def hints(status: Json, to: str, port: int) -> list[str]:
     """Say what is missing, and what to look at."""
     found = []
@@ -76,14 +88,23 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         found.append(
             f"no RTCP from {host} for {status['at_s']:.0f} s: is port {port} of this machine reachable from there?"
         )
-    for peer in peers:
-        if peer["silent_s"] > _SILENT_S:
-            found.append(
-                f"no RTCP from {peer['address'].rpartition(':')[0].strip('[]')} ({peer['name']}) for "
-                f"{peer['silent_s']:.0f} s: is it still there, and is port {port} reachable?"
-            )
-        elif not peer["reports"]:
-            found.append(f"{peer['name']} sends RTCP, but no report on this stream: does it get any packets?")
+    silent = [p for p in peers if p["silent_s"] > _SILENT_S]
+    found += _few(
+        [
+            f"no RTCP from {p['address'].rpartition(':')[0].strip('[]')} ({p['name']}) for "
+            f"{p['silent_s']:.0f} s: is it still there, and is port {port} reachable?"
+            for p in silent
+        ],
+        "more receivers are silent",
+    )
+    found += _few(
+        [
+            f"{p['name']} sends RTCP, but no report on this stream: does it get any packets?"
+            for p in peers
+            if p not in silent and not p["reports"]
+        ],
+        "more send RTCP, but no report on this stream",
+    )
     if status["refused"]:
         found.append(f"{status['refused']} packets were refused: does anybody listen at {to}?")
     if status["left_out"]:
@@ -168,15 +189,25 @@ def ordered(status: Json) -> list[Json]:
 def receive_hints(status: Json, address: str) -> list[str]:
     """Say what is missing at a receiver."""
     found = []
+    if status["ended_by"]:
+        found.append(f"ended by {status['ended_by']}")
     if status["silent_s"] is None and status["at_s"] > 3:
         found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"nothing has come for {status['silent_s']:.0f} s")
+    elif status["still_s"] is not None and status["still_s"] > _STILL_S:
+        found.append(f"the picture has stood still for {status['still_s']:.0f} s: no frame came whole")
     if status["overrun"]:
         found.append(f"{status['overrun']} frames were not written in time")
     if status["unreadable"]:
-        found.append(f"{status['unreadable']} datagrams could not be read: is the stream encrypted?")
+        why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
+        found.append(f"{status['unreadable']} datagrams could not be read: {why}")
     return found
+
+
+def _not_whole(frames: Json) -> int:
+    """Frames that can't be shown as they were sent: of them or of what they depend on something is missing."""
+    return int(frames["damaged"] + frames["missing"] + frames["undecodable"])
 
 
 def receive_line(status: Json) -> str:
@@ -186,7 +217,7 @@ def receive_line(status: Json) -> str:
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
         + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
         + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
-        f"{frames['damaged'] + frames['missing']} not; {status['reports']} reports sent"
+        f"{_not_whole(frames)} not; {status['reports']} reports sent"
     )
 
 
@@ -205,7 +236,7 @@ def receive_view(status: Json, address: str) -> Group:
         ms(status["delay_ms"]),
         ms(status["jitter_ms"]),
         str(frames["whole"]),
-        str(frames["damaged"] + frames["missing"]),
+        str(_not_whole(frames)),
         str(status["reports"]),
     )
     said = f"from {status['from'] or 'nobody yet'}, reports to {status['reports_to'] or 'the group'}"
@@ -307,7 +338,8 @@ class Watch:
         self._next += self.EVERY_S
         print(self._line(status), file=sys.stderr)
         for hint in self._missing(status):
-            key = hint.partition(" for ")[0]
+            # Neither how long nor how many makes it another hint.
+            key = hint.partition(" for ")[0].lstrip("0123456789")
             if key not in self._told:
                 self._told.add(key)
                 print(f"         {hint}", file=sys.stderr)

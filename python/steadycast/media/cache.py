@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError
+
+_ELSEWHERE = "make room in the cache, or set STEADYCAST_CACHE to another folder"
 
 
 def folder() -> Path:
@@ -31,20 +33,14 @@ def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
     except OSError as error:
-        raise UserError(
-            str(path.parent),
-            f"the cache cannot be written ({error.strerror})",
-            "set STEADYCAST_CACHE to a folder that can",
-        ) from error
+        raise UnwrittenError.of(path.parent, error, _ELSEWHERE) from error
     try:
         with os.fdopen(handle, "wb") as file:
             fill(file)
         os.replace(name, path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise UserError(
-            str(path), f"the cache cannot be written ({error.strerror})", "make room, or set STEADYCAST_CACHE"
-        ) from error
+        raise UnwrittenError.of(path, error, _ELSEWHERE) from error
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from steadycast.files import whole
 from steadycast.media.decode import decode_units
 from steadycast.media.ladder import Ladder, cores
 from steadycast.media.metrics import mean_db, picture_psnr_db, picture_ssim
@@ -101,5 +102,6 @@ def draw(rungs: list[RungQuality], title: str, path: str | Path | None = None) -
         axis.set_tick_params(which="both", labelsize=8)
     figure.suptitle(f"Quantizer, rate and quality: {title}", fontsize=11)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        with whole(Path(path)) as new:
+            figure.savefig(new, dpi=150, format=Path(path).suffix[1:] or "png")
     return figure

@@ -1,7 +1,7 @@
 """How good a flow looks at one receiver, display slot by display slot."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -24,6 +24,8 @@ from steadycast.media.vmaf import vmaf
 Planes = tuple[float | None, float | None, float | None]
 Score = tuple[float, float, float]
 
+_TOLD_EVERY = 16
+"""After so many slots progress is told."""
 _PIXELS_HELD = 256 << 20
 """Bytes of decoded pictures that are kept for the next receiver."""
 
@@ -131,12 +133,14 @@ def evaluate(
     *,
     with_vmaf: bool = False,
     vmaf_from: int = 0,
+    slots_done: Callable[[int, int], None] | None = None,
 ) -> Quality | None:
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
     ``chosen_q`` holds the quantizer of each group of pictures of the flow. Receivers with the same losses,
     and parts of flows with the same losses, are decoded and measured once: the ladder keeps the results.
-    VMAF is that of the slots from ``vmaf_from`` on.
+    VMAF is that of the slots from ``vmaf_from`` on. ``slots_done`` is told now and then how many slots of how many
+    have been compared.
     """
     if isinstance(media, FrameTable):
         return None
@@ -148,7 +152,7 @@ def evaluate(
     kept = media.scores.get(key)
     if isinstance(kept, Quality):
         return kept
-    quality = view.measure()
+    quality = view.measure(slots_done)
     if with_vmaf:
         slots = range(vmaf_from, len(quality.shown))
         pairs = ((view.received(int(quality.shown[slot])), view.raw(slot)) for slot in slots)
@@ -262,12 +266,14 @@ class _View:
         # Groups are closed: they hold the same numbers in display order as in coding order.
         return int(self.table.group_of(slot))
 
-    def measure(self) -> Quality:
+    def measure(self, slots_done: Callable[[int, int], None] | None = None) -> Quality:
         shown = self.shown()
         n = len(shown)
         psnr_raw, psnr_encoded = np.zeros((n, 3)), np.zeros((n, 3))
         ssim = np.zeros(n)
         for slot in range(n):
+            if slots_done is not None and slot % _TOLD_EVERY == 0:
+                slots_done(slot, n)
             psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
             psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
         return Quality(

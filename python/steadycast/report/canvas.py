@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style
 from steadycast.errors import UserError
+from steadycast.files import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +87,8 @@ def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
     """Save what `draw` draws; the ending says how. Returns whether there was anything.
 
     Raises:
-        UserError: an ending that is not known, or a place that can't be written to.
+        UserError: an ending that is not known.
+        UnwrittenError: the system refused.
 
     """
     if path.suffix not in (".png", ".svg", ".pdf"):
@@ -95,12 +97,8 @@ def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
         figure = draw()
         if figure is None:
             return False
-        try:
-            figure.savefig(path, dpi=200)
-        except OSError as error:
-            raise UserError(
-                str(path), f"can't be written ({error.strerror})", "give another -o FILE"
-            ) from error
+        with whole(path, "give another -o FILE") as new:
+            figure.savefig(new, dpi=200, format=path.suffix[1:])
     return True
 
 
@@ -204,6 +202,11 @@ def level(axes: Axes, y: float, text: str) -> Label:
     """Thin marked line across (a fair share, a limit), and its label."""
     axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     return Label(y, text, style.MUTED)
+
+
+def from_zero(axes: Axes, top: float) -> None:
+    """Let the vertical axis go from 0 to ``top``, or to 1 where all that is drawn is 0."""
+    axes.set_ylim(0, top if top > 0 else 1.0)
 
 
 def scale_of(top: float) -> tuple[float, str]:

@@ -19,6 +19,7 @@ from steadycast.report.canvas import (
     Label,
     beside,
     canvas,
+    from_zero,
     in_style,
     label_ends,
     level,
@@ -89,7 +90,7 @@ def draw_rates(folder: Folder) -> Figure | None:
     figure, (axes,) = canvas(height=3.6)
     labels = draw_series(axes, lines, scale)
     time_axis(axes, folder)
-    axes.set_ylim(0, top / scale * 1.08)
+    from_zero(axes, top / scale * 1.08)
     if limit:
         name, t, values = limit
         end = float(folder.summary["to_s"])
@@ -125,7 +126,7 @@ def draw_delay(folder: Folder) -> Figure | None:
                 top = max(top, limit * 1000)
                 labels.append(level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
             break
-    axes.set_ylim(0, top * 1.12)
+    from_zero(axes, top * 1.12)
     mark_events(axes, folder, labels=False)
     axes.set_title("One-way delay, mean of each interval (ms)")
     label_ends(axes, labels)
@@ -186,7 +187,7 @@ def draw_why(folder: Folder) -> Figure | None:
                 top = max(top, float(sent["throughput_bps"].max() or 0.0))  # type: ignore[arg-type]
         time_axis(axes, folder)
         axes.set_xlabel("")
-        axes.set_ylim(0, top / scale * 1.1)
+        from_zero(axes, top / scale * 1.1)
         axes.set_title(f"{flow['name']} ({flow.get('controller')}): target and what was sent ({unit})")
         mark_events(axes, folder, labels=False)
         label_ends(axes, labels)

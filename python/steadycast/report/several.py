@@ -98,7 +98,7 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
     for (run, lines), axes in zip(shown, panels, strict=True):
         labels = series.draw_series(axes, lines, scale)
         axes.set_xlim(0, end)
-        axes.set_ylim(0, top / scale * 1.05)
+        canvas.from_zero(axes, top / scale * 1.05)
         if column == "throughput_bps":
             for share, whose in series.fair_shares(run.summary):
                 labels.append(canvas.level(axes, share / scale, whose.replace(", ", "\n", 1)))

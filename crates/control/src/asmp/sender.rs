@@ -35,6 +35,8 @@ enum Basis {
     Receiver(ReceiverId),
     Held,
     Silence,
+    /// The last receiver has said BYE.
+    Deserted,
 }
 
 /// The sending half: `r_tx` is the least of the live receivers' rates (ASMP, eq. 1).
@@ -217,12 +219,23 @@ impl SenderHalf for Sender {
         self.settle(at);
     }
 
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.on_leave(at, receiver);
+        if self.config.no_feedback && self.table.is_empty() && self.basis == Basis::Held {
+            // Nobody is left to wait for: silence begins at once.
+            self.basis = Basis::Deserted;
+            self.halve_at = Some(at);
+        }
+    }
+
     fn on_timer(&mut self, now: Time) {
         self.expire(now);
         self.settle(now);
         if self.halve_at.is_some_and(|at| at <= now) {
             self.rate = self.rate.scale(0.5).max(self.floor);
-            self.basis = Basis::Silence;
+            if self.basis != Basis::Deserted {
+                self.basis = Basis::Silence;
+            }
             self.halve_at = Some(now + self.interval());
         }
     }
@@ -252,6 +265,7 @@ impl SenderHalf for Sender {
             Basis::Receiver(_) => "least of the receivers' rates",
             Basis::Held => "no receiver left: held",
             Basis::Silence => "silence: halved",
+            Basis::Deserted => "no receiver left",
         };
         let limit = match (self.basis, claim) {
             (Basis::Nothing, _) => Limit::Start,
@@ -259,6 +273,8 @@ impl SenderHalf for Sender {
             (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
             (_, Some((_, claim))) if claim.start => Limit::Start,
             _ if self.rate <= self.floor => Limit::Floor,
+            // What the network allows is as little known as at the start.
+            (Basis::Deserted, _) => Limit::Start,
             _ => Limit::Network,
         };
         let why = Why {

@@ -9,7 +9,7 @@ use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup,
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_session::{
-    Feedback, Frame, Media, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings,
+    Feedback, Frame, Media, MediaPacket, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -504,7 +504,8 @@ fn level_of(buffer: Option<&mut PlayBuffer>, now: Time) -> Option<BufferLevel> {
 /// Cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000, eq. 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
-    anchor: Option<OneWay>,
+    /// Whose first frame it was, and its way: another source has another clock.
+    anchor: Option<(u32, OneWay)>,
     pub max: Offset,
 }
 
@@ -636,10 +637,15 @@ impl VideoSink {
     pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) -> Received {
         let Some(receiver) = &mut self.receiver else { return Received::Stray };
         let from = Origin(u64::from(packet.from.0));
-        let notice = media.notice.bytes();
-        let level = level_of(self.buffer.as_mut(), now);
-        let received =
-            receiver.on_media(self.skew.own(now), from, &media.header, notice, media.size, packet.ecn, level);
+        let taken_apart = MediaPacket {
+            header: &media.header,
+            notice: media.notice.bytes(),
+            transport: media.transport,
+            size: media.size,
+            ecn: packet.ecn,
+            buffer: level_of(self.buffer.as_mut(), now),
+        };
+        let received = receiver.on_media(self.skew.own(now), from, &taken_apart);
         if matches!(received, Received::New(_)) {
             self.intake.add(now, packet.size, packet.sent);
             let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
@@ -650,7 +656,9 @@ impl VideoSink {
                 && let Some(stamp) = media.header.send_time
             {
                 let way = OneWay::between(stamp.peer(None), now);
-                let anchor = *self.jitter.anchor.get_or_insert(way);
+                let ssrc = media.header.ssrc;
+                let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
+                self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
             }
         }

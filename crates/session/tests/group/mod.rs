@@ -9,7 +9,8 @@ use steadycast_control::{
     Why,
 };
 use steadycast_session::{
-    Emit, Frame, FrameKind, Identity, Media, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    Emit, FeedbackFormat, Frame, FrameKind, Identity, Media, Origin, Output, Profile, Receiver, RtcpSettings, Sender,
+    SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -100,6 +101,7 @@ pub(crate) fn settings(rtcp: RtcpSettings, emit: Emit) -> SenderSettings {
         credit: Span::ZERO,
         greedy: false,
         gated: false,
+        feedback: FeedbackFormat::Own,
         app: *b"TEST",
         first_seq: 65_500,
         first_timestamp: 0xffff_0000,

@@ -10,7 +10,9 @@ fn long_and_fast() -> Path {
 }
 
 fn finite(congestion: Congestion, segments: u64) -> Config {
-    Config { bytes: Some(Bytes::new(segments * 1000)), ..Config::new(Preset::Ns2, congestion) }
+    let config = Config::new(Preset::Ns2, congestion);
+    let sack = config.sack || congestion == Congestion::Cubic;
+    Config { bytes: Some(Bytes::new(segments * 1000)), sack, ..config }
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn table() -> String {
             for loss in [0.0, 0.001, 0.01, 0.03] {
                 let mut config = Config::new(preset, congestion);
                 config.window = config.window.max(400);
+                config.sack |= congestion == Congestion::Cubic;
                 let path = Path { loss, ..Path::new(Rate::mbps(10), Span::millis(22), buffer) };
                 let mut run = Run::new(&config, &path).untraced();
                 run.until(at(60.0));

@@ -1,6 +1,6 @@
 //! Payloads back into frames.
 
-use super::{PayloadFormat, units};
+use super::{PayloadFormat, av1, h265, units, vp8, vp9};
 use crate::ParseError;
 use crate::bytes::Reader;
 
@@ -10,7 +10,8 @@ pub const MAX_FRAME: usize = 16 << 20;
 /// A frame as it came out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reassembled {
-    /// Its bytes, as far as they are of use; in H.264 each NAL unit behind a start code of four bytes.
+    /// Its bytes, as far as they are of use: each NAL unit behind a start code of four bytes; in AV1 a temporal
+    /// delimiter and each OBU with its size.
     pub bytes: Vec<u8>,
     /// Whether something is missing or was refused.
     pub damaged: bool,
@@ -24,22 +25,38 @@ pub struct Depacketiser {
     frame: Reassembled,
     /// The head of what follows was lost: bytes are dropped until a unit begins.
     headless: bool,
-    /// Inside a divided NAL unit.
+    /// Inside a divided unit, or in VP9 inside a frame.
     open: bool,
+    /// Where in the frame the open unit begins, in AV1.
+    unit: usize,
 }
+
+/// A start code before each NAL unit.
+const START: [u8; 4] = [0, 0, 0, 1];
 
 impl Depacketiser {
     /// For payloads of one format.
     pub fn new(format: PayloadFormat) -> Self {
-        Self { format, frame: Reassembled::default(), headless: false, open: false }
+        Self { format, frame: Reassembled::default(), headless: false, open: false, unit: 0 }
     }
 
     /// One or more packets are missing before the next one. What can't be decoded without them is dropped: the rest of
-    /// a slice, a GOB or a NAL unit. MPEG-4 is kept, since its decoders look for the next marker themselves.
+    /// a slice, a GOB or a NAL unit; of an OBU all, since its size is not known; of a frame of VP8 or VP9 the rest.
+    /// MPEG-4 is kept, since its decoders look for the next marker themselves.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;
-        self.open = false;
+        self.give_up();
+    }
+
+    /// The end of the open unit won't come any more.
+    fn give_up(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.frame.damaged = true;
+            if self.format == PayloadFormat::Av1 {
+                self.frame.bytes.truncate(self.unit);
+            }
+        }
     }
 
     /// The payload of the next packet. One that can't be read counts as lost.
@@ -49,6 +66,10 @@ impl Depacketiser {
             PayloadFormat::Mpeg2 => self.push_mpeg2(payload),
             PayloadFormat::H263p => self.push_h263(payload),
             PayloadFormat::H264 => self.push_h264(payload),
+            PayloadFormat::H265 => self.push_h265(payload),
+            PayloadFormat::Vp8 => self.push_vp8(payload),
+            PayloadFormat::Vp9 => self.push_vp9(payload),
+            PayloadFormat::Av1 => self.push_av1(payload),
         };
         if pushed.is_err() {
             self.gap();
@@ -58,9 +79,8 @@ impl Depacketiser {
 
     /// The frame is over: gives it out and begins the next.
     pub fn finish(&mut self) -> Reassembled {
-        // A divided unit without its end.
-        self.frame.damaged |= self.open;
-        (self.open, self.headless) = (false, false);
+        self.give_up();
+        self.headless = false;
         std::mem::take(&mut self.frame)
     }
 
@@ -107,43 +127,109 @@ impl Depacketiser {
     }
 
     fn push_h264(&mut self, payload: &[u8]) -> Result<(), ParseError> {
-        const START: [u8; 4] = [0, 0, 0, 1];
         let mut reader = Reader::new(payload);
         let indicator = reader.u8("NAL unit header")?;
         let kind = indicator & 0x1f;
         if kind != units::FU_A {
             // Whatever was open has lost its end.
-            self.frame.damaged |= std::mem::take(&mut self.open);
+            self.give_up();
             self.headless = false;
         }
         match kind {
             1..=23 => self.append(&START, payload),
-            units::STAP_A => {
-                while !reader.rest().is_empty() {
-                    let len = reader.u16("aggregated NAL unit")?;
-                    let unit = reader.take(usize::from(len), "aggregated NAL unit")?;
-                    self.append(&START, unit)?;
-                }
-                Ok(())
-            }
+            units::STAP_A => self.aggregate(reader),
             units::FU_A => {
                 let header = reader.u8("FU header")?;
-                let (starts, ends) = (header & 0x80 != 0, header & 0x40 != 0);
-                if starts {
-                    self.frame.damaged |= self.open;
-                    self.headless = false;
-                    let [a, b, c, d] = START;
-                    self.append(&[a, b, c, d, indicator & 0xe0 | header & 0x1f], reader.rest())?;
-                } else if self.open {
-                    self.append(&[], reader.rest())?;
-                } else {
-                    self.frame.damaged = true;
-                    return Ok(());
-                }
-                self.open = !ends;
-                Ok(())
+                let nal = [indicator & 0xe0 | header & 0x1f];
+                self.part(header, &nal, reader.rest())
             }
             _ => Err(ParseError::Malformed { what: "NAL unit type that packetization mode 1 doesn't have" }),
         }
+    }
+
+    /// NAL units, each behind its length of 16 bits.
+    fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
+        while !reader.rest().is_empty() {
+            let len = reader.u16("aggregated NAL unit")?;
+            let unit = reader.take(usize::from(len), "aggregated NAL unit")?;
+            self.append(&START, unit)?;
+        }
+        Ok(())
+    }
+
+    /// A part of a NAL unit; `fu` says in its first bits whether it is the first or the last one, `nal` is the unit's
+    /// header.
+    fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<(), ParseError> {
+        let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
+        if starts {
+            self.frame.damaged |= self.open;
+            self.headless = false;
+            self.append(&START, nal)?;
+        } else if !self.open {
+            self.frame.damaged = true;
+            return Ok(());
+        }
+        self.append(&[], body)?;
+        self.open = !ends;
+        Ok(())
+    }
+
+    fn push_h265(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+        let mut reader = Reader::new(payload);
+        let header: [u8; 2] = reader.array("NAL unit header")?;
+        let kind = h265::kind(header);
+        if kind != h265::FU {
+            self.give_up();
+            self.headless = false;
+        }
+        match kind {
+            0..h265::AP => self.append(&START, payload),
+            h265::AP => self.aggregate(reader),
+            h265::FU => {
+                let fu = reader.u8("FU header")?;
+                self.part(fu, &h265::of_part(header, fu), reader.rest())
+            }
+            _ => Err(ParseError::Malformed { what: "NAL unit type that isn't read: PACI or reserved" }),
+        }
+    }
+
+    fn push_vp8(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+        let (begins, body) = vp8::parse(payload)?;
+        // The head of the frame, or the end of the one before, was lost, and nobody has said so.
+        if begins != self.frame.bytes.is_empty() && !self.headless {
+            self.gap();
+        }
+        if self.keeps(begins) { self.append(&[], body) } else { Ok(()) }
+    }
+
+    fn push_vp9(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+        let (descriptor, body) = vp9::parse(payload)?;
+        if descriptor.begins == self.open && !self.headless {
+            self.gap();
+        }
+        if self.keeps(descriptor.begins) {
+            self.append(&[], body)?;
+            self.open = !descriptor.ends;
+        }
+        Ok(())
+    }
+
+    fn push_av1(&mut self, payload: &[u8]) -> Result<(), ParseError> {
+        for element in av1::elements(payload)? {
+            if !element.continues {
+                self.give_up();
+                (self.open, self.unit) = (true, self.frame.bytes.len());
+            }
+            if self.open {
+                self.append(&[], element.bytes)?;
+                if !element.goes_on {
+                    self.open = false;
+                    av1::complete(&mut self.frame.bytes, self.unit)?;
+                }
+            } else {
+                self.frame.damaged = true;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Where a frame may be cut.
 
-use super::PayloadFormat;
+use super::{PayloadFormat, av1};
 
 pub(super) const PICTURE: u8 = 0x00;
 pub(super) const FIRST_SLICE: u8 = 0x01;
@@ -14,16 +14,20 @@ pub(super) const FU_A: u8 = 28;
 /// A frame, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessUnit<'a> {
-    /// Only its size: one unit, which begins with the format's start code (of 4 bytes in H.264).
+    /// Only its size: one unit, which begins with the format's start code (of 4 bytes before NAL units, a temporal
+    /// delimiter and a size field before OBUs).
     Size(usize),
     /// The sizes of its units, as [`unit_sizes`] gives them.
     Units(&'a [usize]),
-    /// All of it. H.264 in the byte stream format of its annex B, or one bare NAL unit.
+    /// All of it. H.264 and H.265 in the byte stream format of their annexes B, or one bare NAL unit; AV1 in the
+    /// low-overhead format of its section 5.
     Bytes(&'a [u8]),
 }
 
 /// The sizes of the units of a frame, start codes included: enough for [`fragments`](super::fragments) to cut it as if
-/// it had the bytes (as long as they have start codes of 4 bytes in H.264, and no field pictures in MPEG-2).
+/// it had the bytes (as long as they have start codes of 4 bytes before NAL units, no field pictures in MPEG-2, and in
+/// AV1 one temporal delimiter, at the beginning, headers without extensions and size fields that are as short as may
+/// be).
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
     Units::new(format, AccessUnit::Bytes(frame)).map(|unit| unit.len).collect()
 }
@@ -32,8 +36,10 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// Bytes of its start code that aren't sent.
+    /// Bytes at its beginning that aren't sent as they are: its start code; in AV1 all before the OBU's payload.
     pub(super) prefix: usize,
+    /// Bytes of its header that are sent behind the payload header, in AV1.
+    pub(super) head: usize,
     /// It may not share a payload with what is before it.
     pub(super) apart: bool,
 }
@@ -50,13 +56,16 @@ impl<'a> Units<'a> {
         Self { format, frame, offset: 0 }
     }
 
-    fn assumed_prefix(&self, len: usize) -> usize {
-        match self.format {
-            PayloadFormat::Mpeg4 | PayloadFormat::Mpeg2 => 0,
-            PayloadFormat::H263p => len.min(2),
+    /// A unit of which only the size is known.
+    fn assumed(&self, len: usize) -> Unit {
+        let (prefix, head) = match self.format {
+            PayloadFormat::Mpeg4 | PayloadFormat::Mpeg2 | PayloadFormat::Vp8 | PayloadFormat::Vp9 => (0, 0),
+            PayloadFormat::H263p => (len.min(2), 0),
             // At least a byte of the unit itself is left.
-            PayloadFormat::H264 => len.saturating_sub(1).min(4),
-        }
+            PayloadFormat::H264 | PayloadFormat::H265 => (len.saturating_sub(1).min(4), 0),
+            PayloadFormat::Av1 => (av1::assumed_prefix(self.offset == 0, len), 1),
+        };
+        Unit { offset: self.offset, len, prefix, head, apart: false }
     }
 }
 
@@ -72,26 +81,29 @@ impl Iterator for Units<'_> {
                     if len == 0 {
                         return None;
                     }
-                    Unit { offset, len, prefix: self.assumed_prefix(len), apart: false }
+                    self.assumed(len)
                 }
                 AccessUnit::Units(sizes) => {
                     let (&len, rest) = sizes.split_first()?;
                     *sizes = rest;
-                    Unit { offset, len, prefix: self.assumed_prefix(len), apart: false }
+                    self.assumed(len)
                 }
                 AccessUnit::Bytes(frame) => {
                     let rest = frame.get(offset..).filter(|rest| !rest.is_empty())?;
                     match self.format {
-                        PayloadFormat::Mpeg4 => Unit { offset, len: rest.len(), prefix: 0, apart: false },
+                        PayloadFormat::Mpeg4 | PayloadFormat::Vp8 | PayloadFormat::Vp9 => {
+                            Unit { offset, len: rest.len(), prefix: 0, head: 0, apart: false }
+                        }
                         PayloadFormat::Mpeg2 => mpeg2_unit(offset, rest),
                         PayloadFormat::H263p => h263_unit(offset, rest),
-                        PayloadFormat::H264 => nal_unit(offset, rest),
+                        PayloadFormat::H264 | PayloadFormat::H265 => nal_unit(offset, rest),
+                        PayloadFormat::Av1 => av1::unit(offset, rest),
                     }
                 }
             };
             self.offset += unit.len;
             // A start code with nothing behind it isn't a unit.
-            if unit.len > unit.prefix || self.format != PayloadFormat::H264 && unit.len > 0 {
+            if unit.len > unit.prefix || self.format.stood_for() == 0 && unit.len > 0 {
                 return Some(unit);
             }
         }
@@ -122,7 +134,7 @@ fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
         }
         in_slice |= slice;
     }
-    Unit { offset, len, prefix: 0, apart }
+    Unit { offset, len, prefix: 0, head: 0, apart }
 }
 
 fn h263_unit(offset: usize, rest: &[u8]) -> Unit {
@@ -131,7 +143,7 @@ fn h263_unit(offset: usize, rest: &[u8]) -> Unit {
     let prefix = if rest.len() > 2 && code(rest) { 2 } else { 0 };
     let next = rest.get(1..).and_then(|later| later.windows(3).position(code));
     let picture = prefix > 0 && rest[2] & 0xfc == 0x80;
-    Unit { offset, len: next.map_or(rest.len(), |at| at + 1), prefix, apart: picture }
+    Unit { offset, len: next.map_or(rest.len(), |at| at + 1), prefix, head: 0, apart: picture }
 }
 
 fn nal_unit(offset: usize, rest: &[u8]) -> Unit {
@@ -143,5 +155,5 @@ fn nal_unit(offset: usize, rest: &[u8]) -> Unit {
         let end = prefix + at;
         end - rest[prefix..end].iter().rev().take_while(|&&byte| byte == 0).count()
     });
-    Unit { offset, len, prefix, apart: false }
+    Unit { offset, len, prefix, head: 0, apart: false }
 }

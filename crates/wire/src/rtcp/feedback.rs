@@ -1,17 +1,88 @@
-//! The feedback messages that Steadycast reads into: key frame requests (RFC 4585, section 6.3.1; RFC 5104, section
-//! 4.3.1) and congestion control feedback (RFC 8888).
+//! Requests of receivers: for packets (generic NACK; RFC 4585, section 6.2.1), for key frames (RFC 4585, section 6.3.1;
+//! RFC 5104, section 4.3.1) and for a lower rate (REMB; draft-alvestrand-rmcat-remb-03, section 2).
 
 use super::{FeedbackKind, Packet};
 use crate::ParseError;
-use crate::bytes::{Reader, to_words};
-use steadycast_units::Span;
+use crate::bytes::Reader;
+use steadycast_units::Rate;
 
+const NACK: u8 = 1;
 const PLI: u8 = 1;
 const FIR: u8 = 4;
-const CCFB: u8 = 11;
-/// Of RFC 8888, section 3.1: a report covers less than a quarter of the sequence space.
-const MAX_REPORTS: usize = 16_384;
-const MAX_STREAMS: usize = 256;
+/// "Application layer feedback" of RFC 4585, section 6.4.
+const ALFB: u8 = 15;
+
+/// Entries of a generic NACK that are written: with IP and RTCP's header they take 296 bytes.
+const MAX_WRITTEN: usize = 64;
+/// Entries of a generic NACK that are read.
+const MAX_READ: usize = 512;
+
+/// A receiver asks for packets again: the generic NACK of RFC 4585, section 6.2.1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// Who asks.
+    pub sender: u32,
+    /// Of which source.
+    pub media: u32,
+    /// The numbers of the packets, in order modulo 2¹⁶ where the message is to be short. What needs more than 64
+    /// entries isn't written; [`Nack::fitting`] says how many of the numbers are.
+    pub missing: Vec<u16>,
+}
+
+impl Nack {
+    /// How many of these numbers, from the first on, one message can name.
+    pub fn fitting(missing: &[u16]) -> usize {
+        pack(missing).1
+    }
+
+    /// As a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for the number + i
+    /// + 1.
+    pub fn to_packet(&self) -> Packet {
+        let entries = pack(&self.missing).0;
+        let fci = entries.iter().flat_map(|(pid, blp)| (u32::from(*pid) << 16 | u32::from(*blp)).to_be_bytes());
+        let (sender, media) = (self.sender, self.media);
+        Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci: fci.collect() }
+    }
+
+    /// From a packet of a compound: `Ok(None)` when it is something else. The numbers are those of the message in its
+    /// order, also when it names one twice.
+    ///
+    /// # Errors
+    /// The message names no packet, ends inside an entry, or has more than 512 entries.
+    pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
+        let Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci } = packet else {
+            return Ok(None);
+        };
+        if fci.len() > MAX_READ * 4 {
+            return Err(ParseError::TooMany { what: "entries in a NACK", limit: MAX_READ });
+        }
+        let (mut reader, mut missing) = (Reader::new(fci), Vec::new());
+        loop {
+            let pid = reader.u16("NACK")?;
+            let blp = reader.u16("NACK")?;
+            missing.push(pid);
+            missing.extend((0..16).filter(|bit| blp >> bit & 1 == 1).map(|bit| pid.wrapping_add(bit + 1)));
+            if reader.rest().is_empty() {
+                return Ok(Some(Self { sender: *sender, media: *media, missing }));
+            }
+        }
+    }
+}
+
+/// Entries of these numbers, and how many numbers they name.
+fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
+    let mut entries: Vec<(u16, u16)> = Vec::new();
+    for (n, number) in missing.iter().enumerate() {
+        let full = entries.len() == MAX_WRITTEN;
+        match entries.last_mut().map(|(pid, blp)| (number.wrapping_sub(*pid), blp)) {
+            Some((0, _)) => {}
+            Some((ahead @ 1..=16, blp)) => *blp |= 1 << (ahead - 1),
+            _ if full => return (entries, n),
+            _ => entries.push((*number, 0)),
+        }
+    }
+    (entries, missing.len())
+}
 
 /// A receiver asks for a picture that needs no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,103 +140,34 @@ impl KeyFrameRequest {
     }
 }
 
-/// How one packet arrived (RFC 8888, section 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketArrival {
-    /// The two ECN bits of its IP header.
-    pub ecn: u8,
-    offset: u16,
-}
-
-impl PacketArrival {
-    const TOO_LONG: u16 = 0x1ffe;
-    const UNAVAILABLE: u16 = 0x1fff;
-
-    /// It arrived this long before the report's time, rounded down to 1/1024 s.
-    pub fn before(report: Span, ecn: u8) -> Self {
-        let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
-        Self { ecn: ecn & 3, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
-    }
-    /// It arrived, nobody knows when.
-    pub fn unknown_time(ecn: u8) -> Self {
-        Self { ecn: ecn & 3, offset: Self::UNAVAILABLE }
-    }
-    /// How long before the report's time; `None` when that is unknown or more than 8 s.
-    pub fn offset(self) -> Option<Span> {
-        (self.offset < Self::TOO_LONG).then(|| Span::nanos(u64::from(self.offset) * 1_000_000_000 / 1024))
-    }
-}
-
-/// What arrived of one source.
+/// A receiver's estimate of what its path carries: REMB. It is read from others; ours isn't written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamArrivals {
-    /// The source.
-    pub ssrc: u32,
-    /// The first sequence number reported.
-    pub begin_seq: u16,
-    /// From that number on; `None` for a packet that hasn't arrived. At most 16384, the rest isn't written.
-    pub arrivals: Vec<Option<PacketArrival>>,
-}
-
-/// The per-packet feedback of RFC 8888.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CongestionFeedback {
-    /// Who reports.
+pub struct ReceiverEstimate {
+    /// Who estimates.
     pub sender: u32,
-    /// What arrived, by source.
-    pub streams: Vec<StreamArrivals>,
-    /// When the report was made: the middle of an NTP time, in 1/65536 s.
-    pub report_time: u32,
+    /// The highest total rate of the sources.
+    pub rate: Rate,
+    /// Which sources share that rate.
+    pub ssrcs: Vec<u32>,
 }
 
-impl CongestionFeedback {
-    /// As a packet of a compound.
-    pub fn to_packet(&self) -> Packet {
-        let mut body = Vec::new();
-        for stream in &self.streams {
-            let arrivals = &stream.arrivals[..stream.arrivals.len().min(MAX_REPORTS)];
-            body.extend_from_slice(&stream.ssrc.to_be_bytes());
-            body.extend_from_slice(&stream.begin_seq.to_be_bytes());
-            body.extend_from_slice(&(arrivals.len() as u16).to_be_bytes());
-            for arrival in arrivals {
-                let bits = arrival.map_or(0, |it| 0x8000 | u16::from(it.ecn) << 13 | it.offset);
-                body.extend_from_slice(&bits.to_be_bytes());
-            }
-            body.resize(to_words(body.len()), 0);
-        }
-        body.extend_from_slice(&self.report_time.to_be_bytes());
-        // RFC 8888 has no media source in its header: its first stream stands where RFC 4585 has that field, or,
-        // without streams, the report time.
-        let fci = body.split_off(4);
-        let media = body.try_into().map_or(0, u32::from_be_bytes);
-        Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
-    }
-
+impl ReceiverEstimate {
     /// From a packet of a compound: `Ok(None)` when it is something else.
+    ///
+    /// # Errors
+    /// The packet has fewer sources than it announces.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
-        let Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender, media, fci } = packet else {
+        let Packet::Feedback { kind: FeedbackKind::Payload, fmt: ALFB, sender, fci, .. } = packet else {
             return Ok(None);
         };
         let mut reader = Reader::new(fci);
-        let (mut streams, mut word) = (Vec::new(), *media);
-        while !reader.rest().is_empty() {
-            if streams.len() == MAX_STREAMS {
-                return Err(ParseError::TooMany { what: "streams in congestion feedback", limit: MAX_STREAMS });
-            }
-            let begin_seq = reader.u16("congestion feedback")?;
-            let count = usize::from(reader.u16("congestion feedback")?);
-            if count > MAX_REPORTS {
-                return Err(ParseError::TooMany { what: "packets in congestion feedback", limit: MAX_REPORTS });
-            }
-            let reports = reader.take(to_words(count * 2), "congestion feedback")?;
-            let arrivals = reports.chunks_exact(2).take(count).map(|bits| {
-                let bits = u16::from_be_bytes([bits[0], bits[1]]);
-                let arrival = PacketArrival { ecn: (bits >> 13) as u8 & 3, offset: bits & 0x1fff };
-                (bits & 0x8000 != 0).then_some(arrival)
-            });
-            streams.push(StreamArrivals { ssrc: word, begin_seq, arrivals: arrivals.collect() });
-            word = reader.u32("congestion feedback")?;
+        if reader.array("REMB").ok() != Some(*b"REMB") {
+            return Ok(None);
         }
-        Ok(Some(Self { sender: *sender, streams, report_time: word }))
+        // Sources 8 bits, exponent 6, mantissa 18.
+        let word = reader.u32("REMB")?;
+        let rate = u128::from(word & 0x3_ffff) << (word >> 18 & 0x3f);
+        let ssrcs = (0..word >> 24).map(|_| reader.u32("sources of REMB")).collect::<Result<_, _>>()?;
+        Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))
     }
 }

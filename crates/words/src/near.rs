@@ -1,11 +1,7 @@
-/// The known name that `wrong` most likely meant: at most a third of its letters differ.
+/// The known name that `wrong` most likely meant: at most a third of its letters differ, and one letter always may.
 pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
-    known
-        .iter()
-        .map(|k| (distance(wrong, k), *k))
-        .filter(|(d, k)| *d <= k.chars().count().max(wrong.chars().count()).div_ceil(3).max(1))
-        .min()
-        .map(|(_, k)| k)
+    let near = |d: usize, k: &str| d <= 1 || 3 * d <= k.chars().count().max(wrong.chars().count());
+    known.iter().map(|k| (distance(wrong, k), *k)).filter(|(d, k)| near(*d, k)).min().map(|(_, k)| k)
 }
 
 /// Optimal string alignment distance: insertions, deletions, changes and swaps of neighbours.
@@ -32,8 +28,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_of_the_known_names_is_meant_unless_too_much_of_it_differs() {
+    fn a_name_is_near_when_at_most_a_third_of_its_letters_differ() {
         assert_eq!(nearest("gama_congested", &["beta", "gamma_congested"]), Some("gamma_congested"));
+        assert_eq!(
+            nearest("tpc", &["udp", "tcp"]),
+            Some("tcp"),
+            "two neighbours that changed places are one difference"
+        );
+        assert_eq!(nearest("coddle", &["droptail", "codel"]), Some("codel"), "2 of 6 letters");
+        assert_eq!(nearest("gcc", &["pgmcc"]), None, "2 of 5 letters");
         assert_eq!(nearest("zzz", &["beta", "gamma"]), None);
     }
 }

@@ -1,8 +1,8 @@
 //! What is wrong with a scenario, said so that a reader can put it right.
 
+use crate::nearest;
 use crate::tree::Place;
 use std::fmt;
-use steadycast_control::registry::nearest;
 
 /// One thing that is wrong, where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,16 +54,19 @@ impl std::error::Error for Problems {}
 const MAX_PROBLEMS: usize = 100;
 
 /// Where a reading collects what it finds.
-pub(crate) struct Out {
+pub struct Findings {
     file: String,
-    pub(crate) problems: Vec<Problem>,
-    pub(crate) warnings: Vec<Problem>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<Problem>,
     /// Keys that a misspelt one most likely meant: they are not missed a second time.
     excused: Vec<String>,
 }
 
-impl Out {
-    pub(crate) fn new(file: &str) -> Self {
+impl Findings {
+    /// Nothing yet, in the file of this name.
+    pub fn new(file: &str) -> Self {
         Self { file: file.to_owned(), problems: Vec::new(), warnings: Vec::new(), excused: Vec::new() }
     }
 
@@ -78,22 +81,25 @@ impl Out {
         }
     }
 
-    pub(crate) fn raw(&mut self, line: Option<u32>, key: &str, what: String, remedy: String) {
+    /// A problem with its place in figures and letters.
+    pub fn raw(&mut self, line: Option<u32>, key: &str, what: String, remedy: String) {
         let problem = Problem { file: self.file.clone(), line, key: key.to_owned(), what, remedy };
         self.push(problem);
     }
-    pub(crate) fn problem(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
+    /// A problem.
+    pub fn problem(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let problem = self.make(at, what.into(), remedy.into());
         self.push(problem);
     }
-    pub(crate) fn warn(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
+    /// A warning.
+    pub fn warn(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let warning = self.make(at, what.into(), remedy.into());
         if self.warnings.len() < MAX_PROBLEMS && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
     /// A key that has to be there and is not, unless it was there and already found wrong.
-    pub(crate) fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
+    pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
         let said = |k: &str| k == &*at.key;
         if !self.problems.iter().any(|p| said(&p.key)) && !self.excused.iter().any(|k| said(k)) {
@@ -101,11 +107,11 @@ impl Out {
         }
     }
     /// Whether something below this place was found wrong already.
-    pub(crate) fn spoken_below(&self, at: &Place) -> bool {
+    pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
     /// A key that nobody knows.
-    pub(crate) fn unknown_key(&mut self, at: &Place, key: &str, known: &[&str]) {
+    pub fn unknown_key(&mut self, at: &Place, key: &str, known: &[&str]) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
@@ -116,7 +122,7 @@ impl Out {
         self.problem(at, "no such key", remedy(near, known));
     }
     /// A name that is not among those there are.
-    pub(crate) fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
+    pub fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
@@ -126,7 +132,7 @@ impl Out {
 }
 
 /// The nearest known word, or some of those there are.
-pub(crate) fn remedy(near: Option<&str>, known: &[&str]) -> String {
+pub fn remedy(near: Option<&str>, known: &[&str]) -> String {
     match near {
         Some(near) => format!("did you mean \"{near}\"?"),
         None if known.is_empty() => "there are none".into(),

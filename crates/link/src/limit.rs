@@ -1,0 +1,100 @@
+use crate::Service;
+use serde_json::{Value as Json, json};
+use steadycast_units::{Bytes, QuantityError, Rate, Span};
+use steadycast_words::tree::{Item, Value};
+use steadycast_words::{Declared, Findings, FromToml, Packets, ToToml, packets};
+
+/// How much a queue holds, or a threshold. The packet on the transmitter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// In packets.
+    Packets(u32),
+    /// In bytes.
+    Bytes(Bytes),
+    /// In bytes that the link sends in this time, at its rate when the run starts; at the mean rate of a trace. At least one MTU.
+    Time(Span),
+}
+
+impl Limit {
+    /// The limit on a link of this rate and MTU, in packets or in bytes. Where the rate is unlimited, nothing ever waits, and a time
+    /// is as good as no limit.
+    pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
+        match (self, rate) {
+            (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
+            (Self::Time(_), None) => Self::Packets(u32::MAX),
+            (limit, _) => limit,
+        }
+    }
+
+    /// Whether a packet of `size` fits behind these.
+    #[inline]
+    pub(crate) fn takes(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
+        match self {
+            Self::Packets(most) => waiting < most as usize,
+            Self::Bytes(most) => bytes + size.get() <= most.get(),
+            Self::Time(_) => true,
+        }
+    }
+}
+
+impl Service {
+    /// The rate by which a queue is measured: that of the run's start, a trace's mean; `None`: unlimited.
+    pub(crate) fn nominal(&self) -> Option<Rate> {
+        match self {
+            Self::Unlimited => None,
+            Self::Rate(steps) => Some(*steps.at(steadycast_units::Time::ZERO)),
+            Self::Trace(trace) => trace.mean_rate(),
+        }
+    }
+}
+
+impl Declared for Limit {
+    fn schema() -> Json {
+        let pattern = r"^\s*[0-9.e+-]+\s*(p|B|kB|MB|GB|KiB|MiB|ns|us|µs|ms|s|min|h)\s*$";
+        json!({ "type": "string", "pattern": pattern, "examples": ["50p", "64kB", "100ms"] })
+    }
+}
+
+impl FromToml for Limit {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        const FORMS: &str = "write for example \"50p\" (packets), \"64kB\" or \"100ms\" (at the link's rate)";
+        let text = item.text().unwrap_or_default();
+        if text.trim().ends_with('p') && packets(text).is_some() {
+            let Packets(n) = Packets::read(item, out)?;
+            if n < 1.0 || n > f64::from(u32::MAX) || n != n.trunc() {
+                let what = format!("{} is not a whole number of packets from 1", item.shown());
+                out.problem(&item.at, what, "write for example \"50p\"");
+                return None;
+            }
+            return Some(Self::Packets(n as u32));
+        }
+        let limit = match (text.parse::<Bytes>(), text.parse::<Span>()) {
+            (Ok(bytes), _) => Self::Bytes(bytes),
+            (_, Ok(span)) => Self::Time(span),
+            (Err(QuantityError::Range { .. }), _) => {
+                let what = format!("{} is out of range", item.shown());
+                out.problem(&item.at, what, "a queue limit is above 0 and below 1000 GB");
+                return None;
+            }
+            _ => {
+                out.problem(&item.at, format!("{} is not a queue limit", item.shown()), FORMS);
+                return None;
+            }
+        };
+        if matches!(limit, Self::Bytes(Bytes::ZERO) | Self::Time(Span::ZERO)) {
+            out.problem(&item.at, "nothing fits into it", FORMS);
+            return None;
+        }
+        Some(limit)
+    }
+}
+
+impl ToToml for Limit {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(match self {
+            Self::Packets(n) => format!("{n}p"),
+            Self::Bytes(bytes) => bytes.to_string(),
+            Self::Time(span) => span.to_string(),
+        }))
+    }
+}

@@ -1,0 +1,303 @@
+//! Receivers that report single packets instead of what the controller's receiver half would say: the sender runs that half itself,
+//! on the arrivals that they tell.
+//!
+//! A receiver's clock is mapped to the sender's by the least difference between a report's coming and the newest arrival that it tells:
+//! the way back then counts as part of the way there. Delays keep their variation, and what a half computes as the round trip is the
+//! round trip. Time goes on for such a half with the reports alone, so that silence of a receiver is silence to the sender half, too.
+
+use crate::feedback::FeedbackFormat;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use steadycast_control::registry::{Factory, Feedback};
+use steadycast_control::{
+    Allowance, Announcement, Arrival, Body, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
+    MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot,
+    Stream, Wake,
+};
+use steadycast_units::{Ecn, PeerTime, Span, Time};
+
+/// Makes the halves of a controller whose receivers report single packets: [`FeedbackFormat::Rfc8888`] or
+/// [`FeedbackFormat::TransportWide`].
+pub struct Replayed {
+    own: Arc<dyn Factory>,
+}
+
+impl Replayed {
+    /// Around this controller, where receivers report in `format` and the controller itself does not read packet reports; otherwise
+    /// the controller as it is.
+    pub fn around(own: Arc<dyn Factory>, format: FeedbackFormat, reads_packets: bool) -> Arc<dyn Factory> {
+        if format == FeedbackFormat::Own || reads_packets { own } else { Arc::new(Self { own }) }
+    }
+}
+
+impl Factory for Replayed {
+    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        Box::new(Replay {
+            half: self.own.sender(setup),
+            make: Arc::clone(&self.own),
+            setup: setup.clone(),
+            shadows: BTreeMap::new(),
+            left: VecDeque::new(),
+            edge: FrameEdge::default(),
+            notice: Notice::NONE,
+        })
+    }
+    fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
+        Box::new(Counting)
+    }
+    fn extension(&self) -> u8 {
+        self.own.extension()
+    }
+    fn app(&self) -> [u8; 4] {
+        self.own.app()
+    }
+    fn feedback(&self) -> Feedback {
+        Feedback::Clocked
+    }
+}
+
+/// The receiver half of a session whose receivers report single packets: the session itself writes these reports.
+struct Counting;
+
+impl ReceiverHalf for Counting {
+    fn on_arrival(&mut self, _: &Arrival<'_>) {}
+
+    fn report(&mut self, _: &Slot) -> Reply {
+        Reply::Plain
+    }
+}
+
+/// A packet of the media, as it left.
+#[derive(Clone, Copy)]
+struct Left {
+    number: u64,
+    seq: u64,
+    edge: FrameEdge,
+    notice: Notice,
+}
+
+/// Packets that are remembered: as many as a sender's history holds.
+const REMEMBERED: usize = 1 << 14;
+/// Receivers that are stood in for.
+const SHADOWS: usize = 4_096;
+/// The least difference of the clocks is that of the last two to three such spans, so that clocks may drift.
+const OFFSETS: Span = Span::secs(10);
+
+struct Replay {
+    half: Box<dyn SenderHalf>,
+    make: Arc<dyn Factory>,
+    setup: Setup,
+    shadows: BTreeMap<ReceiverId, Shadow>,
+    left: VecDeque<Left>,
+    edge: FrameEdge,
+    notice: Notice,
+}
+
+/// The receiver half that stands in for a receiver.
+struct Shadow {
+    half: Box<dyn ReceiverHalf>,
+    /// The least difference of the sender's clock to the receiver's in nanoseconds, of this span and the two before; and when this
+    /// one began.
+    offsets: ([Option<i64>; 3], Time),
+    /// How far its time has come.
+    until: Time,
+    /// First and highest sequence number, and packets that came.
+    seqs: Option<(u64, u64)>,
+    came: u64,
+    /// Packets expected and come at its last report, and when that was.
+    said: (u64, u64),
+    said_at: Time,
+}
+
+impl Shadow {
+    fn new(half: Box<dyn ReceiverHalf>, now: Time) -> Self {
+        let (offsets, until) = (([None; 3], now), Time::ZERO);
+        Self { half, offsets, until, seqs: None, came: 0, said: (0, 0), said_at: now }
+    }
+
+    /// Learns how the clocks stand from the newest arrival of a report, and maps a time of arrival.
+    fn learn(&mut self, now: Time, newest: PeerTime) {
+        let (offsets, since) = &mut self.offsets;
+        if now.since(*since) > OFFSETS {
+            offsets.rotate_right(1);
+            (offsets[0], *since) = (None, now);
+        }
+        let offset = now.as_nanos() as i64 - newest.as_nanos();
+        offsets[0] = Some(offsets[0].map_or(offset, |least| least.min(offset)));
+    }
+
+    /// The time on the sender's clock; not before the time that this half has come to.
+    fn local(&self, now: Time, at: PeerTime) -> Time {
+        let least = self.offsets.0.iter().flatten().min().copied().unwrap_or_default();
+        let nanos = at.as_nanos().saturating_add(least).max(0);
+        Time::from_nanos(nanos.unsigned_abs()).max(self.until).min(now)
+    }
+
+    /// Calls the half's timer, as often as it wants until `now`.
+    fn timers(&mut self, now: Time) {
+        // A half that never moves on would keep time from going on.
+        for _ in 0..1_000 {
+            let Some(wake) = self.half.wake().filter(|wake| wake.at <= now) else { break };
+            self.until = wake.at.max(self.until);
+            self.half.on_timer(self.until);
+        }
+        self.until = now.max(self.until);
+    }
+
+    fn arrive(&mut self, at: Time, packet: &PacketReport, left: &Left, ecn: Ecn) {
+        self.timers(at);
+        let (first, highest) = self.seqs.unwrap_or((left.seq, left.seq));
+        self.seqs = Some((first.min(left.seq), highest.max(left.seq)));
+        self.came += 1;
+        let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
+        self.half.on_arrival(&Arrival {
+            at,
+            seq: left.seq,
+            size: packet.size,
+            sent,
+            sampled: sent,
+            edge: left.edge,
+            ecn,
+            notice: left.notice.bytes(),
+            buffer: None,
+        });
+    }
+
+    fn arrive_extra(&mut self, at: Time, packet: &PacketReport, ecn: Ecn) {
+        self.timers(at);
+        let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
+        let (stream, size) = (packet.stream, packet.size);
+        self.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
+    }
+
+    /// What the half says now, if it is time.
+    fn report(&mut self, now: Time, members: u32, regular: bool) -> Option<Body> {
+        let due = match self.half.due() {
+            Due::Rtcp => regular,
+            Due::At(wake) => wake.at <= now,
+            Due::Hold => false,
+        };
+        if !due {
+            return None;
+        }
+        let expected = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
+        let since = (expected - self.said.0.min(expected), self.came - self.said.1);
+        let interval = now.since(self.said_at);
+        let lost = since.0 as i64 - since.1 as i64;
+        let reply = self.half.report(&Slot { now, expected: since.0, lost, members, interval, rtcp_share: 0.05 });
+        match reply {
+            Reply::Suppress => None,
+            Reply::Plain | Reply::Body(_) => {
+                (self.said, self.said_at) = ((expected, self.came), now);
+                if let Reply::Body(body) = reply { Some(body) } else { None }
+            }
+        }
+    }
+}
+
+impl Replay {
+    fn replay(&mut self, report: &Report<'_>) {
+        let Self { shadows, make, setup, left, .. } = self;
+        if shadows.len() >= SHADOWS && !shadows.contains_key(&report.from) {
+            return;
+        }
+        let now = report.at;
+        let shadow = shadows.entry(report.from).or_insert_with(|| {
+            let setup = Setup { id: report.from, ..setup.clone() };
+            Shadow::new(make.receiver(&setup), now)
+        });
+        let arrived = |packet: &PacketReport| Some((packet.arrived?.at?, *packet));
+        let mut arrivals: Vec<_> = report.packets.iter().filter_map(arrived).collect();
+        arrivals.sort_by_key(|(at, packet)| (at.as_nanos(), packet.number));
+        if let Some((newest, _)) = arrivals.last() {
+            shadow.learn(now, *newest);
+        }
+        let mut bodies = Vec::new();
+        for (at, packet) in &arrivals {
+            let (at, ecn) = (shadow.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
+            if packet.stream != Stream::Media {
+                shadow.arrive_extra(at, packet, ecn);
+            } else if let Ok(place) = left.binary_search_by_key(&packet.number, |left| left.number) {
+                shadow.arrive(at, packet, &left[place], ecn);
+            }
+            bodies.extend(shadow.report(at, report.members, false));
+        }
+        shadow.timers(now);
+        bodies.extend(shadow.report(now, report.members, true));
+        // The last of several says all that the others do, but for halves that acknowledge packets one by one.
+        for body in &bodies {
+            self.half.on_report(&Report { body: Some(body), packets: &[], ..*report });
+        }
+        if bodies.is_empty() {
+            self.half.on_report(&Report { packets: &[], ..*report });
+        }
+    }
+}
+
+impl SenderHalf for Replay {
+    fn on_sent(&mut self, sent: &Sent) {
+        if self.left.len() == REMEMBERED {
+            self.left.pop_front();
+        }
+        self.left.push_back(Left { number: sent.number, seq: sent.seq, edge: self.edge, notice: self.notice });
+        self.half.on_sent(sent);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.half.on_extra_sent(sent);
+    }
+
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        self.half.on_queue(queue);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        if report.packets.is_empty() { self.half.on_report(report) } else { self.replay(report) }
+    }
+
+    fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
+        self.shadows.remove(&receiver);
+        self.half.on_leave(at, receiver);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        self.half.on_timer(now);
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.half.wake()
+    }
+
+    fn decision(&self) -> Decision {
+        self.half.decision()
+    }
+
+    fn allowance(&self) -> Option<Allowance> {
+        self.half.allowance()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        self.half.probe()
+    }
+
+    fn due(&self) -> Due {
+        self.half.due()
+    }
+
+    fn notice(&mut self, packet: &Departing) -> Notice {
+        (self.edge, self.notice) = (packet.edge, self.half.notice(packet));
+        self.notice
+    }
+
+    fn checks(&self) -> &[Check] {
+        self.half.checks()
+    }
+
+    fn announce(&mut self, now: Time) -> Option<Body> {
+        let body = self.half.announce(now)?;
+        for shadow in self.shadows.values_mut() {
+            shadow.half.on_announce(&Announcement { at: now, body: &body });
+        }
+        Some(body)
+    }
+}

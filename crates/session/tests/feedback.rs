@@ -1,0 +1,198 @@
+//! Per-packet feedback, from a receiver's datagrams to what a sender half is told.
+
+use std::sync::{Arc, Mutex};
+use steadycast_control::{
+    Arrival, Decision, ExtraSent, Limit, PacketReport, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Stream, Why,
+};
+use steadycast_link::{Config, Fate, Link, Service, Steps};
+use steadycast_session::{
+    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
+
+/// What a sender half was told.
+#[derive(Default)]
+struct Told {
+    sent: Vec<(u64, Time, Bytes)>,
+    reports: Vec<(Time, Option<Span>, Vec<PacketReport>)>,
+}
+
+/// Sends at a constant rate, and keeps what it is told.
+struct Keeps(Arc<Mutex<Told>>);
+
+impl SenderHalf for Keeps {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.0.lock().expect("one thread").sent.push((sent.number, sent.at, sent.size));
+    }
+    fn on_extra_sent(&mut self, _: &ExtraSent) {
+        panic!("the session has one stream");
+    }
+    fn on_report(&mut self, report: &Report<'_>) {
+        self.0.lock().expect("one thread").reports.push((report.at, report.rtt, report.packets.to_vec()));
+    }
+    fn decision(&self) -> Decision {
+        let rate = Rate::mbps(1);
+        Decision { target: rate, pacing: rate, window: None, limit: Limit::Cap, why: Why::rule("constant") }
+    }
+}
+
+/// Says nothing of its own.
+struct Silent;
+
+impl ReceiverHalf for Silent {
+    fn on_arrival(&mut self, _: &Arrival<'_>) {}
+    fn report(&mut self, _: &Slot) -> Reply {
+        Reply::Plain
+    }
+}
+
+/// Ten seconds of 1 Mb/s over 20 ms each way, with numbers that wrap. Packet `n` is lost if `lost(n)`; every fourth packet is marked;
+/// report `n` is lost if `unheard(n)`.
+fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) -> Told {
+    let rtcp = RtcpSettings {
+        profile: Profile::Avpf { t_rr_interval: Span::secs(1) },
+        session_bandwidth: Rate::mbps(1),
+        t_min: None,
+        group: false,
+        summary: false,
+    };
+    let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
+    let settings = SenderSettings {
+        identity: who(1),
+        rtcp,
+        packet: Bytes::new(1000),
+        payload_type: 96,
+        fragment_header: 0,
+        emit: Emit::Paced,
+        backlog: Span::secs(1),
+        credit: Span::ZERO,
+        greedy: true,
+        gated: false,
+        feedback: format,
+        app: *b"TEST",
+        first_seq: 65_000,
+        first_timestamp: 0,
+        epoch: NtpEpoch::from_unix_secs(0),
+    };
+    let told = Arc::new(Mutex::new(Told::default()));
+    let seed = Seed(1);
+    let mut sender = Sender::new(settings, Box::new(Keeps(Arc::clone(&told))), seed.part("sender"), Time::ZERO);
+    let receiver = Receiver::new(who(2), rtcp, *b"TEST", Box::new(Silent), seed.part("receiver"), Time::ZERO);
+    let mut receiver = receiver.with_feedback(format, Rate::mbps(1));
+    let config = Config { service: Service::Unlimited, delay: Steps::constant(Span::millis(20)), ..Config::default() };
+    let mut links = [Link::new(&config, "forth", seed), Link::new(&config, "back", seed)];
+    let mut under_way: Vec<(Time, bool, Ecn, Vec<u8>)> = Vec::new();
+    let (mut now, mut packets, mut reports) = (Time::ZERO, 0, 0);
+    while now < Time::ZERO + Span::secs(10) {
+        let mut next = Time::ZERO + Span::secs(10);
+        for end in 0..2 {
+            loop {
+                let output = if end == 0 { sender.poll(now) } else { receiver.poll(now) };
+                let (rtp, arrives, datagram) = match output {
+                    Output::Media(media) => {
+                        let mut datagram = Vec::new();
+                        media.encode(&vec![0; usize::from(media.header.payload_len)], &mut datagram);
+                        assert_eq!(datagram.len() + 28, media.size.get() as usize, "the size told is the size encoded");
+                        assert_eq!(media.transport.is_some(), format == FeedbackFormat::TransportWide);
+                        packets += 1;
+                        (true, !lost(packets - 1), datagram)
+                    }
+                    Output::Rtcp(datagram) if end == 1 => {
+                        reports += 1;
+                        (false, !unheard(reports - 1), datagram)
+                    }
+                    Output::Rtcp(_) => continue,
+                    Output::Wait(until) => {
+                        next = until.map_or(next, |until| next.min(until.at));
+                        break;
+                    }
+                };
+                let ecn = if rtp && packets % 4 == 0 { Ecn::Ce } else { Ecn::Ect1 };
+                let size = Bytes::new(datagram.len() as u64 + 28);
+                if let Fate::Arrives { at, .. } = links[end].offer(now, size, ecn)
+                    && arrives
+                {
+                    under_way.push((at, rtp, ecn, datagram));
+                }
+            }
+        }
+        under_way.sort_by_key(|(at, ..)| *at);
+        now = under_way.first().map_or(next, |(at, ..)| next.min(*at));
+        while under_way.first().is_some_and(|(at, ..)| *at <= now) {
+            let (_, rtp, ecn, datagram) = under_way.remove(0);
+            if rtp {
+                receiver.on_rtp(now, Origin(1), &datagram, ecn, None);
+            } else {
+                sender.on_rtcp(now, Origin(2), &datagram);
+            }
+        }
+    }
+    drop(sender);
+    Arc::into_inner(told).and_then(|told| told.into_inner().ok()).expect("the sender is gone")
+}
+
+const BOTH: [FeedbackFormat; 2] = [FeedbackFormat::Rfc8888, FeedbackFormat::TransportWide];
+
+#[test]
+fn every_packet_is_told_with_its_sending_arrival_and_mark() {
+    for format in BOTH {
+        let told = run(format, |n| n % 50 == 7, |_| false);
+        assert!((1_150..=1_260).contains(&told.sent.len()), "{}", told.sent.len());
+        let mut arrived = vec![None; told.sent.len()];
+        for (at, rtt, packets) in &told.reports {
+            assert!(packets.is_sorted_by_key(|packet| packet.number));
+            if let Some(rtt) = rtt.filter(|_| !packets.is_empty()) {
+                assert!(rtt >= Span::micros(38_500) && rtt <= Span::micros(67_000), "{format:?} at {at}: {rtt}");
+            }
+            for packet in packets {
+                let (number, sent, size) = told.sent[packet.number as usize];
+                assert_eq!(
+                    (packet.number, packet.sent, packet.size, packet.stream),
+                    (number, sent, size, Stream::Media)
+                );
+                if let Some(how) = packet.arrived {
+                    assert_eq!(arrived[number as usize].replace(how), None, "{format:?}: an arrival is told once");
+                }
+            }
+        }
+        // The last ones may still be under way.
+        for (n, how) in arrived.iter().enumerate().take(told.sent.len() - 20) {
+            assert_eq!(how.is_none(), n % 50 == 7, "{format:?}: packet {n}");
+            let Some(how) = how else { continue };
+            let way = how.at.map(|at| at.as_nanos() - told.sent[n].1.as_nanos() as i64);
+            // To 1/1024 s, rounded down before the report's own time in 1/65536 s; or to 250 µs.
+            assert!(way.is_some_and(|ns| (19_700_000..=21_000_000).contains(&ns)), "{format:?}: packet {n}, {way:?}");
+            let mark = if n % 4 == 3 { Ecn::Ce } else { Ecn::Ect1 };
+            assert_eq!(how.ecn, (format == FeedbackFormat::Rfc8888).then_some(mark), "packet {n}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_report_hides_no_packet() {
+    for format in BOTH {
+        let told = run(format, |_| false, |n| n % 3 == 1);
+        let arrivals = told.reports.iter().flat_map(|(.., packets)| packets).filter(|p| p.arrived.is_some()).count();
+        let under_way = told.sent.len() - arrivals;
+        assert!(under_way <= 20, "{format:?}: {under_way} of {} were never told", told.sent.len());
+    }
+}
+
+#[test]
+fn reports_leave_as_often_as_five_percent_of_the_session_allow_and_at_least_five_times_a_second() {
+    for format in BOTH {
+        let told = run(format, |_| false, |_| false);
+        let reports = told.reports.iter().filter(|(.., packets)| !packets.is_empty()).count();
+        // 50 kb/s hold about 50 reports a second of 120 bytes. None leaves sooner than 25 ms after the one before; RTCP's regular
+        // compounds, at most one a second, carry what there is as well.
+        assert!((150..=410).contains(&reports), "{format:?}: {reports} in ten seconds");
+    }
+}
+
+#[test]
+fn a_receiver_that_reports_as_its_half_alone_says_writes_no_packet_reports() {
+    let told = run(FeedbackFormat::Own, |_| false, |_| false);
+    assert!(told.reports.iter().all(|(.., packets)| packets.is_empty()));
+    assert!(!told.reports.is_empty());
+}

@@ -1,0 +1,226 @@
+//! AV1 in RTP (AOM, RTP Payload Format For AV1, version 1.0, sections 4 and 5).
+//!
+//! ```text
+//! | Z | Y | W (2) | N | 0 (3) |, then OBU elements
+//! ```
+//!
+//! Z: the first element continues one of the packet before. Y: the last one goes on in the next packet. W: the number
+//! of elements, the last of which has no length before it; or 0, and each has one (leb128). N: a coded video sequence
+//! begins.
+//!
+//! What is sent has one OBU or a part of one in each packet. OBUs lose their size fields on the way; temporal
+//! delimiters and tile lists aren't sent, and are ignored when they come.
+
+use super::Fragment;
+use super::units::Unit;
+use crate::ParseError;
+use crate::bytes::Reader;
+
+const SEQUENCE_HEADER: u8 = 1;
+const TEMPORAL_DELIMITER: u8 = 2;
+const FRAME_HEADER: u8 = 3;
+const FRAME: u8 = 6;
+const TILE_LIST: u8 = 8;
+
+const HAS_EXTENSION: u8 = 4;
+const HAS_SIZE: u8 = 2;
+/// A temporal delimiter in the low-overhead format.
+const DELIMITER: [u8; 2] = [TEMPORAL_DELIMITER << 3 | HAS_SIZE, 0];
+
+/// Where the parts of an OBU are: | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the payload
+/// (AV1, section 5.3).
+#[derive(Clone, Copy, Debug)]
+struct Obu {
+    kind: u8,
+    /// Bytes of the header.
+    head: usize,
+    /// Bytes of the size field.
+    size: usize,
+    /// Bytes of the payload.
+    body: usize,
+}
+
+impl Obu {
+    /// The first of these bytes, which aren't empty. What is cut, or has no size, reaches to their end.
+    fn first(bytes: &[u8]) -> Self {
+        let flags = bytes.first().copied().unwrap_or(0);
+        let head = (1 + usize::from(flags & HAS_EXTENSION != 0)).min(bytes.len());
+        let rest = &bytes[head..];
+        let size = if flags & HAS_SIZE == 0 { None } else { leb128(rest) };
+        let (body, size) = size.unwrap_or((rest.len(), 0));
+        Self { kind: flags >> 3 & 0x0f, head, size, body: body.min(rest.len() - size) }
+    }
+    const fn len(self) -> usize {
+        self.head + self.size + self.body
+    }
+    const fn is_sent(self) -> bool {
+        self.kind != TEMPORAL_DELIMITER && self.kind != TILE_LIST
+    }
+}
+
+/// A value, and of how many bytes (AV1, section 4.10.5); `None` when it is cut, or needs more than 32 bits.
+fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut value = 0u64;
+    for (n, byte) in bytes.iter().take(8).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * n);
+        if byte & 0x80 == 0 {
+            return Some((u32::try_from(value).ok()? as usize, n + 1));
+        }
+    }
+    None
+}
+
+fn write_leb128(mut value: usize, out: &mut Vec<u8>) {
+    while value > 0x7f {
+        out.push(0x80 | value as u8);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The next OBU that is sent, with those before it that aren't: how many bytes these have, and the OBU.
+fn next(rest: &[u8]) -> (usize, Obu) {
+    let mut at = 0;
+    loop {
+        let obu = Obu::first(&rest[at..]);
+        if obu.is_sent() || at + obu.len() == rest.len() {
+            return (at, obu);
+        }
+        at += obu.len();
+    }
+}
+
+pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
+    let (at, obu) = next(rest);
+    Unit { offset, len: at + obu.len(), prefix: at + obu.head + obu.size, head: obu.head, apart: false }
+}
+
+/// What isn't sent of a unit of which only the size is known: a delimiter, if it is the first; a header of one byte,
+/// which the payload header repeats; the size field.
+pub(super) fn assumed_prefix(first: bool, len: usize) -> usize {
+    let before = (if first { DELIMITER.len() } else { 0 } + 1).min(len);
+    let rest = len - before;
+    let mut size = 1;
+    while size < rest && rest - size >= 1 << (7 * size) {
+        size += 1;
+    }
+    before + size.min(rest)
+}
+
+/// The aggregation header of one element, and the OBU's header where it begins. `rest` is the frame from the fragment
+/// on.
+pub(super) fn header(rest: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
+    let begins = key && fragment.offset == 0;
+    let (z, y) = (u8::from(!fragment.starts_unit), u8::from(!fragment.ends_unit));
+    let mut header = [z << 7 | y << 6 | 1 << 4 | u8::from(begins) << 3, 0, 0, 0];
+    if fragment.starts_unit {
+        let (at, obu) = next(rest);
+        header[1..=obu.head].copy_from_slice(&rest[at..at + obu.head]);
+        header[1] &= !HAS_SIZE;
+    }
+    header
+}
+
+/// A part of a payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element<'a> {
+    pub(super) bytes: &'a [u8],
+    /// It continues the last element of the packet before.
+    pub(super) continues: bool,
+    /// The next packet continues it.
+    pub(super) goes_on: bool,
+}
+
+/// The elements of a payload.
+pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
+    let malformed = |what| Err(ParseError::Malformed { what });
+    let mut reader = Reader::new(payload);
+    let flags = reader.u8("AV1 aggregation header")?;
+    let count = usize::from(flags >> 4 & 3);
+    if flags & 0x88 == 0x88 {
+        return malformed("a coded video sequence of AV1 that begins inside an OBU");
+    }
+    let mut elements = Vec::new();
+    while !reader.rest().is_empty() {
+        let mut len = reader.rest().len();
+        if count == 0 || elements.len() + 1 < count {
+            let Some((told, size)) = leb128(reader.rest()) else { return malformed("length of an AV1 OBU element") };
+            reader.take(size, "AV1 OBU element")?;
+            len = told;
+        }
+        let bytes = reader.take(len, "AV1 OBU element")?;
+        elements.push(Element { bytes, continues: false, goes_on: false });
+    }
+    if elements.is_empty() || count != 0 && elements.len() != count {
+        return malformed("an AV1 payload with fewer OBU elements than it announces");
+    }
+    if let Some(first) = elements.first_mut() {
+        first.continues = flags & 0x80 != 0;
+    }
+    if let Some(last) = elements.last_mut() {
+        last.goes_on = flags & 0x40 != 0;
+    }
+    Ok(elements)
+}
+
+/// The last OBU of a frame, which begins at `at`, has all its bytes: gives it a size field, and the frame a temporal
+/// delimiter before its first one. One that isn't to be read is taken out, as is a damaged one.
+pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
+    let bytes = &frame[at..];
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let obu = Obu::first(bytes);
+    let whole = bytes.len() > usize::from(bytes[0] & HAS_EXTENSION != 0);
+    // A size field that wasn't taken out has to be right.
+    let sized = bytes[0] & HAS_SIZE != 0;
+    let right = !sized
+        || obu.size > 0 && obu.len() == bytes.len() && leb128(&bytes[obu.head..]).map(|it| it.0) == Some(obu.body);
+    if !whole || !right || !obu.is_sent() {
+        frame.truncate(at);
+        let damaged = Err(ParseError::Malformed { what: "an OBU of AV1 whose size is wrong" });
+        return if whole && right { Ok(()) } else { damaged };
+    }
+    if !sized {
+        let mut size = Vec::new();
+        write_leb128(obu.body, &mut size);
+        frame[at] |= HAS_SIZE;
+        frame.splice(at + obu.head..at + obu.head, size);
+    }
+    if at == 0 {
+        frame.splice(0..0, DELIMITER);
+    }
+    Ok(())
+}
+
+/// Whether a temporal unit begins a coded video sequence: it has a sequence header, and its first frame is a key frame
+/// that is shown (AV1, section 7.5).
+pub(super) fn is_key(frame: &[u8]) -> bool {
+    let (mut rest, mut still, mut sequence) = (frame, false, false);
+    while !rest.is_empty() {
+        let obu = Obu::first(rest);
+        let body = &rest[obu.head + obu.size..obu.len()];
+        let first = body.first().copied().unwrap_or(0xff);
+        match obu.kind {
+            SEQUENCE_HEADER => {
+                sequence = true;
+                // seq_profile (3), still_picture (1), reduced_still_picture_header (1): frame headers begin otherwise
+                // then.
+                still = first & 0x08 != 0;
+            }
+            // show_existing_frame (1) 0, frame_type (2) 0, show_frame (1) 1.
+            FRAME | FRAME_HEADER => return sequence && (still || first >> 4 == 1),
+            _ => {}
+        }
+        rest = &rest[obu.len()..];
+    }
+    false
+}
+
+/// Whether a payload begins a coded video sequence: N, and a sequence header to prove it.
+pub(super) fn opens_key(payload: &[u8]) -> bool {
+    let says = payload.first().is_some_and(|flags| flags & 0x08 != 0);
+    let kind = |element: &Element<'_>| element.bytes.first().map(|flags| flags >> 3 & 0x0f);
+    let sequence = |element: &Element<'_>| !element.continues && kind(element) == Some(SEQUENCE_HEADER);
+    says && elements(payload).is_ok_and(|elements| elements.iter().any(sequence))
+}

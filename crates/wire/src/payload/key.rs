@@ -1,0 +1,74 @@
+//! Where a decoder can begin.
+
+use super::units::{PICTURE, Units, start_codes};
+use super::{AccessUnit, Depacketiser, PayloadFormat, av1, h265, vp8, vp9};
+
+/// Start code of a video object plane (ISO 14496-2, table 6-3).
+const VOP: u8 = 0xb6;
+
+/// Whether a decoder can begin with a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an IRAP
+/// picture (H.265, section 3.62), a key frame (VP8, VP9), or the beginning of a coded video sequence (AV1, section
+/// 7.5).
+pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
+    let byte = |at: usize| frame.get(at).copied();
+    let after = |code: u8, bytes: usize| {
+        let (at, _) = start_codes(frame).find(|(_, found)| *found == code)?;
+        byte(at + 4 + bytes)
+    };
+    match format {
+        PayloadFormat::Mpeg4 => after(VOP, 0).is_some_and(|byte| byte >> 6 == 0),
+        PayloadFormat::Mpeg2 => after(PICTURE, 1).is_some_and(|byte| byte >> 3 & 7 == 1),
+        PayloadFormat::H263p => is_h263_intra(frame),
+        PayloadFormat::H264 => {
+            first_slice(format, frame, |nal| Some(nal.first()? & 0x1f).filter(|kind| (1..=5).contains(kind)))
+                .is_some_and(|kind| kind == 5)
+        }
+        PayloadFormat::H265 => first_slice(format, frame, |nal| {
+            Some(h265::kind([*nal.first()?, 0])).filter(|kind| *kind < h265::FIRST_OTHER)
+        })
+        .is_some_and(|kind| (16..24).contains(&kind)),
+        PayloadFormat::Vp8 => vp8::is_key(frame),
+        PayloadFormat::Vp9 => vp9::is_key(frame),
+        PayloadFormat::Av1 => av1::is_key(frame),
+    }
+}
+
+/// Whether a frame that a decoder can begin with begins to be sent in this payload: in VP9 by P, B and the layer in its
+/// descriptor, in AV1 by N and a sequence header, in the others by the picture's header behind the payload's. Of a
+/// frame whose parameter sets go in payloads of their own it is true of the first one with picture data.
+pub fn opens_key_frame(format: PayloadFormat, payload: &[u8]) -> bool {
+    match format {
+        PayloadFormat::Vp9 => {
+            vp9::parse(payload).is_ok_and(|(descriptor, _)| descriptor.begins && !descriptor.predicted)
+        }
+        PayloadFormat::Av1 => av1::opens_key(payload),
+        _ => {
+            let mut alone = Depacketiser::new(format);
+            alone.push(payload).is_ok() && is_key_frame(format, &alone.finish().bytes)
+        }
+    }
+}
+
+/// The type of the first NAL unit with picture data, which is one that `kind` gives.
+fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Option<u8>) -> Option<u8> {
+    Units::new(format, AccessUnit::Bytes(frame))
+        .find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
+}
+
+/// Picture start code 22 bits, temporal reference 8, then PTYPE: its bits 6 to 8 are the format, 9 is the type; format
+/// 7 means that PLUSPTYPE follows instead (H.263, sections 5.1.1 to 5.1.4).
+fn is_h263_intra(frame: &[u8]) -> bool {
+    let bits = |from: usize, count: usize| {
+        (from..from + count)
+            .try_fold(0u32, |bits, at| Some(bits << 1 | u32::from(*frame.get(at / 8)? >> (7 - at % 8) & 1)))
+    };
+    if bits(0, 22) != Some(0b10_0000) {
+        return false;
+    }
+    match (bits(35, 3), bits(38, 3)) {
+        // UFEP 1: OPPTYPE of 18 bits is there, too. MPPTYPE begins with the type.
+        (Some(7), Some(1)) => bits(59, 3) == Some(0),
+        (Some(7), _) => bits(41, 3) == Some(0),
+        _ => bits(38, 1) == Some(0),
+    }
+}

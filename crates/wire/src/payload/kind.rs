@@ -1,0 +1,111 @@
+//! What a frame depends on, from its own header.
+
+use super::units::PICTURE;
+use super::{PayloadFormat, is_key_frame};
+
+/// What a frame needs, and what needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureKind {
+    /// It needs no other frame.
+    Intra,
+    /// It needs the ones before it, and others need it.
+    Predicted,
+    /// No other frame needs it.
+    Disposable,
+}
+
+/// NAL unit types (ITU-T H.264, table 7-1).
+const SLICE: u8 = 1;
+const IDR: u8 = 5;
+const SEI: u8 = 6;
+/// The payload type of an SEI message from which a decoder can begin without an IDR picture (H.264, D.1.8).
+const RECOVERY_POINT: u8 = 6;
+/// MPEG-4's `vop_start_code` (ISO/IEC 14496-2, table 6-3).
+const VOP: u8 = 0xb6;
+
+/// The kind of a frame, from its bytes as a depacketiser gives them out; `None` when its header is not there.
+pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> {
+    match format {
+        // vop_coding_type: I, P, B, and S, which is a P with global motion.
+        PayloadFormat::Mpeg4 => Some(by_number(u32::from(after(frame, VOP)?.first()? >> 6), [0, 2])),
+        // Ten bits of temporal reference, then picture_coding_type: 1 I, 2 P, 3 B.
+        PayloadFormat::Mpeg2 => Some(by_number(u32::from(after(frame, PICTURE)?.get(1)? >> 3 & 7), [1, 3])),
+        PayloadFormat::H263p => h263(frame),
+        PayloadFormat::H264 => h264(frame),
+        // Encoders of ours send these without frames that nothing needs.
+        PayloadFormat::H265 | PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
+            Some(if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted })
+        }
+    }
+}
+
+fn by_number(number: u32, [intra, disposable]: [u32; 2]) -> PictureKind {
+    match number {
+        n if n == intra => PictureKind::Intra,
+        n if n == disposable => PictureKind::Disposable,
+        _ => PictureKind::Predicted,
+    }
+}
+
+/// What follows the first start code with this value.
+fn after(frame: &[u8], code: u8) -> Option<&[u8]> {
+    let at = frame.windows(4).position(|bytes| bytes == [0, 0, 1, code])?;
+    frame.get(at + 4..)
+}
+
+/// ITU-T H.263, 5.1: a start code of 22 bits, the temporal reference in 8, PTYPE or PLUSPTYPE.
+fn h263(frame: &[u8]) -> Option<PictureKind> {
+    let mut bits = Bits::new(frame);
+    if bits.take(22)? != 0b10_0000 {
+        return None;
+    }
+    bits.take(8 + 5)?;
+    if bits.take(3)? != 7 {
+        return Some(if bits.take(1)? == 0 { PictureKind::Intra } else { PictureKind::Predicted });
+    }
+    // Update full extended PTYPE: then its optional part stands first.
+    if bits.take(3)? == 1 {
+        bits.take(18)?;
+    }
+    // 0 I, 1 P, 2 an improved PB frame, 3 B.
+    Some(by_number(bits.take(3)?, [0, 3]))
+}
+
+fn h264(frame: &[u8]) -> Option<PictureKind> {
+    let mut recovers = false;
+    for at in frame.windows(3).enumerate().filter(|(_, bytes)| *bytes == [0, 0, 1]).map(|(at, _)| at + 3) {
+        let (head, body) = frame.get(at..)?.split_first()?;
+        match head & 0x1f {
+            IDR => return Some(PictureKind::Intra),
+            SEI if body.first() == Some(&RECOVERY_POINT) => recovers = true,
+            SLICE if recovers => return Some(PictureKind::Intra),
+            SLICE if head & 0x60 == 0 => return Some(PictureKind::Disposable),
+            SLICE => return Some(PictureKind::Predicted),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Bits from the highest of the first byte on.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Bits<'a> {
+    const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The next `n` bits, up to 32.
+    fn take(&mut self, n: usize) -> Option<u32> {
+        let mut value = 0;
+        for _ in 0..n {
+            let byte = self.bytes.get(self.at / 8)?;
+            value = value << 1 | u32::from(byte >> (7 - self.at % 8) & 1);
+            self.at += 1;
+        }
+        Some(value)
+    }
+}

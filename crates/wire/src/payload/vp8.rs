@@ -1,0 +1,47 @@
+//! VP8 in RTP (RFC 7741, section 4.2).
+//!
+//! ```text
+//! | X | R | N | S | R | PID (3) |
+//! | I | L | T | K |   RSV (4)   |    if X
+//! | M |     PictureID (7 or 15) |    if I; 15 bits if M
+//! |         TL0PICIDX (8)       |    if L
+//! | TID (2) | Y |  KEYIDX (5)   |    if T or K
+//! ```
+
+use super::Fragment;
+use crate::ParseError;
+use crate::bytes::Reader;
+
+/// The descriptor that is sent: X, I and M. All of a frame counts as one partition, which the RFC allows.
+pub(super) fn header(picture: u32, fragment: &Fragment) -> [u8; 4] {
+    let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
+    [0x80 | u8::from(fragment.starts_unit) << 4, 0x80, high, low]
+}
+
+/// Whether a payload begins a frame (S, and the first partition), and what it holds of it.
+pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
+    let what = "VP8 payload descriptor";
+    let mut reader = Reader::new(payload);
+    let flags = reader.u8(what)?;
+    if flags & 0x80 != 0 {
+        let extension = reader.u8(what)?;
+        if extension & 0x80 != 0 && reader.u8(what)? & 0x80 != 0 {
+            reader.u8(what)?;
+        }
+        if extension & 0x40 != 0 {
+            reader.u8(what)?;
+        }
+        if extension & 0x30 != 0 {
+            reader.u8(what)?;
+        }
+    }
+    if reader.rest().is_empty() {
+        return Err(ParseError::Malformed { what: "a VP8 payload without any of a frame" });
+    }
+    Ok((flags & 0x17 == 0x10, reader.rest()))
+}
+
+/// Whether a frame is a key frame: P, the lowest bit of its tag, is 0 (RFC 6386, section 9.1).
+pub(super) fn is_key(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|tag| tag & 1 == 0)
+}

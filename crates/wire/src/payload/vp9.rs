@@ -1,0 +1,93 @@
+//! VP9 in RTP (RFC 9628, section 4.2), of one spatial layer.
+//!
+//! ```text
+//! | I | P | L | F | B | E | V | Z |
+//! | M |     PictureID (7 or 15)   |    if I; 15 bits if M
+//! | TID (3) | U | SID (3) |   D   |    if L; then TL0PICIDX (8), if not F
+//! | P_DIFF (7)            |   N   |    if F and P, up to three, the last without N
+//! scalability structure                if V
+//! ```
+
+use super::Fragment;
+use crate::ParseError;
+use crate::bytes::Reader;
+
+/// What is read of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    /// P: it is predicted from other pictures.
+    pub(super) predicted: bool,
+    /// B: the frame begins with it.
+    pub(super) begins: bool,
+    /// E: the frame ends with it.
+    pub(super) ends: bool,
+}
+
+/// The descriptor that is sent: I with M, P, B and E. P stands in all but key frames: an intra-only frame, too, is none
+/// that a decoder can begin with.
+pub(super) fn header(picture: u32, key: bool, fragment: &Fragment) -> [u8; 4] {
+    let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
+    let bounds = u8::from(fragment.starts_unit) << 3 | u8::from(fragment.ends_unit) << 2;
+    [0x80 | u8::from(!key) << 6 | bounds, high, low, 0]
+}
+
+/// The descriptor of a payload, and what the payload holds of the frame.
+pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
+    let what = "VP9 payload descriptor";
+    let malformed = |what| Err(ParseError::Malformed { what });
+    let mut reader = Reader::new(payload);
+    let flags = reader.u8(what)?;
+    let has = |bit: u8| flags >> bit & 1 == 1;
+    let (predicted, flexible) = (has(6), has(4));
+    if has(7) && reader.u8(what)? & 0x80 != 0 {
+        reader.u8(what)?;
+    }
+    if has(5) {
+        if reader.u8(what)? >> 1 & 7 != 0 {
+            return malformed("a spatial layer of VP9 above the first");
+        }
+        if !flexible {
+            reader.u8(what)?;
+        }
+    }
+    if flexible && predicted {
+        let mut references = 1;
+        while reader.u8(what)? & 1 == 1 {
+            references += 1;
+            if references > 3 {
+                return malformed("a frame of VP9 with more than three references");
+            }
+        }
+    }
+    if has(1) {
+        structure(&mut reader)?;
+    }
+    if reader.rest().is_empty() {
+        return malformed("a VP9 payload without any of a frame");
+    }
+    Ok((Descriptor { predicted, begins: has(3), ends: has(2) }, reader.rest()))
+}
+
+/// Passes over | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and the pictures of a group if G.
+fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
+    let what = "VP9 scalability structure";
+    let flags = reader.u8(what)?;
+    if flags & 0x10 != 0 {
+        reader.take(4 * (usize::from(flags >> 5) + 1), what)?;
+    }
+    if flags & 0x08 != 0 {
+        for _ in 0..reader.u8(what)? {
+            let references = reader.u8(what)? >> 2 & 3;
+            reader.take(references.into(), what)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a frame is a key frame, by its uncompressed header (VP9, section 6.2): marker 2, two bits of the profile,
+/// one more in profile 3, `show_existing_frame`, `frame_type`.
+pub(super) fn is_key(frame: &[u8]) -> bool {
+    let Some(&first) = frame.first() else { return false };
+    let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
+    first >> 6 == 2 && bits & 0x0c == 0
+}

@@ -1,0 +1,185 @@
+//! Congestion control feedback of RTP streams (RFC 8888), with erratum 8166: `num_reports` is the number of blocks.
+
+use super::acknowledged::{peer_time, unwrap};
+use super::{Acknowledged, Arrived, FeedbackKind, Packet};
+use crate::ParseError;
+use crate::bytes::{Reader, to_words};
+use steadycast_units::{Ecn, PeerTime, Span};
+
+const CCFB: u8 = 11;
+/// Of RFC 8888, section 3.1: a report covers less than a quarter of the sequence space.
+pub(super) const MAX_REPORTS: usize = 16_384;
+const MAX_STREAMS: usize = 256;
+/// Bytes of a report without streams: RTCP's header, the sender's SSRC and the report's time.
+const FRAME: usize = 12;
+/// Bytes of a stream without packets: its SSRC, the first number and the count.
+const STREAM: usize = 8;
+
+/// How one packet arrived (RFC 8888, section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketArrival {
+    /// The two ECN bits of its IP header; [`Ecn::Ce`] if any copy of it was marked.
+    pub ecn: Ecn,
+    /// The arrival time offset: 13 bits, in 1/1024 s.
+    offset: u16,
+}
+
+impl PacketArrival {
+    /// More than 8189/1024 s.
+    const TOO_LONG: u16 = 0x1ffe;
+    const UNAVAILABLE: u16 = 0x1fff;
+
+    /// It arrived this long before the report's time, rounded down to 1/1024 s.
+    pub fn before(report: Span, ecn: Ecn) -> Self {
+        let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
+        Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
+    }
+    /// It arrived, and nobody knows when, or after the report's time.
+    pub fn unknown_time(ecn: Ecn) -> Self {
+        Self { ecn, offset: Self::UNAVAILABLE }
+    }
+    /// How long before the report's time; `None` when that is unknown or more than 8189/1024 s.
+    pub fn offset(self) -> Option<Span> {
+        self.units().map(|units| Span::nanos(u64::from(units) * 1_000_000_000 / 1024))
+    }
+    fn units(self) -> Option<u16> {
+        Some(self.offset).filter(|offset| *offset < Self::TOO_LONG)
+    }
+}
+
+/// What arrived of one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamArrivals {
+    /// The source.
+    pub ssrc: u32,
+    /// The first sequence number reported. When nothing arrived since the last report: the highest one, without
+    /// `arrivals`.
+    pub begin_seq: u16,
+    /// From that number on; `None` for a packet that hasn't arrived. At most 16384 are written.
+    pub arrivals: Vec<Option<PacketArrival>>,
+}
+
+/// The per-packet feedback of RFC 8888, section 3.1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CongestionFeedback {
+    /// Who reports.
+    pub sender: u32,
+    /// What arrived, by source.
+    pub streams: Vec<StreamArrivals>,
+    /// When the report was made: the middle of an NTP time, in 1/65536 s.
+    pub report_time: u32,
+}
+
+impl CongestionFeedback {
+    /// As one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a datagram.
+    pub fn to_packet(&self) -> Packet {
+        let mut body = Vec::new();
+        for stream in &self.streams {
+            let arrivals = &stream.arrivals[..stream.arrivals.len().min(MAX_REPORTS)];
+            body.extend_from_slice(&stream.ssrc.to_be_bytes());
+            body.extend_from_slice(&stream.begin_seq.to_be_bytes());
+            body.extend_from_slice(&(arrivals.len() as u16).to_be_bytes());
+            for arrival in arrivals {
+                let bits = arrival.map_or(0, |it| 0x8000 | u16::from(it.ecn.bits()) << 13 | it.offset);
+                body.extend_from_slice(&bits.to_be_bytes());
+            }
+            body.resize(to_words(body.len()), 0);
+        }
+        body.extend_from_slice(&self.report_time.to_be_bytes());
+        // RFC 8888 has no media source in its header: its first stream stands where RFC 4585 has that field, or,
+        // without streams, the report time.
+        let fci = body.split_off(4);
+        let media = body.try_into().map_or(0, u32::from_be_bytes);
+        Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
+    }
+
+    /// The same as reports of at most `max` bytes each, RTCP's header included, in order; none is shorter than two
+    /// packets of one source, which take 24 bytes.
+    pub fn split(&self, max: usize) -> Vec<Self> {
+        let room = max.saturating_sub(FRAME).max(STREAM + 4);
+        let fresh = || Self { streams: Vec::new(), ..*self };
+        let (mut reports, mut report, mut left) = (Vec::new(), fresh(), room);
+        for StreamArrivals { ssrc, begin_seq, arrivals } in &self.streams {
+            let mut done = 0;
+            loop {
+                let rest = &arrivals[done..];
+                if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
+                    reports.push(std::mem::replace(&mut report, fresh()));
+                    left = room;
+                }
+                let taken = rest.len().min((left - STREAM) / 4 * 2).min(MAX_REPORTS);
+                let begin_seq = begin_seq.wrapping_add(done as u16);
+                report.streams.push(StreamArrivals { ssrc: *ssrc, begin_seq, arrivals: rest[..taken].to_vec() });
+                left -= STREAM + to_words(taken * 2);
+                done += taken;
+                if done == arrivals.len() {
+                    break;
+                }
+            }
+        }
+        reports.push(report);
+        reports
+    }
+
+    /// From a packet of a compound: `Ok(None)` when it is something else.
+    ///
+    /// # Errors
+    /// The packet ends before what it announces, or announces more than 256 streams, or more than 16384 packets of one.
+    pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
+        let Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender, media, fci } = packet else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(fci);
+        let (mut streams, mut word) = (Vec::new(), *media);
+        while !reader.rest().is_empty() {
+            if streams.len() == MAX_STREAMS {
+                return Err(ParseError::TooMany { what: "streams in congestion feedback", limit: MAX_STREAMS });
+            }
+            let begin_seq = reader.u16("congestion feedback")?;
+            let count = usize::from(reader.u16("congestion feedback")?);
+            if count > MAX_REPORTS {
+                return Err(ParseError::TooMany { what: "packets in congestion feedback", limit: MAX_REPORTS });
+            }
+            let reports = reader.take(to_words(count * 2), "congestion feedback")?;
+            let arrivals = reports.chunks_exact(2).take(count).map(|bits| {
+                let bits = u16::from_be_bytes([bits[0], bits[1]]);
+                let arrival = PacketArrival { ecn: Ecn::from_bits((bits >> 13) as u8), offset: bits & 0x1fff };
+                (bits & 0x8000 != 0).then_some(arrival)
+            });
+            streams.push(StreamArrivals { ssrc: word, begin_seq, arrivals: arrivals.collect() });
+            word = reader.u32("congestion feedback")?;
+        }
+        Ok(Some(Self { sender: *sender, streams, report_time: word }))
+    }
+
+    /// When the report was made, on the receiver's clock: the point nearest to `near`, an earlier time on it (`None` at
+    /// first).
+    pub fn reported_at(&self, near: Option<PeerTime>) -> PeerTime {
+        peer_time(self.reported(near), PER_SECOND)
+    }
+
+    /// Each packet with its source, in the order of the report. `near` is an earlier time on the receiver's clock,
+    /// `None` at first.
+    pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = (u32, Acknowledged)> + '_ {
+        let reported = self.reported(near);
+        let arrived = move |arrival: PacketArrival| {
+            // 64 of the report's units are one of the offset's.
+            let at = arrival.units().map(|units| peer_time(reported - i64::from(units) * 64, PER_SECOND));
+            Arrived { at, ecn: Some(arrival.ecn) }
+        };
+        self.streams.iter().flat_map(move |stream| {
+            let seqs = (0..=u16::MAX).map(|n| stream.begin_seq.wrapping_add(n));
+            let each = move |(seq, arrival): (u16, &Option<PacketArrival>)| {
+                (stream.ssrc, Acknowledged { seq, arrival: arrival.map(arrived) })
+            };
+            seqs.zip(&stream.arrivals).map(each)
+        })
+    }
+
+    fn reported(&self, near: Option<PeerTime>) -> i64 {
+        unwrap(self.report_time, PER_SECOND, near, self.report_time.into())
+    }
+}
+
+/// Units of a report's time.
+const PER_SECOND: i64 = 65_536;

@@ -1,0 +1,51 @@
+//! Settings, declared once: from one declaration of a table's keys come reading, messages with line and remedy, writing, and the
+//! JSON schema.
+//!
+//! | macro | declares | reads into |
+//! |---|---|---|
+//! | [`settings!`] | a struct whose keys have defaults and ranges | the struct, complete |
+//! | [`kinds!`] | an enum of settings, told apart by the key `kind` | the enum |
+//! | [`words!`] | an enum whose values are words | the enum |
+//! | [`tables!`] | a table whose keys are looked at one by one | what was said, each with its place |
+//!
+//! ```
+//! use steadycast_units::Span;
+//! use steadycast_words::{Findings, FromToml, Settings, Within, settings, tree};
+//!
+//! settings! {
+//!     /// A queue that keeps packets for a while.
+//!     Waiting {
+//!         /// How long.
+//!         target: Span where (Within { least: Span::millis(1), most: Span::secs(1), remedy: "from \"1ms\" to \"1s\"" }) = Span::millis(5),
+//!         /// Mark packets instead of dropping them.
+//!         ecn: bool = false,
+//!     }
+//! }
+//!
+//! let mut out = Findings::new("queue.toml");
+//! let text = tree::from_toml("target = \"20ms\"", &mut out);
+//! let read = Waiting::read(&text, &mut out).unwrap();
+//! assert_eq!(read, Waiting { target: Span::millis(20), ecn: false });
+//! assert_eq!(tree::Value::Table(read.table()).to_toml(), "{ target = \"20ms\", ecn = false }");
+//! ```
+
+mod near;
+mod problem;
+mod settings;
+mod table;
+pub mod tree;
+
+pub use near::nearest;
+pub use problem::{Findings, Problem, Problems, remedy};
+pub use settings::{
+    Kind, Refused, Rule, Settings, Within, entry, field, keep_known, kind_first, kind_schema, refuse_others,
+    with_default,
+};
+pub use table::{
+    Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, Word, add_keys, described, not_a_table,
+    not_one_of, packets, plain, quantity,
+};
+
+/// What the macros name in other crates.
+#[doc(hidden)]
+pub use serde_json;

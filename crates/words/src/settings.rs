@@ -1,0 +1,437 @@
+//! Settings whose keys have defaults and ranges, and kinds of them.
+
+use crate::problem::Findings;
+use crate::table::{FromToml, ToToml};
+use crate::tree::{Item, Table, Value};
+use serde_json::{Map, Value as Json};
+use std::fmt::Display;
+
+/// A struct that is a table of keys; [`settings!`](crate::settings) implements it.
+pub trait Settings: Sized {
+    /// Its keys, in the order of their declaration.
+    fn names() -> Vec<&'static str>;
+    /// Reads the keys that are there. The others are as in `base`; without it they have their defaults, and those that have none are
+    /// missed. Keys that are not its own are passed over.
+    fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
+    /// All keys with their values: read again, they give the same.
+    fn table(&self) -> Table;
+    /// The schema of each key, with the defaults of `base` or else its own.
+    fn properties(base: Option<&Self>) -> Map<String, Json>;
+}
+
+/// What a value has to keep to.
+pub trait Rule<T> {
+    /// What is wrong with a value and what would be right, if anything is.
+    fn broken(&self, value: &T) -> Option<(String, String)>;
+    /// Writes into a value's schema what can be said there.
+    fn describe(&self, _: &mut Map<String, Json>) {}
+}
+
+impl<T, F: Fn(&T) -> Option<(String, String)>> Rule<T> for F {
+    fn broken(&self, value: &T) -> Option<(String, String)> {
+        self(value)
+    }
+}
+
+/// A range, both ends included.
+#[derive(Clone, Copy, Debug)]
+pub struct Within<T> {
+    /// The smallest value.
+    pub least: T,
+    /// The largest value.
+    pub most: T,
+    /// The range in words.
+    pub remedy: &'static str,
+}
+
+impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
+    fn broken(&self, value: &T) -> Option<(String, String)> {
+        let within = *value >= self.least && *value <= self.most;
+        (!within).then(|| (format!("{value} is out of range"), self.remedy.to_owned()))
+    }
+    fn describe(&self, schema: &mut Map<String, Json>) {
+        for (key, bound) in [("minimum", &self.least), ("maximum", &self.most)] {
+            if let Some(Json::Number(bound)) = bound.value().map(|bound| bound.to_json()) {
+                schema.insert(key.into(), bound.into());
+            }
+        }
+    }
+}
+
+/// Settings that are one kind of several, which [`kinds!`](crate::kinds) lists. `C` is what they are read for.
+pub trait Kind<C>: Settings {
+    /// Reads it. Where defaults depend on what they are read for, or keys on each other, a kind has its own way.
+    fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
+        Self::fill(item, None, out)
+    }
+}
+
+/// A value was wrong, and what is wrong has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// Reads one key; `None`: it is not there.
+///
+/// # Errors
+/// The value is wrong, which `out` has been told.
+pub fn field<T: FromToml>(
+    item: &Item,
+    key: &str,
+    rules: &[&dyn Rule<T>],
+    out: &mut Findings,
+) -> Result<Option<T>, Refused> {
+    let Some(item) = item.get(key) else { return Ok(None) };
+    let value = T::read(item, out).ok_or(Refused)?;
+    match rules.iter().find_map(|rule| rule.broken(&value)) {
+        None => Ok(Some(value)),
+        Some((what, remedy)) => {
+            out.problem(&item.at, what, remedy);
+            Err(Refused)
+        }
+    }
+}
+
+/// The keys of a table that are among these; of the others it says that there is no such key.
+#[doc(hidden)]
+pub fn keep_known(item: &Item, keys: &[&str], out: &mut Findings) -> Option<Item> {
+    let Some(table) = item.table() else {
+        crate::not_a_table(item, keys, out);
+        return None;
+    };
+    for (key, item) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
+        out.unknown_key(&item.at, key, keys);
+    }
+    Some(item.split(keys).0)
+}
+
+/// Says of keys that only other kinds have that this kind has not got them, and which kinds have, unless the kind was named.
+#[doc(hidden)]
+pub fn refuse_others(item: &Item, what: &str, own: &[&str], others: &[(&str, Vec<&str>)], out: &mut Findings) {
+    let strange = item
+        .table()
+        .map_or(&[][..], |table| table)
+        .iter()
+        .filter(|(key, _)| key != "kind" && !own.contains(&key.as_str()));
+    for (key, at) in strange {
+        let has = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+        let kinds: Vec<_> = others
+            .iter()
+            .filter(|(_, keys)| keys.contains(&key.as_str()))
+            .map(|(kind, _)| format!("\"{kind}\""))
+            .collect();
+        let hint = match kinds.as_slice() {
+            [] => String::new(),
+            _ if item.get("kind").is_some() => String::new(),
+            [one] => format!("; or write kind = {one}"),
+            [all @ .., last] => format!("; or write kind = {} or {last}", all.join(", ")),
+        };
+        out.problem(&at.at, format!("not a key of {what}"), format!("it has: {has}{hint}"));
+    }
+}
+
+/// The default of a key in its schema.
+#[doc(hidden)]
+pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&dyn Rule<T>]) -> Json {
+    if let Json::Object(schema) = &mut schema {
+        rules.iter().for_each(|rule| rule.describe(schema));
+        if let Some(default) = default.and_then(ToToml::value) {
+            schema.insert("default".into(), default.to_json());
+        }
+    }
+    schema
+}
+
+/// A key of a written table.
+#[doc(hidden)]
+pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
+    Some((key.to_owned(), value.value()?.into()))
+}
+
+/// A table with a key before the others.
+#[doc(hidden)]
+pub fn kind_first(kind: &str, rest: Table) -> Value {
+    let kind = ("kind".to_owned(), Value::Text(kind.to_owned()).into());
+    Value::Table(std::iter::once(kind).chain(rest).collect())
+}
+
+/// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `as TYPE` for a form in the file that
+/// is another type's, `where (RULE)`, and then either `= DEFAULT`, or `=> "what to write"` if it has to be there; one that has neither
+/// is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's keys as its own, `[inner] name: Type` is a field that
+/// is no key. `checked by FUNCTION` names what looks at the whole: a `fn(&Self, &Item, &mut Findings)`.
+#[macro_export]
+macro_rules! settings {
+    ($(
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:ident),+)])?
+        $name:ident $(checked by $whole:path)? {
+            $(
+                $(#[doc = $doc:literal])+
+                $([$mode:ident])? $key:ident: $type:ty $(as $with:ty)? $(where ($rule:expr))? $(= $default:expr)? $(=> $missing:literal)?,
+            )*
+        }
+    )*) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq $($(, $derive)+)?)]
+        pub struct $name {
+            $($(#[doc = $doc])+ pub $key: $type,)*
+        }
+        impl $crate::Settings for $name {
+            fn names() -> Vec<&'static str> {
+                let mut all: Vec<&'static str> = Vec::new();
+                $($crate::settings!(@names all; $([$mode])? $key: $type);)*
+                all
+            }
+            fn fill(item: &$crate::tree::Item, base: Option<&Self>, out: &mut $crate::Findings) -> Option<Self> {
+                $($crate::settings!(
+                    @read item, base, out; $([$mode])? $key: $type; [$($with)?]; [$($rule)?]; [$($default)?]; [$($missing)?]
+                );)*
+                let whole = Self { $($key: $key?,)* };
+                $(
+                    let before = out.problems.len();
+                    $whole(&whole, item, out);
+                    if out.problems.len() > before {
+                        return None;
+                    }
+                )?
+                Some(whole)
+            }
+            fn table(&self) -> $crate::tree::Table {
+                let mut all = $crate::tree::Table::new();
+                $($crate::settings!(@write self, all; $([$mode])? $key: $type; [$($with)?]);)*
+                all
+            }
+            fn properties(base: Option<&Self>) -> $crate::serde_json::Map<String, $crate::serde_json::Value> {
+                let mut all = $crate::serde_json::Map::new();
+                $($crate::settings!(
+                    @schema base, all; $([$mode])? $key: $type; [$($with)?]; [$($rule)?]; [$($default)?]; [$($doc),+]
+                );)*
+                all
+            }
+        }
+        impl $crate::Declared for $name {
+            fn keys() -> Vec<&'static str> {
+                <Self as $crate::Settings>::names()
+            }
+            fn schema() -> $crate::serde_json::Value {
+                let keys = <Self as $crate::Settings>::properties(None);
+                $crate::described(
+                    $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
+                    &[$($about),+],
+                )
+            }
+        }
+        impl $crate::FromToml for $name {
+            fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
+                let known = $crate::keep_known(item, &<Self as $crate::Settings>::names(), out)?;
+                <Self as $crate::Settings>::fill(&known, None, out)
+            }
+        }
+        impl $crate::ToToml for $name {
+            fn value(&self) -> Option<$crate::tree::Value> {
+                Some($crate::tree::Value::Table($crate::Settings::table(self)))
+            }
+        }
+    )*};
+
+    (@names $all:ident; $key:ident: $type:ty) => { $all.push($crate::plain(stringify!($key))); };
+    (@names $all:ident; [flat] $key:ident: $type:ty) => { $all.extend(<$type as $crate::Settings>::names()); };
+    (@names $all:ident; [inner] $key:ident: $type:ty) => {};
+
+    (@with $type:ty;) => { $type };
+    (@with $type:ty; $with:ty) => { $with };
+
+    (@absent $item:ident, $out:ident, $key:ident: $type:ty; $default:expr;) => { Some({ let default: $type = $default; default }) };
+    (@absent $item:ident, $out:ident, $key:ident: $type:ty; ; $missing:literal) => {{
+        $out.missing(&$item.at, $crate::plain(stringify!($key)), $missing);
+        None
+    }};
+    (@absent $item:ident, $out:ident, $key:ident: $type:ty; ;) => {
+        $crate::settings!(@absent $item, $out, $key: $type; ; "give it a value")
+    };
+
+    (@read $item:ident, $base:ident, $out:ident; $key:ident: $type:ty; [$($with:ty)?]; [$($rule:expr)?]; [$($default:expr)?]; [$($missing:literal)?]) => {
+        let $key: Option<$type> = match $crate::field::<$crate::settings!(@with $type; $($with)?)>(
+            $item,
+            $crate::plain(stringify!($key)),
+            &[$(&$rule)?],
+            $out,
+        ) {
+            Ok(Some(value)) => Some(value.into()),
+            Ok(None) => match $base {
+                Some(base) => Some(base.$key.clone()),
+                None => $crate::settings!(@absent $item, $out, $key: $type; $($default)?; $($missing)?),
+            },
+            Err($crate::Refused) => None,
+        };
+    };
+    (@read $item:ident, $base:ident, $out:ident; [flat] $key:ident: $type:ty; []; []; [$default:expr]; []) => {
+        let $key: Option<$type> = match $base {
+            Some(base) => <$type as $crate::Settings>::fill($item, Some(&base.$key), $out),
+            None => <$type as $crate::Settings>::fill($item, Some(&$default), $out),
+        };
+    };
+    (@read $item:ident, $base:ident, $out:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; []) => {
+        let $key: Option<$type> = match $base {
+            Some(base) => Some(base.$key.clone()),
+            None => $crate::settings!(@absent $item, $out, $key: $type; $($default)?;),
+        };
+    };
+
+    (@write $self:ident, $all:ident; $key:ident: $type:ty; [$($with:ty)?]) => {
+        let value: $crate::settings!(@with $type; $($with)?) = $self.$key.clone().into();
+        $all.extend($crate::entry($crate::plain(stringify!($key)), &value));
+    };
+    (@write $self:ident, $all:ident; [flat] $key:ident: $type:ty; []) => {
+        $all.extend($crate::Settings::table(&$self.$key));
+    };
+    (@write $self:ident, $all:ident; [inner] $key:ident: $type:ty; []) => {};
+
+    (@schema $base:ident, $all:ident; $key:ident: $type:ty; [$($with:ty)?]; [$($rule:expr)?]; [$($default:expr)?]; [$($doc:literal),+]) => {
+        {
+            #[allow(unused_mut, unused_assignments, reason = "a key that must be there has no default")]
+            let mut default: Option<$type> = None;
+            $(default = Some($default);)?
+            type With = $crate::settings!(@with $type; $($with)?);
+            let default = $base.map(|base| base.$key.clone()).or(default).map(With::from);
+            let schema = $crate::with_default::<With>(<With as $crate::Declared>::schema(), default.as_ref(), &[$(&$rule)?]);
+            $all.insert($crate::plain(stringify!($key)).to_owned(), $crate::described(schema, &[$($doc),+]));
+        }
+    };
+    (@schema $base:ident, $all:ident; [flat] $key:ident: $type:ty; []; []; [$default:expr]; [$($doc:literal),+]) => {
+        let default: $type = $default;
+        let base = $base.map_or(&default, |base| &base.$key);
+        $all.extend(<$type as $crate::Settings>::properties(Some(base)));
+    };
+    (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
+}
+
+/// Declares enums of settings that the key `kind` tells apart, and the order in which messages and the schema name them. After each
+/// kind's word and type comes what its keys are keys of. `default KIND` is taken where `kind` is not there; without it `kind` has to be.
+#[macro_export]
+macro_rules! kinds {
+    ($(
+        $(#[doc = $about:literal])+
+        $name:ident for $context:ty $(, default $standard:literal)? {
+            $(
+                $(#[doc = $doc:literal])+
+                $word:literal => $kind:ident $(($type:ty))?, $what:literal;
+            )+
+        }
+    )*) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $name {
+            $($(#[doc = $doc])+ $kind $(($type))?,)+
+        }
+        impl $name {
+            /// The words that name the kinds.
+            pub const KINDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word that names this kind.
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$kind { .. } => $word,)+
+                }
+            }
+            /// The keys of each kind.
+            fn each() -> Vec<(&'static str, Vec<&'static str>)> {
+                vec![$(($word, $crate::kinds!(@names $($type)?))),+]
+            }
+            /// Reads it for what it belongs to; what is wrong goes to `out`.
+            pub fn read_for(item: &$crate::tree::Item, context: &$context, out: &mut $crate::Findings) -> Option<Self> {
+                let item = &$crate::keep_known(item, &<Self as $crate::Declared>::keys(), out)?;
+                #[allow(unused_variables, reason = "there may be no default")]
+                let standard: Option<&str> = None;
+                $(let standard = Some($standard);)?
+                let kind = match (item.get("kind"), standard) {
+                    (Some(kind), _) => kind.text().unwrap_or_default(),
+                    (None, Some(standard)) => standard,
+                    (None, None) => {
+                        out.missing(&item.at, "kind", &format!("choose from: {}", Self::KINDS.join(", ")));
+                        return None;
+                    }
+                };
+                let all = Self::each();
+                let own = all.iter().find(|(word, _)| *word == kind).map_or(&[][..], |(_, keys)| keys);
+                match kind {
+                    $($word => {
+                        let before = out.problems.len();
+                        $crate::refuse_others(item, $what, own, &all, out);
+                        let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
+                        if out.problems.len() > before { None } else { read }
+                    })+
+                    _ => {
+                        if let Some(kind) = item.get("kind") {
+                            $crate::not_one_of(kind, Self::KINDS, out);
+                        }
+                        None
+                    }
+                }
+            }
+        }
+        impl $crate::Declared for $name {
+            fn keys() -> Vec<&'static str> {
+                let mut keys = vec!["kind"];
+                for key in Self::each().into_iter().flat_map(|(_, keys)| keys) {
+                    if !keys.contains(&key) {
+                        keys.push(key);
+                    }
+                }
+                keys
+            }
+            fn schema() -> $crate::serde_json::Value {
+                let mut keys = $crate::serde_json::Map::new();
+                let kinds: &[(&str, &[&str])] = &[$(($word, &[$($doc),+])),+];
+                $($crate::kinds!(@schema keys, $word $(, $type)?);)+
+                let kind = $crate::kind_schema(kinds, &[$($standard)?]);
+                keys.insert("kind".to_owned(), kind);
+                $crate::described(
+                    $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
+                    &[$($about),+],
+                )
+            }
+        }
+        impl $crate::ToToml for $name {
+            fn value(&self) -> Option<$crate::tree::Value> {
+                $($crate::kinds!(@write self, Self::$kind $(($type))?, $word);)+
+                None
+            }
+        }
+    )*};
+
+    (@names) => { Vec::new() };
+    (@names $type:ty) => { <$type as $crate::Settings>::names() };
+    (@read Self::$kind:ident; $item:ident, $context:ident, $out:ident) => { Some(Self::$kind) };
+    (@read Self::$kind:ident($type:ty); $item:ident, $context:ident, $out:ident) => {
+        <$type as $crate::Kind<_>>::read_for($item, $context, $out).map(Self::$kind)
+    };
+    (@schema $keys:ident, $word:literal) => {};
+    (@schema $keys:ident, $word:literal, $type:ty) => {
+        $crate::add_keys(&mut $keys, <$type as $crate::Declared>::schema(), &[$word]);
+    };
+    (@write $self:ident, Self::$kind:ident, $word:literal) => {
+        if matches!($self, Self::$kind) {
+            return Some($crate::kind_first($word, $crate::tree::Table::new()));
+        }
+    };
+    (@write $self:ident, Self::$kind:ident($type:ty), $word:literal) => {
+        if let Self::$kind(settings) = $self {
+            return Some($crate::kind_first($word, <$type as $crate::Settings>::table(settings)));
+        }
+    };
+}
+
+/// The schema of the key `kind`.
+#[doc(hidden)]
+pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
+    let words: Vec<_> = kinds.iter().map(|(word, _)| *word).collect();
+    let about: Vec<_> = kinds
+        .iter()
+        .map(|(word, about)| format!("{word}: {}", about.iter().map(|l| l.trim()).collect::<Vec<_>>().join(" ")))
+        .collect();
+    let mut schema = serde_json::json!({ "enum": words, "description": about.join(" ") });
+    if let [default] = default {
+        schema["default"] = (*default).into();
+    }
+    schema
+}

@@ -1,0 +1,602 @@
+//! Values that can stand behind a key, and tables of keys: types and descriptions serve reading, messages and the schema alike.
+
+use crate::nearest;
+use crate::problem::{Findings, remedy};
+use crate::tree::{Item, Place, Value, quoted};
+use serde_json::{Value as Json, json};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use steadycast_units::{Bytes, QuantityError, Rate, Span};
+
+/// Something with a form that the schema describes.
+pub trait Declared {
+    /// What it looks like, as JSON Schema.
+    fn schema() -> Json;
+    /// Its keys, if it is a table.
+    fn keys() -> Vec<&'static str> {
+        Vec::new()
+    }
+}
+
+/// Something that can be read from behind a key.
+pub trait FromToml: Declared + Sized {
+    /// Reads it; what is wrong goes to `out`.
+    fn read(item: &Item, out: &mut Findings) -> Option<Self>;
+}
+
+/// Something that can be written behind a key: what is written reads back the same.
+pub trait ToToml {
+    /// What is written; `None`: the key is left out.
+    fn value(&self) -> Option<Value>;
+}
+
+/// A value with the place where it was written.
+#[derive(Clone, Debug)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// Where it was written.
+    pub at: Place,
+}
+
+impl<T> Deref for Spanned<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Declared> Declared for Spanned<T> {
+    fn schema() -> Json {
+        T::schema()
+    }
+    fn keys() -> Vec<&'static str> {
+        T::keys()
+    }
+}
+
+impl<T: FromToml> FromToml for Spanned<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        Some(Self { value: T::read(item, out)?, at: item.at.clone() })
+    }
+}
+
+/// Declares tables whose keys are looked at one by one: every key is optional here, and what must be there is asked for where it is
+/// needed. After its own keys a table may name, behind `..`, types whose keys it takes as well: they are kept unread, together with
+/// those that are also its own.
+#[macro_export]
+macro_rules! tables {
+    ($(
+        $(#[doc = $about:literal])+
+        $name:ident {
+            $($(#[doc = $doc:literal])+ $key:ident: $type:ty,)*
+            $(..$part:ident($whose:literal): $other:ty,)*
+        }
+    )*) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Debug)]
+        #[allow(dead_code, reason = "some keys serve only the schema and the list of known keys")]
+        pub(crate) struct $name {
+            pub(crate) here: $crate::tree::Place,
+            $($(#[doc = $doc])+ pub(crate) $key: Option<$crate::Spanned<$type>>,)*
+            $(#[doc = concat!("The keys of a", $whose, " that are there.")] pub(crate) $part: $crate::Deferred<$other>,)*
+        }
+        impl $name {
+            #[allow(dead_code, reason = "only some tables are asked")]
+            pub(crate) const KEYS: &'static [&'static str] = &[$($crate::plain(stringify!($key))),*];
+            /// The keys that are there, and where.
+            #[allow(dead_code, reason = "only some tables are asked")]
+            pub(crate) fn present(&self) -> Vec<(&'static str, &$crate::tree::Place)> {
+                #[allow(unused_mut, reason = "a table may have no keys of its own")]
+                let mut all: Vec<(&'static str, &$crate::tree::Place)> = Vec::new();
+                $(if let Some(said) = &self.$key {
+                    all.push(($crate::plain(stringify!($key)), &said.at));
+                })*
+                $(for key in <$other as $crate::Declared>::keys() {
+                    if let Some(item) = self.$part.item.get(key).filter(|_| !Self::KEYS.contains(&key)) {
+                        all.push((key, &item.at));
+                    }
+                })*
+                all
+            }
+        }
+        impl $crate::FromToml for $name {
+            fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
+                let Some(table) = item.table() else {
+                    $crate::not_a_table(item, &<Self as $crate::Declared>::keys(), out);
+                    return None;
+                };
+                let mut read = Self {
+                    here: item.at.clone(),
+                    $($key: None,)*
+                    $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
+                };
+                for (key, item) in table {
+                    $(if key == $crate::plain(stringify!($key)) {
+                        read.$key = $crate::FromToml::read(item, out);
+                        continue;
+                    })*
+                    $(if read.$part.item.get(key).is_some() {
+                        continue;
+                    })*
+                    out.unknown_key(&item.at, key, &<Self as $crate::Declared>::keys());
+                }
+                Some(read)
+            }
+        }
+        impl $crate::Declared for $name {
+            fn keys() -> Vec<&'static str> {
+                #[allow(unused_mut, reason = "most tables have only keys of their own")]
+                let mut keys = Self::KEYS.to_vec();
+                $(for key in <$other as $crate::Declared>::keys() {
+                    if !keys.contains(&key) {
+                        keys.push(key);
+                    }
+                })*
+                keys
+            }
+            fn schema() -> $crate::serde_json::Value {
+                let mut keys = $crate::serde_json::Map::new();
+                $(keys.insert(
+                    $crate::plain(stringify!($key)).to_owned(),
+                    $crate::described(<$type as $crate::Declared>::schema(), &[$($doc),+]),
+                );)*
+                $($crate::add_keys(&mut keys, <$other as $crate::Declared>::schema(), &[$whose]);)*
+                $crate::described(
+                    $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
+                    &[$($about),+],
+                )
+            }
+        }
+    )*};
+}
+
+/// Says that something should have been a table.
+#[doc(hidden)]
+pub fn not_a_table(item: &Item, keys: &[&str], out: &mut Findings) {
+    let remedy = format!("write a table of: {}", keys.join(", "));
+    out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
+}
+
+/// Adds a table's keys to those of several; what each says of a key is told with whose it is.
+#[doc(hidden)]
+pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &[&str]) {
+    let Json::Object(keys) = schema["properties"].take() else { return };
+    let whose = whose.join(", ");
+    for (key, mut value) in keys {
+        let about = value["description"].as_str().unwrap_or_default().to_owned();
+        match all.get_mut(&key) {
+            None => {
+                value["description"] = format!("{whose}: {about}").into();
+                all.insert(key, value);
+            }
+            Some(known) => {
+                let said = known["description"].as_str().unwrap_or_default().to_owned();
+                // One default would not be that of all: it is told with whose it is.
+                let (said, mut defaults) = match said.split_once(" Default ") {
+                    Some((said, defaults)) => (said.to_owned(), Some(format!(" Default {defaults}"))),
+                    None => (said, None),
+                };
+                let said = match said.split_once(": ") {
+                    Some((others, same)) if same == about => format!("{others}, {whose}: {about}"),
+                    _ => format!("{said} {whose}: {about}"),
+                };
+                let (old, new) = (known["default"].take(), value["default"].take());
+                if defaults.is_none() && old == new {
+                    known["default"] = old;
+                } else if !(old.is_null() && new.is_null()) {
+                    let first = defaults.take().or_else(|| (!old.is_null()).then(|| format!(" Default {old}.")));
+                    let more = if new.is_null() { String::new() } else { format!("{whose}: {new}") };
+                    defaults = Some(match first {
+                        Some(first) if more.is_empty() => first,
+                        Some(first) => format!("{}; {more}.", first.trim_end_matches('.')),
+                        None => format!(" Default {more}."),
+                    });
+                }
+                known["description"] = format!("{said}{}", defaults.unwrap_or_default()).into();
+                if let Json::Object(known) = known
+                    && known["default"].is_null()
+                {
+                    known.remove("default");
+                }
+            }
+        }
+    }
+}
+
+/// A key without Rust's mark for words that Rust itself uses.
+pub const fn plain(key: &'static str) -> &'static str {
+    match key.as_bytes() {
+        [b'r', b'#', ..] => key.split_at(2).1,
+        _ => key,
+    }
+}
+
+/// A schema with its description.
+pub fn described(mut schema: Json, lines: &[&str]) -> Json {
+    let text: Vec<_> = lines.iter().map(|l| l.trim()).collect();
+    if let Json::Object(object) = &mut schema {
+        object.insert("description".into(), Json::String(text.join(" ")));
+    }
+    schema
+}
+
+/// Implements reading, writing and the schema for types that are one of a few words.
+#[macro_export]
+macro_rules! words {
+    ($($type:ty { $($word:literal => $value:expr,)+ })*) => {$(
+        impl $crate::Declared for $type {
+            fn schema() -> $crate::serde_json::Value {
+                $crate::serde_json::json!({ "enum": [$($word),+] })
+            }
+        }
+        impl $crate::FromToml for $type {
+            fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
+                const WORDS: &[&str] = &[$($word),+];
+                match item.text() {
+                    $(Some($word) => Some($value),)+
+                    _ => {
+                        $crate::not_one_of(item, WORDS, out);
+                        None
+                    }
+                }
+            }
+        }
+        impl $crate::Word for $type {
+            fn word(&self) -> &'static str {
+                match self {
+                    $(x if *x == $value => $word,)+
+                    _ => "",
+                }
+            }
+        }
+        impl $crate::ToToml for $type {
+            fn value(&self) -> Option<$crate::tree::Value> {
+                Some($crate::tree::Value::Text($crate::Word::word(self).to_owned()))
+            }
+        }
+    )*};
+}
+
+/// What is one of a few words, as its word.
+pub trait Word {
+    /// The word.
+    fn word(&self) -> &'static str;
+}
+
+/// Says that a value is none of the words there are.
+pub fn not_one_of(item: &Item, words: &[&str], out: &mut Findings) {
+    let near = item.text().and_then(|t| nearest(t, words));
+    let remedy = match near {
+        Some(_) => remedy(near, words),
+        None => format!("choose from: {}", words.join(", ")),
+    };
+    out.problem(&item.at, format!("{} is not one of its values", item.shown()), remedy);
+}
+
+impl Declared for String {
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+impl FromToml for String {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match item.text() {
+            Some(text) if text.len() > 4096 => {
+                out.problem(&item.at, "this text is too long", "write at most 4096 bytes");
+                None
+            }
+            Some(text) => Some(text.to_owned()),
+            None => {
+                out.problem(&item.at, format!("{} is not a text", item.shown()), "put it in quotation marks");
+                None
+            }
+        }
+    }
+}
+
+impl ToToml for String {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.clone()))
+    }
+}
+
+impl Declared for bool {
+    fn schema() -> Json {
+        json!({ "type": "boolean" })
+    }
+}
+
+impl FromToml for bool {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        if let Value::Bool(b) = item.value {
+            return Some(b);
+        }
+        out.problem(&item.at, format!("{} is neither on nor off", item.shown()), "write true or false");
+        None
+    }
+}
+
+impl ToToml for bool {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Bool(*self))
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty)*) => {$(
+        impl Declared for $type {
+            fn schema() -> Json {
+                json!({ "type": "integer", "minimum": 0 })
+            }
+        }
+        impl FromToml for $type {
+            fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+                match item.value {
+                    Value::Whole(n) if n >= 0 => {
+                        let read = Self::try_from(n).ok();
+                        if read.is_none() {
+                            out.problem(&item.at, format!("{n} is out of range"), format!("at most {}", Self::MAX));
+                        }
+                        read
+                    }
+                    _ => {
+                        let what = format!("{} is not a whole number from 0", item.shown());
+                        out.problem(&item.at, what, "write for example 45");
+                        None
+                    }
+                }
+            }
+        }
+        impl ToToml for $type {
+            fn value(&self) -> Option<Value> {
+                // TOML's integers end where those of i64 do, and so does what is read.
+                Some(Value::Whole(i64::try_from(*self).unwrap_or(i64::MAX)))
+            }
+        }
+    )*};
+}
+whole_numbers! { u32 u64 }
+
+impl Declared for f64 {
+    fn schema() -> Json {
+        json!({ "type": "number" })
+    }
+}
+
+impl FromToml for f64 {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match item.value {
+            Value::Whole(n) => Some(n as Self),
+            Value::Real(x) if x.is_finite() => Some(x),
+            _ => {
+                out.problem(&item.at, format!("{} is not a finite number", item.shown()), "write for example 0.02");
+                None
+            }
+        }
+    }
+}
+
+impl ToToml for f64 {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Real(*self))
+    }
+}
+
+/// What is wrong with a quantity, in the two halves of a problem.
+pub fn quantity(error: &QuantityError) -> (String, String) {
+    match error {
+        QuantityError::NoNumber { text, example } => {
+            (format!("{} has no number", quoted(text)), format!("write for example \"{example}\""))
+        }
+        QuantityError::Unit { text, what, units, example } => {
+            (format!("{} has no unit of {what}", quoted(text)), format!("use {units}, for example \"{example}\""))
+        }
+        QuantityError::Range { text, what, limit } => {
+            (format!("{} is out of range", quoted(text)), format!("a {what} is at least 0 and below {limit}"))
+        }
+    }
+}
+
+macro_rules! quantities {
+    ($($type:ty, $what:literal, $example:literal, $pattern:literal;)*) => {$(
+        impl Declared for $type {
+            fn schema() -> Json {
+                json!({ "type": "string", "pattern": $pattern, "examples": [$example] })
+            }
+        }
+        impl FromToml for $type {
+            fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+                let Some(text) = item.text() else {
+                    let remedy = concat!("write for example \"", $example, "\"");
+                    out.problem(&item.at, format!("{} is not a {}", item.shown(), $what), remedy);
+                    return None;
+                };
+                match text.parse::<$type>() {
+                    Ok(value) => Some(value),
+                    Err(error) => {
+                        let (what, remedy) = quantity(&error);
+                        out.problem(&item.at, what, remedy);
+                        None
+                    }
+                }
+            }
+        }
+        impl ToToml for $type {
+            fn value(&self) -> Option<Value> {
+                Some(Value::Text(self.to_string()))
+            }
+        }
+    )*};
+}
+quantities! {
+    Rate, "rate", "4Mbps", r"^\s*[0-9.e+-]+\s*(bps|kbps|Mbps|Gbps)\s*$";
+    Span, "time", "10ms", r"^\s*[0-9.e+-]+\s*(ns|us|µs|ms|s|min|h)\s*$";
+    Bytes, "size", "1018B", r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
+}
+
+/// A number of packets: "50p". May be a fraction where it is a mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Packets(pub f64);
+
+/// The number in "50p", if it is one.
+pub fn packets(text: &str) -> Option<f64> {
+    let number = text.trim().strip_suffix('p')?.trim();
+    // "inf" and "nan" are numbers to Rust, not here.
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e'));
+    number.parse::<f64>().ok().filter(|x| plain && x.is_finite())
+}
+
+impl Declared for Packets {
+    fn schema() -> Json {
+        json!({ "type": "string", "pattern": r"^\s*[0-9.e+-]+\s*p\s*$", "examples": ["50p"] })
+    }
+}
+
+impl FromToml for Packets {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match item.text().and_then(packets) {
+            Some(n) if (0.0..=1e9).contains(&n) => Some(Self(n)),
+            Some(_) => {
+                out.problem(&item.at, format!("{} is out of range", item.shown()), "from \"0p\" to \"1000000000p\"");
+                None
+            }
+            None => {
+                let what = format!("{} is not a number of packets", item.shown());
+                out.problem(&item.at, what, "write for example \"50p\"");
+                None
+            }
+        }
+    }
+}
+
+impl ToToml for Packets {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(format!("{}p", self.0)))
+    }
+}
+
+/// A list; one value alone may stand without its brackets.
+#[derive(Clone, Debug)]
+pub struct OneOrMany<T> {
+    /// The values.
+    pub all: Vec<Spanned<T>>,
+    /// Whether one stood without brackets.
+    pub bare: bool,
+}
+
+impl<T: Declared> Declared for OneOrMany<T> {
+    fn schema() -> Json {
+        json!({ "anyOf": [T::schema(), { "type": "array", "items": T::schema() }] })
+    }
+}
+
+impl<T: FromToml> FromToml for OneOrMany<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match &item.value {
+            Value::List(list) => {
+                let all: Vec<_> = list.iter().filter_map(|i| Spanned::read(i, out)).collect();
+                // A list with a bad element is no list: what it lacks would only cause more messages.
+                (all.len() == list.len()).then_some(Self { all, bare: false })
+            }
+            _ => Some(Self { all: vec![Spanned::read(item, out)?], bare: true }),
+        }
+    }
+}
+
+impl<T: Declared> Declared for Vec<T> {
+    fn schema() -> Json {
+        json!({ "type": "array", "items": T::schema() })
+    }
+}
+
+impl<T: FromToml> FromToml for Vec<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match &item.value {
+            Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
+            _ => {
+                out.problem(&item.at, format!("{} is not a list", item.shown()), "put it in [ and ]");
+                None
+            }
+        }
+    }
+}
+
+/// A value that need not be there.
+impl<T: Declared> Declared for Option<T> {
+    fn schema() -> Json {
+        T::schema()
+    }
+}
+
+impl<T: FromToml> FromToml for Option<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        T::read(item, out).map(Some)
+    }
+}
+
+impl<T: ToToml> ToToml for Option<T> {
+    fn value(&self) -> Option<Value> {
+        self.as_ref()?.value()
+    }
+}
+
+/// Either a word that stands for "none of it", or a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OrNone<T> {
+    /// "none".
+    None,
+    /// The value.
+    Some(T),
+}
+
+impl<T: Declared> Declared for OrNone<T> {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "const": "none" }, T::schema()] })
+    }
+}
+
+impl<T: FromToml> FromToml for OrNone<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        if item.text() == Some("none") { Some(Self::None) } else { T::read(item, out).map(Self::Some) }
+    }
+}
+
+/// A table that is read later, when it is known what it belongs to.
+#[derive(Clone, Debug)]
+pub struct Deferred<T> {
+    /// The table as it was written.
+    pub item: Item,
+    as_if: PhantomData<T>,
+}
+
+impl<T> Deferred<T> {
+    /// A table whose keys are known.
+    pub fn of(item: Item) -> Self {
+        Self { item, as_if: PhantomData }
+    }
+}
+
+impl<T: Declared> Declared for Deferred<T> {
+    fn schema() -> Json {
+        T::schema()
+    }
+    fn keys() -> Vec<&'static str> {
+        T::keys()
+    }
+}
+
+impl<T: Declared> FromToml for Deferred<T> {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let keys = T::keys();
+        let Some(table) = item.table() else {
+            not_a_table(item, &keys, out);
+            return None;
+        };
+        for (key, item) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
+            out.unknown_key(&item.at, key, &keys);
+        }
+        Some(Self::of(item.split(&keys).0))
+    }
+}

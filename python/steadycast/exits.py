@@ -1,0 +1,31 @@
+"""Exit codes: what a script or a pipeline may rely on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a command ended; `about` says it in a sentence."""
+
+    about: str
+
+    def __new__(cls, code: int, about: str) -> Exit:
+        """Make a member of its number and its sentence."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.about = about
+        return member
+
+    DONE = 0, "Done; also a live session that Ctrl-C, SIGTERM or SIGHUP ended."
+    FAILED = 1, "Done, and an expectation or a condition on a baseline failed."
+    MISUSED = 2, "Bad input or usage; stderr says where, what and the remedy."
+    MISSING = 3, "A right or a tool is missing on this machine."
+    UNWRITTEN = 4, "Something could not be written, for example to a full disk."
+    SILENT = 5, "Nothing ever came (receive)."
+    INTERRUPTED = 130, "Interrupted before the end by Ctrl-C, SIGTERM or SIGHUP."
+
+
+def listed() -> str:
+    """Return the codes and their sentences, a line each."""
+    return "\n".join(f"  {code.value:<4} {code.about}" for code in Exit)

@@ -1,0 +1,53 @@
+"""Files that are read, and files that stand under their names only when they are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from steadycast.errors import UnwrittenError, UserError
+
+
+def scenario_at(path: Path) -> Path:
+    """Return the path of a scenario file.
+
+    Raises:
+        UserError: there is none.
+
+    """
+    if not path.is_file():
+        what = "this is a folder" if path.is_dir() else "no such file"
+        raise UserError(str(path), what, "give the path of a scenario, for example scenarios/home.toml")
+    return path
+
+
+@contextmanager
+def whole(path: Path, remedy: str = "make room, or name another place") -> Iterator[Path]:
+    """Give the place of a file in the making, which takes its name when the block ends well.
+
+    A reader sees the old file or the new one, never half of one; a block that fails leaves nothing behind.
+    What is no plain file (a pipe, a device) is given as it is.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
+    new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}.new")
+    try:
+        yield new
+        if new is not path:
+            new.replace(path)
+    except BaseException as error:
+        if new is not path:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+        if isinstance(error, OSError) or (isinstance(error, Exception) and "(os error " in str(error)):
+            raise UnwrittenError.of(path, error, remedy) from error
+        raise
+
+
+def write_text(path: Path, content: str, remedy: str = "make room, or name another place") -> None:
+    """Write a text file, as `whole`."""
+    with whole(path, remedy) as new:
+        new.write_text(content, encoding="utf-8")

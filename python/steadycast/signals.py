@@ -1,0 +1,59 @@
+"""Signals that end a command: Ctrl-C, SIGTERM (`kill`, `docker stop`, systemd) and SIGHUP (a terminal that closes)."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+_ABORT = 3
+
+
+class _Heard:
+    """The first one is a KeyboardInterrupt, the second changes nothing, the third is a KeyboardInterrupt again.
+
+    So what the first one began (the record's writing) is not cut off by the impatience, or the habit, of sending two.
+    """
+
+    count = 0
+    holding = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        """Handle a signal."""
+        self.count += 1
+        if self.count >= _ABORT or (self.count == 1 and not self.holding):
+            raise KeyboardInterrupt
+        with suppress(OSError):
+            print("steadycast: ending; once more to abort", file=sys.stderr)
+
+
+_heard = _Heard()
+
+
+@contextmanager
+def obeyed() -> Iterator[None]:
+    """Have the three signals end what runs in the block as Ctrl-C does. A signal that is ignored (`nohup`) stays so."""
+    before: dict[signal.Signals, Any] = {}
+    _heard.count, _heard.holding = 0, False
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        found = signal.getsignal(each)
+        if found is not signal.SIG_IGN:
+            before[each] = found
+            signal.signal(each, _heard)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Keep the first two signals from cutting off what the block does: the session is over, its record is written."""
+    _heard.holding = True
+    try:
+        yield
+    finally:
+        _heard.holding = False

@@ -1,0 +1,226 @@
+"""The classes of `python/steadycast/scenario.py`, made from the schema of scenario files.
+
+    .venv/bin/python scripts/python_schema.py            # writes them
+    .venv/bin/python scripts/python_schema.py --check    # exit code 1 where they are not the schema's
+
+A key's name, type, default and description come from `steadycast schema`. What stands here is what a schema can't say:
+how a table's class is called, and which keys every table of its kind has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadycast import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULE = ROOT / "python" / "steadycast" / "scenario.py"
+BEGIN = "# The classes from here on are made by `make python-schema`: change the schema instead."
+END = "# The classes end here."
+
+LINK = "link.items"
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class and the table that it stands for."""
+
+    name: str
+    at: str
+    """The way to its table in the schema's properties; "" is the whole file."""
+    needed: tuple[str, ...] = ()
+    base: str = "Part"
+    only: tuple[str, ...] | None = None
+    """Its own keys, where a base has the others."""
+    about: str = ""
+    """What it is, where its table's description is of something else."""
+
+
+PIPE = (
+    *("rate", "trace", "loop", "delay", "jitter", "arq", "loss", "reorder", "duplicate", "queue", "mtu"),
+    "back",
+)
+
+CLASSES = [
+    Class("Uniform", "flow.items.start.anyOf.1", ("uniform",)),
+    Class("Jitter", f"{LINK}.jitter", ("mean",)),
+    Class("Arq", f"{LINK}.arq", ("tries", "per_try")),
+    Class("Loss", f"{LINK}.loss", ("kind",)),
+    Class("Reorder", f"{LINK}.reorder", ("p",)),
+    Class("Queue", f"{LINK}.queue"),
+    Class(
+        "Pipe", LINK, only=PIPE, about="A link's behaviour, in both directions unless `back` says otherwise."
+    ),
+    Class("Link", LINK, ("between",), "Pipe", ("between", "name")),
+    Class("Leg", "topology.legs.items", (), "Pipe", ("count", "name")),
+    Class("Level", "topology.levels.items", ("fanout",), "Pipe", ("fanout",)),
+    Class("Topology", "topology", ("shape",)),
+    Class("Encode", "flow.items.encode"),
+    Class("Buffer", "flow.items.buffer", ("size",)),
+    Class("Rtcp", "flow.items.rtcp"),
+    Class("Period", "flow.items.on", ("dist", "mean")),
+    Class("Clock", "flow.items.clock"),
+    Class("Numbers", "flow.items.rtp"),
+    Class("Table2", "flow.items.table2"),
+    Class("Map001", "flow.items.map001"),
+    Class("Flow", "flow.items", ("name", "kind")),
+    Class("Change", "event.items.set", ("link",)),
+    Class("Event", "event.items", ("at",)),
+    Class("Record", "record"),
+    Class("Simulcast", "simulcast.items", ("name", "flows")),
+    Class("Expect", "expect.items", ("that",)),
+    Class("_File", "", ("name", "duration")),
+]
+# Fields whose names are not their keys': Python's own words, and lists of tables.
+FIELDS = {"from": "from_"}
+LISTS = {"link": "links", "flow": "flows", "simulcast": "simulcasts", "event": "events"}
+# Keys that name files, and types that the schema has as a list of any length.
+FILES = {"clip", "trace"}
+PAIRS = {("Uniform", "uniform"), ("Link", "between")}
+# The class of the table behind a key, wherever the key stands.
+TABLES = {
+    "access": "Pipe",
+    "arq": "Arq",
+    "back": "Pipe",
+    "bottleneck": "Pipe",
+    "buffer": "Buffer",
+    "clock": "Clock",
+    "encode": "Encode",
+    "event": "Event",
+    "expect": "Expect",
+    "flow": "Flow",
+    "hops": "Pipe",
+    "jitter": "Jitter",
+    "legs": "Pipe",
+    "levels": "Level | Mapping[str, Value]",
+    "link": "Link",
+    "loss": "Loss",
+    "map001": "Map001",
+    "off": "Period",
+    "on": "Period",
+    "params": "Mapping[str, Mapping[str, Value]]",
+    "queue": "Queue",
+    "record": "Record",
+    "reorder": "Reorder",
+    "rtcp": "Rtcp",
+    "rtp": "Numbers",
+    "set": "Change | Mapping[str, Value]",
+    "simulcast": "Simulcast",
+    "start": "Uniform",
+    "table2": "Table2",
+    "topology": "Topology",
+}
+
+
+def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the table at a path."""
+    for step in filter(None, path.split(".")):
+        if step in ("items", "anyOf"):
+            schema = schema[step]
+        elif step.isdigit():
+            schema = schema[int(step)]  # type: ignore[index]
+        else:
+            schema = schema["properties"][step]
+    return schema
+
+
+def kind(schema: dict[str, Any], key: str) -> str:
+    """Return the type of what stands behind a key."""
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(kind(one, key) for one in schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return "str"
+    match schema.get("type", "object"):
+        case "array":
+            return f"Sequence[{kind(schema['items'], key)}]"
+        case "object":
+            return TABLES[key]
+        case plain:
+            return {"string": "str", "boolean": "bool", "integer": "int", "number": "float"}[plain]
+
+
+def doc(text: str) -> str:
+    """Return a docstring."""
+    text = text.replace("\\", "\\\\").strip()
+    text = text if text.endswith((".", "…")) else f"{text}."
+    lines = textwrap.wrap(text, 100)
+    if len(lines) == 1:
+        return f'    """{text}"""\n'
+    return '    """' + "\n    ".join(lines) + '\n    """\n'
+
+
+def field(one: Class, key: str, schema: dict[str, Any]) -> str:
+    """Return a field with its docstring."""
+    name = FIELDS.get(key, LISTS.get(key, key) if one.name == "_File" else key)
+    of = kind(schema, key)
+    if (one.name, key) in PAIRS:
+        of = "tuple[str, str]"
+    if key in FILES and one.name != "Change":
+        of = of.replace("str", "str | Path")
+    renamed = f'metadata={{"key": "{key}"}}' if name != key else ""
+    if key in one.needed:
+        value = ""
+    elif key == "params":
+        value = " = field(default_factory=dict)"
+    elif of.startswith("Sequence["):
+        value = f" = field(default=(), {renamed})" if renamed else " = ()"
+    elif key == "format":
+        value = " = 1"
+    else:
+        of += " | None"
+        value = f" = field(default=None, {renamed})" if renamed else " = None"
+    about = schema.get("description", "")
+    if "default" in schema:
+        about = f"{about.rstrip('.')}; default {json.dumps(schema['default'])}."
+    return f"    {name}: {of}{value}\n" + doc(about)
+
+
+def classes(schema: dict[str, Any]) -> str:
+    """Return the text of all classes: what a table needs first, then the rest by the alphabet."""
+    text = ""
+    for one in CLASSES:
+        table = at(schema, one.at)
+        keys = {k: v for k, v in table["properties"].items() if one.only is None or k in one.only}
+        about = one.about or re.sub("^[a-z, ]+: ", "", table["description"])
+        text += f"\n\n@dataclass(kw_only=True)\nclass {one.name}({one.base}):\n"
+        summary = about[:1].upper() + about.partition(". ")[0][1:]
+        text += doc(summary) + "\n"
+
+        def place(key: str, needed: tuple[str, ...] = one.needed) -> tuple[int, str]:
+            if key in needed:
+                return needed.index(key), key
+            return len(needed) + (key not in ("kind", "name")), key
+
+        for key in sorted(keys, key=place):
+            text += field(one, key, keys[key])
+    return text
+
+
+def made() -> str:
+    """Return the module with its classes made anew."""
+    before, rest = MODULE.read_text(encoding="utf-8").split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    text = f"{before}{BEGIN}\n{classes(json.loads(_core.schema()))}\n\n{END}{after}"
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout
+
+
+def main() -> int:
+    """Write the module, or say whether it is the schema's."""
+    text = made()
+    if "--check" in sys.argv[1:]:
+        return int(text != MODULE.read_text(encoding="utf-8"))
+    MODULE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,419 @@
+"""However a session ends, what was received and its record are there, and the exit code says how it was."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import resource
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.folder import Folder
+from steadycast.live import receive, session
+
+from tests.live.conftest import needs, needs_networks, steadycast
+
+ENCODERS = {"mpeg4": "mpeg4", "mpeg2": "mpeg2video", "h263": "h263", "h264": "libx264"}
+TICKS = [3600 * n for n in range(20)]
+
+
+def until(there: Callable[[], bool], what: str) -> None:
+    """Waits until something is the case; a minute is more than it takes."""
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def start(*words: str | Path, before: Callable[[], Any] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        steadycast(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
+    )
+
+
+@contextmanager
+def sending(port: int, folder: Path, *more: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A sender of the test pattern that is ended by the test, or with it."""
+    sdp = folder / "session.sdp"
+    words = ("--to", f"127.0.0.1:{port}", "--for", "120s", "--max-rate", "800kbps", "--sdp", sdp)
+    sender = start("send", "testsrc", *words, *more)
+    try:
+        until(sdp.exists, "no description")
+        yield sender
+    finally:
+        sender.kill()
+        sender.communicate()
+
+
+def one_line(said: str) -> str:
+    """The one line of an error, behind those that say what goes on."""
+    assert "Traceback" not in said, said
+    (line,) = [line for line in said.splitlines() if line.startswith("steadycast: ")]
+    return line
+
+
+# ---------------------------------------------------------------- signals
+
+
+@pytest.mark.parametrize(
+    "blows",
+    [(signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT)],
+    ids=["TERM", "HUP", "INT twice"],
+)
+def test_signals_end_both_ends_with_whole_records(
+    blows: tuple[signal.Signals, ...], port: int, tmp_path: Path
+) -> None:
+    film = tmp_path / "film.mkv"
+    with sending(port, tmp_path, "-o", tmp_path / "sent") as sender:
+        receiver = start("receive", tmp_path / "session.sdp", "--out", film, "-o", tmp_path / "received")
+        part = tmp_path / "film.mkv.part"
+        until(lambda: part.exists() and part.stat().st_size > 50_000, "nothing was received")
+        for end in (receiver, sender):
+            for blow in blows:
+                end.send_signal(blow)
+                time.sleep(0.2)
+            _, said = end.communicate(timeout=60)
+            assert end.returncode == 0, said
+            assert "Traceback" not in said
+    assert Folder.open(tmp_path / "received").summary["complete"] is True
+    sent = Folder.open(tmp_path / "sent").summary
+    assert sent["complete"] is True
+    # The receiver said BYE, so the sender has not been waiting for it.
+    assert sent["flows"][0]["receivers"]
+    with av.open(str(film)) as found:
+        assert sum(1 for packet in found.demux(video=0) if packet.size) > 5
+    assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP])
+def test_a_receiver_hears_the_bye_of_a_sender_that_was_ended(
+    blow: signal.Signals, port: int, tmp_path: Path
+) -> None:
+    with sending(port, tmp_path) as sender:
+        receiver = start("receive", tmp_path / "session.sdp", "--out", tmp_path / "x.m4v")
+        part = tmp_path / "x.m4v.part"
+        until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
+        sender.send_signal(blow)
+        assert receiver.wait(30) == 0
+        receiver.communicate()
+    assert (tmp_path / "x.m4v").stat().st_size > 20_000
+
+
+def test_a_terminal_that_closes_ends_a_sender_with_its_record(port: int, tmp_path: Path) -> None:
+    own, its = os.openpty()
+
+    def lead() -> None:
+        os.setsid()
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+
+    words = ("send", "greedy", "--to", f"127.0.0.1:{port}", "--max-rate", "300kbps", "-o", tmp_path / "sent")
+    sender = subprocess.Popen(
+        steadycast(*words), stdin=its, stdout=its, stderr=its, preexec_fn=lead, close_fds=True
+    )
+    os.close(its)
+    try:
+        shown = b""
+        while b"pacer" not in shown:
+            shown += os.read(own, 4096)
+    finally:
+        os.close(own)
+    # What it can't say any more on that terminal is no whole ending, its record is.
+    assert sender.wait(60) in (0, 4)
+    assert Folder.open(tmp_path / "sent").summary["complete"] is True
+
+
+# ---------------------------------------------------------------- what can't be written
+
+
+@pytest.mark.parametrize("name", ["film.m4v", "film.mkv"])
+def test_a_full_disk_ends_a_receiver_with_4_and_keeps_what_came(name: str, port: int, tmp_path: Path) -> None:
+    most = 150_000
+    with sending(port, tmp_path):
+        receiver = start(
+            *("receive", tmp_path / "session.sdp", "--out", tmp_path / name, "-o", tmp_path / "received"),
+            before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        )
+        _, said = receiver.communicate(timeout=90)
+    assert receiver.returncode == 4, said
+    kept = tmp_path / f"{name}.part"
+    assert one_line(said) == (
+        f"steadycast: {tmp_path / name}: can't be written (File too large); what came before stands in {kept}"
+    )
+    assert kept.stat().st_size == most
+    assert not (tmp_path / name).exists()
+    record = Folder.open(tmp_path / "received").summary
+    assert record["complete"] is True
+    assert any("can't be written" in warning for warning in record["warnings"])
+
+
+def test_a_record_that_finds_no_room_leaves_the_stream(port: int, tmp_path: Path) -> None:
+    with sending(port, tmp_path):
+        (tmp_path / "received.part").write_text("")
+        words = ("--out", tmp_path / "x.m4v", "-o", tmp_path / "received", "--for", "60s")
+        receiver = start("receive", tmp_path / "session.sdp", *words)
+        assert receiver.wait(30) == 2
+        assert "received.part: this is a file" in one_line(receiver.communicate()[1])
+        (tmp_path / "received.part").unlink()
+        receiver = start("receive", tmp_path / "session.sdp", *words)
+        part = tmp_path / "x.m4v.part"
+        until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
+        # From now on no file grows.
+        resource.prlimit(receiver.pid, resource.RLIMIT_FSIZE, (10, 10))
+        receiver.send_signal(signal.SIGTERM)
+        _, said = receiver.communicate(timeout=60)
+    assert receiver.returncode == 4, said
+    assert "can't be written (File too large)" in said
+    assert not (tmp_path / "received").exists()
+    assert not list(tmp_path.rglob("*.new"))
+    assert max(each.stat().st_size for each in tmp_path.glob("x.m4v*")) > 20_000
+
+
+class Fake:
+    """A receiver of frames without a network."""
+
+    codec = "mpeg4"
+    config = b""
+
+    def __init__(self, frames: list[Any]) -> None:
+        self._frames = iter(frames)
+        self.stopped = False
+
+    def want_frames(self) -> None:
+        """Takes no notice."""
+
+    def frames(self, _: float) -> list[Any] | None:
+        return next(self._frames, None)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_path: Path) -> None:
+    fake = Fake([[(0, False, 0.0, b"abc")], [(3600, False, 0.1, "no bytes")], [(7200, False, 0.2, b"d")]])
+    sink = receive.Sink(fake, receive.Options("x", out=tmp_path / "x.m4v"))
+    with pytest.raises(UnwrittenError, match=r"x\.m4v: can't be written .*stands in .*x\.m4v\.part"):
+        sink.finish()
+    assert fake.stopped
+    assert [each.name for each in tmp_path.iterdir()] == ["x.m4v.part"]
+    assert (tmp_path / "x.m4v.part").read_bytes() == b"abc"
+
+
+def test_a_stream_that_no_container_takes_at_the_end_is_kept(tmp_path: Path) -> None:
+    sink = receive.Sink(
+        Fake([[(0, False, 0.0, b"no picture")]]), receive.Options("x", out=tmp_path / "x.mkv")
+    )
+    kept = f"the stream as it came stands in {tmp_path / 'x.mkv.part'} \\(mpeg4\\)"
+    with pytest.raises(UnwrittenError, match=f"can't be put into this container .*; {kept}"):
+        sink.finish()
+    assert [each.name for each in tmp_path.iterdir()] == ["x.mkv.part"]
+    assert (tmp_path / "x.mkv.part").read_bytes() == b"no picture"
+
+
+def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:
+    fifo = tmp_path / "x.m4v"
+    os.mkfifo(fifo)
+    reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
+    receive.Sink(Fake([[(0, False, 0.0, b"abc")]]), receive.Options("x", out=fifo)).finish()
+    assert reader.communicate(timeout=10)[0] == b"abc"
+    assert fifo.is_fifo()
+
+
+# ---------------------------------------------------------------- containers
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty frames in each codec, as they come."""
+    folder = tmp_path_factory.mktemp("streams")
+    for codec, encoder in ENCODERS.items():
+        form = receive._DEMUXERS[codec].replace("mpegvideo", "mpeg2video")
+        with (
+            av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source,
+            av.open(str(folder / codec), "w", format=form) as target,
+        ):
+            stream = target.add_stream(encoder, rate=25)
+            stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
+            if encoder == "libx264":
+                stream.options = {"tune": "zerolatency"}
+            stream.codec_context.time_base = Fraction(1, 25)
+            for frame in itertools.islice(source.decode(video=0), 20):
+                target.mux(stream.encode(frame))
+            target.mux(stream.encode(None))
+    return folder
+
+
+TAKEN = {
+    "mpeg4": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
+    "mpeg2": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
+    "h263": (".avi", ".mov"),
+    "h264": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
+}
+
+
+@pytest.mark.parametrize(
+    ("codec", "ending"), [(codec, ending) for codec, some in TAKEN.items() for ending in some]
+)
+def test_a_container_that_is_accepted_at_the_start_takes_the_stream_at_the_end(
+    codec: str, ending: str, streams: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / f"film{ending}"
+    container = receive.container_of(out, codec)
+    assert container is not None
+    assert not out.exists()
+    receive.contain(streams / codec, out, container, codec, TICKS)
+    with av.open(str(out)) as film:
+        assert sum(1 for packet in film.demux(video=0) if packet.size) == 20
+
+
+@pytest.mark.parametrize("codec", TAKEN)
+@pytest.mark.parametrize("ending", [".mkv", ".mp4", ".ts", ".webm", ".h264", ".nosuch", ""])
+def test_a_container_that_is_refused_is_told_with_one_that_is_taken(
+    codec: str, ending: str, tmp_path: Path
+) -> None:
+    if ending in TAKEN[codec] or ending in receive._RAW[codec]:
+        return
+    with pytest.raises(UserError) as told:
+        receive.container_of(tmp_path / f"film{ending}", codec)
+    first = TAKEN[codec][0]
+    assert told.value.remedy == (
+        f"name a file that ends in {first}, or in {receive._RAW[codec][0]} for the stream as it comes"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_h263_into_matroska_is_refused_before_the_session(tmp_path: Path) -> None:
+    sdp = tmp_path / "session.sdp"
+    sdp.write_text(
+        "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+        "m=video 5998 RTP/AVP 96\r\na=rtpmap:96 H263-1998/90000\r\n"
+    )
+    receiver = start("receive", sdp, "--out", tmp_path / "x.mkv")
+    _, said = receiver.communicate(timeout=60)
+    assert receiver.returncode == 2
+    assert said == (
+        f"steadycast: --out {tmp_path / 'x.mkv'}: the container matroska takes no h263; "
+        "name a file that ends in .avi, or in .h263 for the stream as it comes\n"
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["session.sdp"]
+
+
+# ---------------------------------------------------------------- nothing, and what can't be
+
+
+def test_a_session_in_which_nothing_came_is_5_with_its_record(port: int, tmp_path: Path) -> None:
+    words = ("--codec", "mpeg4", "--out", tmp_path / "x.mkv", "-o", tmp_path / "received", "--for", "1s")
+    receiver = start("receive", f"127.0.0.1:{port}", *words)
+    _, said = receiver.communicate(timeout=60)
+    assert receiver.returncode == 5, said
+    assert f"127.0.0.1:{port}: nothing ever came" in one_line(said)
+    assert "UserWarning" not in said
+    assert Folder.open(tmp_path / "received").summary["complete"] is True
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["received"]
+
+
+@pytest.mark.parametrize("packet", ["99", "1501", "65000"])
+def test_a_packet_that_no_record_can_hold_is_refused_before_the_session(packet: str) -> None:
+    sender = start("send", "greedy", "--to", "127.0.0.1:5004", "--packet", packet, "--for", "60s")
+    _, said = sender.communicate(timeout=30)
+    assert sender.returncode == 2
+    assert said.startswith(f"steadycast: --packet {packet}: ")
+    assert "take 100 to 1500 bytes" in said
+
+
+@pytest.mark.parametrize("packet", ["0", "65000", "18446744073709551615"])
+def test_a_description_with_such_a_packet_is_refused_before_the_session(packet: str, tmp_path: Path) -> None:
+    sdp = tmp_path / "session.sdp"
+    sdp.write_text(
+        "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video 5996 RTP/AVP 96\r\n"
+        f"a=rtpmap:96 MP4V-ES/90000\r\na=x-steadycast:controller=asmp;packet={packet}\r\n"
+    )
+    receiver = start("receive", sdp, "--for", "60s")
+    _, said = receiver.communicate(timeout=30)
+    assert receiver.returncode == 2
+    assert "take 100 to 1500 bytes" in one_line(said)
+    assert "packet" in said
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_a_host_name_is_an_address_and_which_is_said(port: int, tmp_path: Path) -> None:
+    receiver = start("receive", f"localhost:{port}", "--for", "20s", "--json")
+    sender = start(
+        "send", "greedy", "--to", f"localhost:{port}", "--max-rate", "300kbps", "--for", "3s", "--json"
+    )
+    _, errors = sender.communicate(timeout=60)
+    assert sender.returncode == 0, errors
+    got, more = receiver.communicate(timeout=60)
+    assert receiver.returncode == 0, more
+    assert json.loads(got)["flows"][0]["throughput_bps"] > 10_000
+    for told in (errors, more):
+        assert told.splitlines()[0] in (
+            f"localhost:{port} is 127.0.0.1:{port}",
+            f"localhost:{port} is [::1]:{port}",
+        )
+
+
+def test_addresses_stay_and_names_and_zones_are_looked_up(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("10.0.0.1:5004", "[fd00::1]:5004", "nowhere", "fd00::1:5004", "a:b:5004"):
+        assert session.resolved(text, "eth0") == (text, "eth0")
+    assert capsys.readouterr().err == ""
+    assert session.resolved("[fe80::1%lo]:5004", None) == ("[fe80::1%1]:5004", None)
+    assert session.resolved("[ff02::1%1]:5004", None) == ("[ff02::1%1]:5004", "lo")
+    for text, what in (
+        ("[fe80::1%nosuch]:5004", 'there is no interface "nosuch"; see `ip link`'),
+        ("nosuch.invalid:5004", "the name has no address (.*); check the name, or give the address"),
+    ):
+        with pytest.raises(UserError, match=what.replace("(.*)", r"\(.*\)")):
+            session.resolved(text, None)
+
+
+@needs("unshare")
+@needs_networks
+def test_a_link_local_address_with_its_zone_is_reached(tmp_path: Path) -> None:
+    call = steadycast()
+    script = tmp_path / "steadycast"
+    script.write_text(f"#!/bin/sh\nexec {call[0]} -c '{call[2]}' \"$@\"\n")
+    script.chmod(0o755)
+    session_of = """
+set -eu
+ip link set lo up; ip link add one type veth peer name two
+ip address add fe80::77/64 dev one nodad; ip link set one up; ip link set two up
+"$0" receive '[fe80::77%one]:5004' --for 30s --json > received.json 2> receiver.txt & receiver=$!
+until grep -q receiving receiver.txt; do sleep 0.1; done
+"$0" send greedy --to '[fe80::77%one]:5004' --max-rate 300kbps --for 3s --json > sent.json
+wait $receiver
+"""
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", session_of, script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + (tmp_path / "receiver.txt").read_text()
+    sent, received = (
+        json.loads((tmp_path / f"{name}.json").read_text())["flows"][0] for name in ("sent", "received")
+    )
+    assert received["throughput_bps"] > 10_000
+    assert len(sent["receivers"]) == 1
+
+
+def test_a_link_local_address_without_a_zone_is_told_what_it_needs() -> None:
+    receiver = start("receive", "[fe80::77]:5004", "--for", "5s")
+    _, said = receiver.communicate(timeout=30)
+    assert receiver.returncode == 2
+    assert "[ADDRESS%INTERFACE]:PORT" in one_line(said)
