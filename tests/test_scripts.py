@@ -1,4 +1,4 @@
-"""How the test command counts, and when it fails."""
+"""How the test command counts, and when it fails; what the command of the reproduction replaces."""
 
 from __future__ import annotations
 
@@ -64,6 +64,23 @@ def test_cargo_that_ends_without_results_is_a_failure(
     monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", "raise SystemExit(101)"))
     assert command.main() == 1
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 0 skipped, cargo test ended with code 101"
+
+
+def test_what_stands_between_the_marks_of_the_reproduction_is_replaced_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import reproduction
+
+    page = reproduction.PAGE.read_text(encoding="utf-8")
+    for mark in reproduction.MARKS:
+        made = reproduction.between(page, mark, "made")
+        assert f"<!-- {mark}: begin -->\nmade\n<!-- {mark}: end -->\n" in made
+        assert reproduction.between(made, mark, "made") == made
+    with pytest.raises(ValueError, match="the marks of nothing are missing"):
+        reproduction.between(page, "nothing", "made")
+    head = page.splitlines()[:20]
+    assert any(line.startswith("Commit ") for line in head), "the commit that it was made at"
 
 
 @pytest.mark.parametrize(

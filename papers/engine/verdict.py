@@ -125,7 +125,7 @@ class Row:
         if calculation is None:
             return []
         unit, values = self.statement.unit, sorted(calculation.values.values())
-        word = "Contradicted by" if self.verdict is Verdict.REFUTED else "Not decided by"
+        word = "Contradicted by" if calculation.contradicts(self.statement.bound) else "Not decided by"
         span = f"{unit.text(values[0])} to {unit.text(values[-1])}{unit.suffix}"
         return [f'{word} calculation "{calculation.name}": {span} under the conditions tried.']
 

@@ -51,7 +51,7 @@ def answer(result: Result) -> str:
     )
     said += f", {bad + wrong} not reproduced"
     if wrong:
-        said += f" ({wrong} of these are shown to be wrong by a calculation)"
+        said += f" ({wrong} of these shown to be wrong by a calculation)"
     if never:
         said += f", {never} can't be"
     if certain:
