@@ -710,6 +710,9 @@ def check(
         print(f"{p['file']}{line}:{key} {p['what']}; {p['remedy']}", file=sys.stderr)
     if problems:
         raise typer.Exit(Exit.MISUSED)
+    # What `run` would warn of is said here, too.
+    for warning in core().Scenario(str(file), list(sets or [])).warnings():
+        print(f"warning: {warning}", file=sys.stderr)
     print(f"{file}: no mistakes found")
 
 

@@ -14,6 +14,9 @@ from steadycast.errors import MissingError, UserError
 class Core(Protocol):
     """What the face asks of the compiled module."""
 
+    Scenario: Any
+    """A checked scenario: `_core.Scenario`."""
+
     def controllers(self) -> list[dict[str, Any]]:
         """All controllers, in the registry's order."""
 

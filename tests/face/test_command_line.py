@@ -322,3 +322,11 @@ def test_the_schema_is_laid_out_in_lines(say: Say) -> None:
     said = say("schema").out
     assert json.loads(said)["type"] == "object"
     assert said.count("\n") > 1000
+
+
+def test_check_says_what_run_would_warn_of(say: Say, tmp_path: Path) -> None:
+    late = tmp_path / "late.toml"
+    late.write_text(HOME.replace('kind = "tcp"\n', 'kind = "tcp"\nstart = "20s"\n'))
+    said = say("check", str(late))
+    assert said.code == 0
+    assert f"warning: {late}:20: flow.tcp.start: starts after the end at 6s; it will never run" in said.err
