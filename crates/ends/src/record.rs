@@ -60,6 +60,11 @@ pub struct FlowEnds {
 }
 
 impl FlowEnds {
+    /// The source that serves the receiver in this place.
+    pub fn source_of(&self, receiver: usize) -> Option<AgentIx> {
+        self.sources.get(if self.sources.len() > 1 { receiver } else { 0 }).copied()
+    }
+
     /// How long it is active between two times.
     pub fn active(&self, from: Time, until: Time) -> Span {
         let within = |(start, stop): &(Time, Time)| stop.min(&until).since(*start.max(&from));

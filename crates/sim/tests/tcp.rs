@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use steadycast_scenario::{Document, Loaded};
-use steadycast_sim::{Column, Inputs, Simulation};
+use steadycast_sim::{Inputs, Simulation, Values};
 
 /// Two nodes, one link of 4 Mb/s and 30 ms, and the flow "tcp" over it.
 fn scenario(link: &str, flow: &str, sets: &[&str]) -> Loaded {
@@ -46,23 +46,22 @@ impl Done {
         self.link(1, "utilisation_frac") * 4e6 * 20.0 / 8.0 / self.link(1, "packets")
     }
 
-    fn column(&self, table: &str, name: &str) -> Column {
-        let columns = self.simulation.table(table).expect("a table");
-        columns.into_iter().find(|(key, _)| *key == name).expect("a column").1
+    fn column(&self, table: &str, name: &str) -> Values {
+        self.simulation.table(table).expect("a table").get(name).expect("a column").clone()
     }
 
     fn real(&self, table: &str, name: &str) -> Vec<f64> {
-        let Column::Real(values) = self.column(table, name) else { panic!("{name} is not real") };
+        let Values::Real(values) = self.column(table, name) else { panic!("{name} is not real") };
         values
     }
 
     fn whole(&self, table: &str, name: &str) -> Vec<i64> {
-        let Column::Whole(values) = self.column(table, name) else { panic!("{name} is not whole") };
+        let Values::Whole(values) = self.column(table, name) else { panic!("{name} is not whole") };
         values
     }
 
     fn text(&self, table: &str, name: &str) -> Vec<String> {
-        let Column::Text { codes, texts } = self.column(table, name) else { panic!("{name} is no text") };
+        let Values::Text { codes, texts } = self.column(table, name) else { panic!("{name} is no text") };
         codes.into_iter().map(|c| texts.get(c as usize).cloned().unwrap_or_default()).collect()
     }
 
