@@ -373,7 +373,7 @@ impl Emulation {
             agents: &self.agents,
             flows: &self.flows,
             viewers: &[],
-            links: network.links(),
+            links: network.links(self.now),
             ways: self.ways.clone(),
             logs: &self.logs,
             hops: network.hops(),

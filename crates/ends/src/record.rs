@@ -37,6 +37,8 @@ pub struct LinkRecord<'a> {
     pub link: &'a Link,
     /// What it had counted at the end of the warm-up; nothing without one.
     pub before: Option<&'a Counts>,
+    /// Bytes that its transmitter had sent when the run ended, or has sent so far.
+    pub sent: Bytes,
     /// Packets that have reached its end.
     pub carried: u64,
     /// Its series; empty where none is kept.
@@ -80,7 +82,7 @@ impl FlowEnds {
 /// One step of a link's series.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkPoint {
-    /// Bytes that the transmitter took in the step.
+    /// Bytes that the transmitter sent in the step.
     pub bytes: u64,
     /// Packets dropped in the step.
     pub dropped: u64,

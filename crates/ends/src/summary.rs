@@ -179,7 +179,7 @@ impl Record<'_> {
 
     /// One direction of a link; `None` when it was offered nothing.
     fn link_summary(&self, name: &str, direction: &str, hop: &LinkRecord<'_>) -> Option<Figures> {
-        let counts = hop.link.counts();
+        let counts = hop.link.counts(self.now);
         if counts.offered == 0 {
             return None;
         }
@@ -187,10 +187,10 @@ impl Record<'_> {
         let none = Counts::default();
         let before = hop.before.unwrap_or(&none);
         let from = if hop.before.is_some() { Time::ZERO + self.scenario.warmup } else { Time::ZERO };
-        let sent = counts.sent.saturating_sub(before.sent);
+        let sent = hop.sent.saturating_sub(before.sent);
         let (offered, dropped) = (counts.offered - before.offered, counts.dropped() - before.dropped());
         let capacity = hop.link.capacity(from, self.now).filter(|c| *c > Bytes::ZERO);
-        let used = capacity.map(|c| (sent.as_f64() / c.as_f64()).min(1.0));
+        let used = capacity.map(|c| sent.as_f64() / c.as_f64());
         let mut into = Figures::new(Of::Link);
         into.put(&link::NAME, name);
         into.put(&link::DIRECTION, direction);

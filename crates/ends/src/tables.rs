@@ -169,7 +169,7 @@ impl Record<'_> {
 
     fn link_table(&self, into: &mut Table) {
         for (n, hop) in self.links.iter().enumerate() {
-            if hop.link.counts().offered == 0 {
+            if hop.link.counts(self.now).offered == 0 {
                 continue;
             }
             for (i, (at, steps, span)) in self.intervals(hop.series).enumerate() {

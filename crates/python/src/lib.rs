@@ -4,6 +4,7 @@ mod controller;
 mod emulation;
 mod live;
 mod picture;
+mod record;
 mod registry;
 mod scenario;
 mod simulation;
@@ -16,6 +17,10 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(registry::controllers, module)?)?;
+    module.add_function(wrap_pyfunction!(record::figures, module)?)?;
+    module.add_function(wrap_pyfunction!(record::columns, module)?)?;
+    module.add_function(wrap_pyfunction!(record::median, module)?)?;
+    module.add_function(wrap_pyfunction!(record::variation, module)?)?;
     module.add_function(wrap_pyfunction!(sources::sources, module)?)?;
     module.add_function(wrap_pyfunction!(scenario::schema, module)?)?;
     module.add_function(wrap_pyfunction!(scenario::check, module)?)?;
