@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import controller
+from steadycast import controller, record
 from steadycast.controller import named
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import scenario_at
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.scenario import Scenario
 
-SCORES = (("psnr_y_db", "Float64"), ("ssim", "Float64"), ("mos", "Int64"))
+SCORES = tuple(
+    (name, "Int64" if name == "mos" else "Float64") for name in record.columns("frames", measured=True)
+)
 """Columns of the table of frames that take pixels."""
 Sets = Mapping[str, object] | Sequence[str]
 
@@ -191,19 +193,13 @@ class Run:
 
     def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
         from steadycast.report import say
-        from steadycast.report.answer import middle, title
+        from steadycast.report.answer import title
+        from steadycast.report.terminal import heading
 
-        heads = ("flow", "throughput", "of fair", "loss", "delay p95", "PSNR", "MOS")
+        columns = record.table("terminal")
+        heads = ("flow", *(heading(column) for column in columns))
         rows = [
-            (
-                title(flow),
-                say.rate(flow.get("throughput_bps")),
-                say.frac(flow.get("share_of_fair")),
-                say.frac(middle(flow, "loss_frac")),
-                say.ms(middle(flow, "delay_ms", "p95")),
-                say.db(middle(flow, "psnr_db", "raw", "y")),
-                say.score(middle(flow, "mos", "mean")),
-            )
+            (title(flow), *(say.how(column.figure)(column.of_flow(flow)) for column in columns))
             for flow in self.summary["flows"]
         ]
         caption = str(self.summary["scenario"]["name"]) + (
