@@ -24,6 +24,9 @@ def figures() -> list[dict[str, Any]]:
 def columns() -> list[dict[str, Any]]:
     """Return all columns of all tables: dicts with table, name, unit, about, measured."""
 
+def freezes(slots: Sequence[bool], period_s: float) -> str:
+    """Return freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in each."""
+
 def median(values: Sequence[float]) -> float | None:
     """Return the median; `None` without values."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 COLUMNS = record.table("quality")
-MEASURED = ("name", *dict.fromkeys(column.figure.key.partition(".")[0] for column in COLUMNS))
+MEASURED = ("name", *record.FREEZES, *dict.fromkeys(c.figure.key.partition(".")[0] for c in COLUMNS))
 
 
 def measure(folder: Folder, progress: Progress | None = None, *, vmaf: bool = False) -> list[Json]:

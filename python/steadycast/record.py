@@ -6,6 +6,7 @@ this module alone reads that list, for everything in Python that shows, explains
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +83,8 @@ class Column:
 FIGURES: tuple[Figure, ...] = tuple(
     Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in _core.figures()
 )
+FREEZES: tuple[str, ...] = tuple(json.loads(_core.freezes([], 1.0)))
+"""The keys of a receiver's figures of freezes."""
 COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in _core.columns())
 
 

@@ -216,8 +216,7 @@ def summarised(seen: Quality, first: int = 0) -> Json:
     part = seen if first == 0 else seen.between(first, len(seen.mos))
     against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
     return {
-        "freeze_count": part.freeze_count,
-        "freeze_s": part.freeze_s,
+        **part.freezes(),
         **{
             f"psnr_db.{what}.{plane}": value
             for what, values in against.items()

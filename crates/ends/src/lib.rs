@@ -7,6 +7,7 @@
 
 mod agent;
 mod body;
+mod freeze;
 mod intake;
 mod make;
 mod plan;
@@ -22,6 +23,7 @@ pub use agent::{
     PlainSource, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
 };
 pub use body::{AgentIx, Arriving, Body};
+pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
 pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
 pub use plan::{Does, End, Turn, plan, turns_of};

@@ -19,6 +19,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(registry::controllers, module)?)?;
     module.add_function(wrap_pyfunction!(record::figures, module)?)?;
     module.add_function(wrap_pyfunction!(record::columns, module)?)?;
+    module.add_function(wrap_pyfunction!(record::freezes, module)?)?;
     module.add_function(wrap_pyfunction!(record::median, module)?)?;
     module.add_function(wrap_pyfunction!(record::variation, module)?)?;
     module.add_function(wrap_pyfunction!(sources::sources, module)?)?;

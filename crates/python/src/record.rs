@@ -1,6 +1,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use steadycast_record::{Better, COLUMNS, FIGURES, Parts};
+use steadycast_ends::Freezes;
+use steadycast_record::{Better, COLUMNS, FIGURES, Figures, Of, Parts};
+use steadycast_units::Span;
 
 /// All figures, in the order in which tables show them.
 #[pyfunction]
@@ -55,4 +57,12 @@ pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
 #[pyfunction]
 pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)
+}
+
+/// Freezes as figures of a receiver, in JSON: of display slots that last `period_s` each, whether a new picture appears in it.
+#[pyfunction]
+pub(crate) fn freezes(slots: Vec<bool>, period_s: f64) -> String {
+    let mut into = Figures::new(Of::Receiver);
+    Freezes::of(slots, Span::from_secs_f64(period_s)).figures(&mut into);
+    serde_json::Value::from(into).to_string()
 }

@@ -168,10 +168,20 @@ figures! {
         FRAMES_UNDECODABLE = figure("frames.undecodable", Count, "Frames that arrived, but need another one that did not: they are \
             decoded with the other's damage, which may be hard to see.").when(When::Frames).lower()
             .shown("undecodable", &[(Receivers, "")]);
-        FREEZE_COUNT = figure("freeze_count", Count, "How often the picture stood still because the next frame was not there.")
-            .when(When::Frames).lower().shown("freezes", &[(Receivers, ""), (Quality, "")]);
-        FREEZE_S = figure("freeze_s", Seconds, "For how long the picture stood still in all.").when(When::Frames).lower()
-            .shown("frozen", &[(Receivers, ""), (Quality, "")]);
+        FREEZE_COUNT = figure("freeze_count", Count, "How often the picture stood still, by the W3C's definition: one was shown for at least \
+            max(3·avg, avg + 150 ms), avg being the mean duration of the last 30 pictures, this one included. One that stands to the end \
+            counts as well.").when(When::Frames).lower().shown("freezes", &[(Receivers, ""), (Quality, "")]);
+        FREEZE_S = figure("freeze_s", Seconds, "How long these pictures were shown in all.").when(When::Frames).lower();
+        FREEZES_PER_MIN = figure("freezes_per_min", Number, "Freezes per minute from the first picture on.").when(When::Frames).lower();
+        FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on in which the picture stood still.")
+            .when(When::Frames).lower()
+            .shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+        LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The longest freeze.").when(When::Frames).lower()
+            .shown("longest freeze", &[(Receivers, "")]);
+        FROZEN_AT_END = figure("frozen_at_end", Flag, "Whether the last freeze lasted to the end; the W3C would not count it.")
+            .when(When::Frames);
+        STILLS = figure("stills_count", Count, "How often a picture was shown for more than its own slot, freezes included.")
+            .when(When::Frames).lower();
         STARTUP = figure("startup_ms", Millis, "From joining to the first picture.").when(When::Frames).lower();
         PLAYOUT_NEEDED = figure("playout_needed_ms", Millis, "The play-out delay with which no frame would have been late.")
             .when(When::Video).lower().shown("play-out needed", &[(Receivers, "")]);

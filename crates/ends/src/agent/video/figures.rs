@@ -1,10 +1,11 @@
 //! What the two ends of a video say for the record.
 
 use super::{VideoSink, VideoSource, ViewRow};
+use crate::Freezes;
 use crate::agent::{About, Place, SentStep, Tell};
 use crate::intake::Intake;
 use steadycast_control::Check;
-use steadycast_media::{Fate, SentFrames};
+use steadycast_media::Fate;
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
 use steadycast_units::{Span, Time};
 
@@ -135,9 +136,10 @@ impl VideoSink {
         into.put(&receiver::FRAMES_LOST, count(Fate::Lost));
         into.put(&receiver::FRAMES_LATE, count(Fate::Late));
         into.put(&receiver::FRAMES_UNDECODABLE, count(Fate::Undecodable));
-        let (freezes, frozen) = freezes(sent, &fates, &owed);
-        into.put(&receiver::FREEZE_COUNT, freezes);
-        into.put_span(&receiver::FREEZE_S, Some(source.frame_period() * frozen));
+        let mut slots: Vec<(u32, bool)> =
+            owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == Fate::Ok)).collect();
+        slots.sort_unstable();
+        Freezes::of(slots.into_iter().map(|(_, shown)| shown), source.frame_period()).figures(into);
         let startup = judged(self.joined).into_iter().find(|n| fates[*n] == Fate::Ok).and_then(|n| {
             let (_, last) = assembly.arrival(n as u32)?;
             let whole = last.since(self.joined);
@@ -146,18 +148,4 @@ impl VideoSink {
         });
         into.put_span(&receiver::STARTUP, startup);
     }
-}
-
-/// How often, and for how many slots in all, no new picture was there to be shown.
-fn freezes(sent: &SentFrames, fates: &[Fate], owed: &[usize]) -> (u64, u64) {
-    let mut slots: Vec<(u32, bool)> =
-        owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == Fate::Ok)).collect();
-    slots.sort_unstable();
-    let (mut count, mut frozen, mut before) = (0, 0, true);
-    for (_, shown) in slots {
-        count += u64::from(before && !shown);
-        frozen += u64::from(!shown);
-        before = shown;
-    }
-    (count, frozen)
 }
