@@ -88,8 +88,9 @@ change them there.
 
 A figure is a path of keys: `flows.NAME.share_of_fair`, `flows.NAME.receivers.NODE.delay_ms.p95`,
 `links.NAME.back.drop_frac` (without `back`, the forward direction is meant),
-`simulcasts.NAME.receivers.NODE.share_of_fair`. Expectations (`[[expect]]`) and `compare --fail-if` name numbers by such paths. A number that is not known is null. Keys
-and columns change only with a line in the [changelog](../CHANGELOG.md).
+`simulcasts.NAME.receivers.NODE.share_of_fair`. Expectations (`[[expect]]`) and `compare --fail-if` name numbers by
+such paths. A number that is not known is null. Keys and columns change only with a line in the
+[changelog](../CHANGELOG.md).
 
 Over several seeds (`seeds.json`) each number becomes `{"mean", "ci95", "min", "max", "n"}`: `ci95` is half of the 95 %
 confidence interval of the mean, by Student's t.

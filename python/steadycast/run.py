@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadycast import controller, record
+from steadycast import controller
 from steadycast.controller import named
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import scenario_at
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.scenario import Scenario
 
-SCORES = tuple(
-    (name, "Int64" if name == "mos" else "Float64") for name in record.columns("frames", measured=True)
-)
-"""Columns of the table of frames that take pixels."""
 Sets = Mapping[str, object] | Sequence[str]
 
 
@@ -192,6 +188,7 @@ class Run:
         return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
 
     def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
+        from steadycast import record
         from steadycast.report import say
         from steadycast.report.answer import title
         from steadycast.report.terminal import heading
@@ -535,7 +532,7 @@ class _Runner:
         from steadycast.viewing import Record
 
         frames, missing = (_frame(tables[name]) for name in ("frames", "missing"))
-        frames = frames.drop(name for name, _ in SCORES)
+        frames = frames.drop(name for name, _ in scores())
         record = Record(self.loaded.videos(), ladders, frames, missing, summary["from_s"])
         scored = record.measure(summary["flows"], self.progress, vmaf=self.vmaf)
         tables["frames"] = frames.join(
@@ -543,10 +540,19 @@ class _Runner:
         )
 
 
+def scores() -> list[tuple[str, str]]:
+    """Return the columns of the table of frames that take pixels, with their types."""
+    from steadycast import record
+
+    return [
+        (name, "Int64" if name == "mos" else "Float64") for name in record.columns("frames", measured=True)
+    ]
+
+
 def unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
     """Add the columns of what has not been measured: nulls."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
-    return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in SCORES)])
+    return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 
 
 def _frame(table: pl.DataFrame | Columns) -> pl.DataFrame:
