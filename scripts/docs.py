@@ -1,13 +1,13 @@
 """What in docs/ is made by a command.
 
-The glossary, the exit codes, the reference of keys, commands and controllers, the README's figure and table, a figure
-for each controller.
+The glossary, the exit codes, the reference of keys, commands, controllers, figures and columns, the README's figure and
+table, a figure for each controller.
 
     .venv/bin/python scripts/docs.py                 # all of it
-    .venv/bin/python scripts/docs.py glossary        # the glossary alone (also: exits, reference, demo, controllers)
+    .venv/bin/python scripts/docs.py glossary        # the glossary alone; the others are listed at the end of this file
 
-The glossary's one source is the list that reports use, `python/steadycast/report/words.py`; the exit codes' one is
-`python/steadycast/exits.py`.
+The source of figures and columns is `crates/record`; the glossary has the headings of figures from there, and its other
+words from `python/steadycast/report/words.py`. The exit codes' source is `python/steadycast/exits.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from steadycast.style import GRID, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from steadycast import record
     from steadycast.folder import Folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,8 +38,8 @@ BEGIN, END = "<!-- demo: begin -->", "<!-- demo: end -->"
 ABOUT = "A video under asmp beside a TCP flow that starts after 5 s"
 HEAD = """# Glossary
 
-The words of reports, tables and `summary.json`. Made by `make figures` from the list that the reports themselves use
-(`python/steadycast/report/words.py`); change it there.
+The words of reports and tables. Made by `make figures` from the lists that the reports themselves use: headings of
+figures from `crates/record/src/figures.rs`, other words from `python/steadycast/report/words.py`; change them there.
 
 | word | what it means |
 |---|---|
@@ -88,6 +89,76 @@ def glossary() -> str:
         f"| **{word}** | {text} |\n" for word, text in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())
     )
     return HEAD + "".join(rows)
+
+
+RECORD = ROOT / "docs" / "record.md"
+RECORD_HEAD = """# Figures and columns of a run
+
+Every key of `summary.json` and every column of every table, with its unit and its meaning. Made by `make figures` from
+the lists by which the program itself writes, checks and shows them (`crates/record/src/figures.rs` and `column.rs`);
+change them there.
+
+A figure is a path of keys: `flows.NAME.share_of_fair`, `flows.NAME.receivers.NODE.delay_ms.p95`,
+`links.NAME.back.drop_frac` (without `back`, the forward direction is meant),
+`simulcasts.NAME.receivers.NODE.share_of_fair`. Expectations (`[[expect]]`) and `compare --fail-if` name numbers by
+such paths. A number that is not known is null. Keys and columns change only with a line in the
+[changelog](../CHANGELOG.md).
+
+Over several seeds (`seeds.json`) each number becomes `{"mean", "ci95", "min", "max", "n"}`: `ci95` is half of the 95 %
+confidence interval of the mean, by Student's t.
+"""
+OWNERS = {
+    "run": "The run: `summary.json` itself",
+    "flow": "A flow: `flows.NAME`",
+    "receiver": "A receiver of a flow: `flows.NAME.receivers.NODE`",
+    "link": "A direction of a link: `links.NAME.forward` or `links.NAME.back`",
+    "simulcast": "A simulcast: `simulcasts.NAME`",
+    "viewer": "A receiver of a simulcast: `simulcasts.NAME.receivers.NODE`",
+    "invariant": "A promise that the run has checked: `invariants.ID`",
+    "expectation": "An expectation: an element of `expect`",
+    "cost": "What the run cost: `cost.json`",
+}
+TABLES = {
+    "rates": "Per interval of the record: a row for each source (what it sent) and for each receiver (what arrived).",
+    "decisions": "What each controller decided, and what each receiver's half reported, as it happened.",
+    "frames": "What became of each frame at each receiver.",
+    "missing": "Which bytes of damaged frames did not arrive; written where there are some.",
+    "links": "Per interval of the record, for each direction of a link that was offered a packet.",
+    "tcp": "Per interval of the record, for each TCP source.",
+    "moves": "Moves of a simulcast's receivers; written where there are some.",
+    "packets": "Packets one by one, of the flows that `[record] packets` names.",
+}
+
+
+def record() -> str:
+    """Return the page of figures and columns."""
+    from steadycast import record as told
+
+    lines = [RECORD_HEAD]
+    for of, heading in OWNERS.items():
+        figures = [f for f in told.FIGURES if f.of == of]
+        lines.append(f"\n## {heading}\n\n| key | unit | meaning |\n|---|---|---|\n")
+        lines += [f"| `{_path(f)}` | {f.unit} | {_meaning(f)} |\n" for f in figures]
+    lines.append(
+        "\n## Tables\n\nParquet files of a run folder, and `run.table(NAME)` in Python. "
+        "Times are seconds from the start of the run.\n"
+    )
+    for name, about in TABLES.items():
+        lines.append(f"\n### {name}\n\n{about}\n\n| column | unit | meaning |\n|---|---|---|\n")
+        for column in (c for c in told.COLUMNS if c.table == name):
+            pixels = " Null where no pictures were measured." if column.measured else ""
+            lines.append(f"| `{column.name}` | {column.unit} | {column.about}{pixels} |\n")
+    return "".join(lines)
+
+
+def _path(figure: record.Figure) -> str:
+    if figure.by_flow:
+        return f"{figure.key}.FLOW"
+    return f"{figure.key}.{{{','.join(figure.parts)}}}" if figure.parts else figure.key
+
+
+def _meaning(figure: record.Figure) -> str:
+    return figure.about + (f" *Of {figure.when}.*" if figure.when else "")
 
 
 def demo() -> None:
@@ -171,6 +242,7 @@ PARTS = {
     "reference": write_reference,
     "glossary": lambda: PAGE.write_text(glossary(), encoding="utf-8"),
     "exits": lambda: EXITS.write_text(exits(), encoding="utf-8"),
+    "record": lambda: RECORD.write_text(record(), encoding="utf-8"),
     "demo": demo,
     "controllers": controllers,
 }

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -24,24 +25,33 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize(("page", "part"), [("glossary", "glossary"), ("exit-codes", "exits")])
+@pytest.mark.parametrize(
+    ("page", "part"), [("glossary", "glossary"), ("record", "record"), ("exit-codes", "exits")]
+)
 def test_pages_that_are_made_are_the_lists_that_the_program_uses(page: str, part: str) -> None:
+    assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") == getattr(_docs(), part)()
+
+
+def test_the_reference_names_all_figures_and_tables() -> None:
+    from steadycast import record
+
+    made = _docs().record()
+    assert all(f"`{figure.key}" in made for figure in record.FIGURES)
+    assert made.count("\n### ") == len({column.table for column in record.COLUMNS})
+
+
+def _docs() -> ModuleType:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         import docs
     finally:
         sys.path.pop(0)
-    assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") == getattr(docs, part)()
+    return docs
 
 
 @pytest.mark.parametrize("page", ["scenario", "commands", "controllers"])
 def test_pages_of_the_reference_are_what_the_program_says(page: str) -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import docs
-    finally:
-        sys.path.pop(0)
-    made = docs.reference()[page]
+    made = _docs().reference()[page]
     assert (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8") == made
 
 

@@ -18,6 +18,24 @@ def check(path: str, sets: Sequence[str]) -> list[dict[str, Any]]:
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, source, cast, feedback, colour, dashes, params."""
 
+def figures() -> list[dict[str, Any]]:
+    """Return all figures: dicts with of, key, parts, by_flow, unit, about, short, better, when, shown."""
+
+def columns() -> list[dict[str, Any]]:
+    """Return all columns of all tables: dicts with table, name, unit, about, measured."""
+
+def freezes(slots: Sequence[bool], period_s: float) -> str:
+    """Return freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in each."""
+
+def median(values: Sequence[float]) -> float | None:
+    """Return the median; `None` without values."""
+
+def variation(values: Sequence[float]) -> float | None:
+    """Return the coefficient of variation, by the sample's standard deviation.
+
+    `None` for fewer than two values, or a mean of zero.
+    """
+
 def sources() -> tuple[str, dict[str, str]]:
     """Return SHA-256 of the compiled sources but the controllers', and of each controller's own by its name."""
 

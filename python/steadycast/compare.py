@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.errors import UserError
 from steadycast.folder import Json, find, number, write_text
+from steadycast.record import of_flow
 from steadycast.report import page, say, several
-from steadycast.report.answer import middle, nothing_compared
+from steadycast.report.answer import nothing_compared
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
@@ -259,7 +260,7 @@ def _answer(runs: Sequence[Run]) -> str:
             shares = [share for f in flows if (share := number(f.get("share_of_fair"))) is not None]
             if shares:
                 parts.append(f"{called} {say.between(min(shares), max(shares), say.frac)}")
-        scores = [v for f in run.summary["flows"] if (v := middle(f, "mos", "mean")) is not None]
+        scores = [v for f in run.summary["flows"] if (v := of_flow(f, "mos.mean")) is not None]
         if scores:
             parts.append(f"opinion score {say.between(min(scores), max(scores), say.score)}")
         return f"{run.name}: {', '.join(parts)}"

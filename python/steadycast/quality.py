@@ -6,10 +6,10 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from steadycast import record
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json
 from steadycast.report import say
-from steadycast.report.answer import reach
 from steadycast.report.rank import ranked_receivers
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from steadycast.progress import Progress
 
-MEASURED = ("name", "freeze_count", "freeze_s", "psnr_db", "ssim", "vmaf", "mos")
+COLUMNS = record.table("quality")
+MEASURED = ("name", *record.FREEZES, *dict.fromkeys(c.figure.key.partition(".")[0] for c in COLUMNS))
 
 
 def measure(folder: Folder, progress: Progress | None = None, *, vmaf: bool = False) -> list[Json]:
@@ -52,17 +53,8 @@ def table(rows: Sequence[Json]) -> Table:
     """Show the receivers in a terminal."""
     from steadycast.report import terminal
 
-    vmaf = ["VMAF"] if any(row["vmaf"] is not None for row in rows) else []
-    result = terminal.plain("receiver", "PSNR", "against sent", "SSIM", *vmaf, "MOS", "freezes")
+    measured = [c for c in COLUMNS if any(c.of(row) is not None for row in rows) or c.figure.key != "vmaf"]
+    result = terminal.plain("receiver", *(column.heading for column in measured))
     for row in rows:
-        freezes = f"{say.count(row['freeze_count'])} / {say.seconds(row['freeze_s'])}"
-        result.add_row(
-            str(row["name"]),
-            say.db(reach(row, "psnr_db", "raw", "y")),
-            say.db(reach(row, "psnr_db", "encoded", "y")),
-            say.plain(row["ssim"]),
-            *(say.plain(row["vmaf"]) for _ in vmaf),
-            say.score(reach(row, "mos", "mean")),
-            freezes,
-        )
+        result.add_row(str(row["name"]), *(say.how(column.figure)(column.of(row)) for column in measured))
     return result

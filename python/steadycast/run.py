@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.scenario import Scenario
 
-SCORES = (("psnr_y_db", "Float64"), ("ssim", "Float64"), ("mos", "Int64"))
-"""Columns of the table of frames that take pixels."""
 Sets = Mapping[str, object] | Sequence[str]
 
 
@@ -190,20 +188,15 @@ class Run:
         return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
 
     def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
+        from steadycast import record
         from steadycast.report import say
-        from steadycast.report.answer import middle, title
+        from steadycast.report.answer import title
+        from steadycast.report.terminal import heading
 
-        heads = ("flow", "throughput", "of fair", "loss", "delay p95", "PSNR", "MOS")
+        columns = record.table("terminal")
+        heads = ("flow", *(heading(column) for column in columns))
         rows = [
-            (
-                title(flow),
-                say.rate(flow.get("throughput_bps")),
-                say.frac(flow.get("share_of_fair")),
-                say.frac(middle(flow, "loss_frac")),
-                say.ms(middle(flow, "delay_ms", "p95")),
-                say.db(middle(flow, "psnr_db", "raw", "y")),
-                say.score(middle(flow, "mos", "mean")),
-            )
+            (title(flow), *(say.how(column.figure)(column.of_flow(flow)) for column in columns))
             for flow in self.summary["flows"]
         ]
         caption = str(self.summary["scenario"]["name"]) + (
@@ -539,7 +532,7 @@ class _Runner:
         from steadycast.viewing import Record
 
         frames, missing = (_frame(tables[name]) for name in ("frames", "missing"))
-        frames = frames.drop(name for name, _ in SCORES)
+        frames = frames.drop(name for name, _ in scores())
         record = Record(self.loaded.videos(), ladders, frames, missing, summary["from_s"])
         scored = record.measure(summary["flows"], self.progress, vmaf=self.vmaf)
         tables["frames"] = frames.join(
@@ -547,10 +540,19 @@ class _Runner:
         )
 
 
+def scores() -> list[tuple[str, str]]:
+    """Return the columns of the table of frames that take pixels, with their types."""
+    from steadycast import record
+
+    return [
+        (name, "Int64" if name == "mos" else "Float64") for name in record.columns("frames", measured=True)
+    ]
+
+
 def unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
     """Add the columns of what has not been measured: nulls."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
-    return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in SCORES)])
+    return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 
 
 def _frame(table: pl.DataFrame | Columns) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from steadycast import record
 from steadycast.errors import UserError
 from steadycast.media.quality import Quality, Shown, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fates
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
+MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
+"""Figures of pictures, one of each family."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +144,12 @@ class Record:
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)
-                receiver |= {"psnr_db": None, "ssim": None, "vmaf": None, "mos": None}
+                record.put_unknown(receiver, "receiver", MEASURED)
                 viewer = self.viewer(name, receiver["name"])
                 seen = viewer.quality(vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
-                receiver |= summarised(seen, viewer.counted_from)
+                record.put(receiver, "receiver", summarised(seen, viewer.counted_from))
                 scores.append(_scores(seen, viewer.rows))
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
         return pl.concat(scores)
@@ -209,16 +212,18 @@ def fates_of(
 
 
 def summarised(seen: Quality, first: int = 0) -> Json:
-    """Quality as summary.json's receivers have it, from display slot ``first`` on; VMAF is taken as it is."""
+    """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is."""
     part = seen if first == 0 else seen.between(first, len(seen.mos))
+    against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
     return {
-        "freeze_count": part.freeze_count,
-        "freeze_s": part.freeze_s,
-        "psnr_db": {
-            "raw": dict(zip(PLANES, part.mean_psnr_raw(), strict=True)),
-            "encoded": dict(zip(PLANES, part.mean_psnr_encoded(), strict=True)),
+        **part.freezes(),
+        **{
+            f"psnr_db.{what}.{plane}": value
+            for what, values in against.items()
+            for plane, value in zip(PLANES, values, strict=True)
         },
         "ssim": part.mean_ssim(),
         "vmaf": seen.vmaf,
-        "mos": {"mean": part.mean_mos(), "share": {str(k): v for k, v in part.mos_share().items()}},
+        "mos.mean": part.mean_mos(),
+        **{f"mos.share.{grade}": share for grade, share in part.mos_share().items()},
     }

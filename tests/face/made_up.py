@@ -1,6 +1,7 @@
 """A made-up run folder.
 
-Plausible numbers in the contract's shape, so that the face is tested without a simulation.
+Plausible numbers in the shape of a run (tests/face/test_record.py compares them with one), so that the face is tested
+without a simulation.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ def make(
                     else 20 + queue + chance.uniform(0, 4) + (25 if node == bad else 0),
                     "target_bps": video * 1.03 if sender else None,
                     "pacing_bps": video * 1.1 if sender else None,
+                    "buffer_bytes": None,
                 }
             )
         for flow, rate in (("tcp", rival), ("noise", noise)):
@@ -137,6 +139,7 @@ def make(
                         "delay_ms": None if node == "src" or rate == 0 else 20 + queue,
                         "target_bps": None,
                         "pacing_bps": None,
+                        "buffer_bytes": None,
                     }
                 )
         for link, use, wait in (("bottleneck", total / capacity, queue), ("left.access", total / 10e6, 0.4)):
@@ -162,10 +165,10 @@ def make(
             }
         )
         for step in range(4):
-            limit = "start" if t < 6 else "cap" if encoder_limited and t < 0.8 * seconds else "network"
+            limit = "start" if t < 6 else "encoder" if encoder_limited and t < 0.8 * seconds else "network"
             rule = {
                 "start": "start: doubles per report",
-                "cap": "the encoder's best rung",
+                "encoder": "the encoder's best rung",
                 "network": (
                     "equation: min over receivers",
                     "unloaded: +0.9 P/R",
@@ -201,7 +204,15 @@ def make(
         draft.text("scenario.toml", scenario)
         draft.json(
             "cost.json",
-            {"cpu_s": 1.21, "wall_s": 0.9, "peak_memory_bytes": 93_000_000, "packet_hops_count": 812_345},
+            {
+                "format": 1,
+                "cpu_s": 1.21,
+                "wall_s": 0.9,
+                "media_s": 0.4,
+                "quality_s": 2.5,
+                "peak_memory_bytes": 93_000_000,
+                "packet_hops": 812_345,
+            },
         )
         draft.table("rates", pl.DataFrame(rates, infer_schema_length=None))
         draft.table("links", pl.DataFrame(links))
@@ -260,10 +271,13 @@ def _frames(
                     "flow": "video",
                     "node": node,
                     "frame": number,
+                    "display": number,
+                    "clip_frame": number % 300,
                     "pts_s": pts,
                     "kind": kind,
                     "q": q,
                     "size_bytes": round(rate / 8 / 25 * {"I": 2.6, "P": 1.1, "B": 0.7}[kind]),
+                    "ready_s": pts,
                     "sent_s": pts + 0.001,
                     "first_s": None if fate == "lost" else pts + delay / 1000 - 0.004,
                     "arrived_s": None if fate == "lost" else pts + delay / 1000,
@@ -302,8 +316,14 @@ def _receiver(
         "playout_needed_ms": max(delays),
         "frames": {"sent": len(frames), **{f: fates.count(f) for f in ("ok", "lost", "late", "undecodable")}},
         "freeze_count": fates.count("lost"),
-        "freeze_s": fates.count("lost") * 0.08,
+        "freeze_s": fates.count("lost") * 0.24,
+        "freezes_per_min": fates.count("lost") * 60 / (len(frames) / 25),
+        "frozen_frac": fates.count("lost") * 0.24 / (len(frames) / 25),
+        "longest_freeze_ms": 240.0 if "lost" in fates else 0.0,
+        "frozen_at_end": False,
+        "stills_count": fates.count("lost") + fates.count("late"),
         "startup_ms": 150.0,
+        "feedback_packets": 80,
         "buffer_underflows": 0,
         "buffer_overflows": 0,
         "psnr_db": {
@@ -369,6 +389,9 @@ def _summary(
                 "sent_packets": 15800,
                 "feedback_packets": 3400,
                 "feedback_bps": 4.1e4,
+                "feedback_refused": 0,
+                "skipped_frames": 3,
+                "backlog_ms": {"p50": 12.0, "p95": 60.0, "p99": 95.0, "max": 140.0},
                 "limited_by_frac": frac,
                 "receivers": receiver_rows,
             },
@@ -380,9 +403,11 @@ def _summary(
                 "fair_share_bps": 1.8e6,
                 "share_of_fair": rival / 1.8e6,
                 "rate_cov": 0.2,
+                "ramp_s": {"1Mbps": 2.2, "share_80pct": 3.1},
+                "sent_packets": 12_400,
                 "retransmitted_packets": 41,
                 "timeouts": 0,
-                "srtt_ms": {"p50": 92.0, "p95": 118.0},
+                "srtt_ms": {"p50": 92.0, "p95": 118.0, "p99": 125.0, "max": 131.0},
                 "cwnd_packets": {
                     "mean": statistics.fmean(r["cwnd_packets"] for r in tcp if r["cwnd_packets"])
                 },
@@ -395,8 +420,15 @@ def _summary(
                 "fair_share_bps": 0.4e6,
                 "share_of_fair": mean("noise.dst1") / 0.4e6,
                 "rate_cov": 0.9,
+                "ramp_s": {"1Mbps": None, "share_80pct": 13.0},
+                "sent_packets": 2_400,
                 "receivers": [
-                    {"name": "noise.dst1", "throughput_bps": mean("noise.dst1"), "loss_frac": 0.002}
+                    {
+                        "name": "noise.dst1",
+                        "throughput_bps": mean("noise.dst1"),
+                        "loss_frac": 0.002,
+                        "delay_ms": {"p50": 45.0, "p95": 92.0, "p99": 97.0, "max": 99.0},
+                    }
                 ],
             },
         ],
@@ -407,22 +439,36 @@ def _summary(
                 "utilisation_frac": statistics.fmean(
                     r["utilisation_frac"] for r in links if r["link"] == "bottleneck"
                 ),
-                "dropped_packets": sum(r["dropped_packets"] for r in links),
-                "drop_frac": 0.002,
-                "queue_ms": {f"p{p}": percentile(queue, p / 100) for p in (50, 95, 99)},
+                **_counts(31_000, sum(r["dropped_packets"] for r in links)),
+                "queue_ms": {
+                    **{f"p{p}": percentile(queue, p / 100) for p in (50, 95, 99)},
+                    "max": max(queue),
+                },
             },
             {
                 "name": "left.access",
                 "direction": "forward",
                 "utilisation_frac": 0.4,
-                "dropped_packets": 0,
-                "drop_frac": 0.0,
-                "queue_ms": {"p50": 0.4, "p95": 0.5, "p99": 0.6},
+                **_counts(28_000, 0),
+                "queue_ms": {"p50": 0.4, "p95": 0.5, "p99": 0.6, "max": 0.9},
             },
         ],
         "fairness": {"jain": 0.97, "jain_1s": {"mean": 0.93, "p05": 0.8}},
         "invariants": [{"id": "INV-1", "checked": 3400, "broken": 0}],
         "expect": [],
+    }
+
+
+def _counts(offered: int, dropped: int) -> dict[str, Any]:
+    return {
+        "offered_packets": offered,
+        "packets": offered - dropped,
+        "dropped_packets": dropped,
+        "lost_packets": 0,
+        "reordered_packets": 0,
+        "duplicated_packets": 0,
+        "marked_packets": 0,
+        "drop_frac": dropped / offered,
     }
 
 

@@ -99,8 +99,8 @@ def test_quality_measures_each_receiver_worst_first(say: Say, watched: Path) -> 
     assert (worst["name"], best["name"]) == ("video.dst2", "video.dst1")
     assert 25 < worst["psnr_db"]["raw"]["y"] < best["psnr_db"]["raw"]["y"] - 0.5 < 60
     assert best["psnr_db"]["encoded"]["y"] is None  # nothing was lost: there is no difference
-    assert best["freeze_count"] == 0
-    assert worst["freeze_count"] >= 1
+    assert best["stills_count"] == 0
+    assert worst["stills_count"] >= 1
     assert "video.dst2" in say("quality", watched).out
 
 

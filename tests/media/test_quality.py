@@ -1,10 +1,12 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from small_clips import judged
 from steadycast.media import quality as quality_module
 from steadycast.media import vmaf as vmaf_module
 from steadycast.media.ladder import encode_ladder
-from steadycast.media.quality import evaluate, freezes, pictures_at
+from steadycast.media.quality import Quality, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fate, Fates, fates, shown_frames
 from steadycast.media.synthetic import Synthetic
 from steadycast.media.table2 import table2
@@ -52,10 +54,25 @@ def test_lost_frames_are_replaced_by_the_one_before_and_the_screen_is_blank_befo
     assert shown_frames(arrival, play).tolist() == [-1, -1, 2, 2, 4]
 
 
-def test_freezes_count_runs_and_slots():
-    assert freezes(np.array([-1, -1, 0, 0, 0, 3, 4, 4, 6])) == (2, 3)
-    assert freezes(np.array([0, 1, 2])) == (0, 0)
-    assert freezes(np.array([], dtype=np.int64)) == (0, 0)
+def stills(quality: Quality) -> tuple[int, int]:
+    """Count pictures that were shown for more than a slot, and freezes."""
+    told = quality.freezes()
+    return told["stills_count"], told["freeze_count"]
+
+
+def test_freezes_are_told_from_the_slots_that_are_shown():
+    def shown(slots: list[int]) -> Quality:
+        none = np.zeros((len(slots), 3))
+        return Quality(Fraction(25), np.array(slots), none, none, none[:, 0], np.ones(len(slots), np.uint8))
+
+    assert stills(shown([-1, -1, 0, 0, 0, 3, 4, 4, 6])) == (2, 0)
+    assert stills(shown([0, 1, 2])) == (0, 0)
+    assert stills(shown([])) == (0, 0)
+    told = shown([-1, *range(50), *[49] * 4, *range(50, 60)]).freezes()
+    assert (told["freeze_count"], told["freeze_s"], told["longest_freeze_ms"]) == (1, 0.2, 200.0)
+    assert told["frozen_frac"] == pytest.approx(5 / 64)
+    assert told["freezes_per_min"] == pytest.approx(60 / (64 * 0.04))
+    assert told["frozen_at_end"] is False
 
 
 def test_each_frame_has_one_fate_and_a_lost_reference_breaks_the_rest_of_its_group():
@@ -84,7 +101,7 @@ def test_a_receiver_that_lost_nothing_sees_what_the_sender_encoded(codec):
     assert quality.shown.tolist() == list(range(104))
     assert quality.mean_psnr_encoded() == (None, None, None)
     assert quality.mean_psnr_encoded(identical=True) == (100.0, 100.0, 100.0)
-    assert (quality.freeze_count, quality.freeze_s, quality.blank_slots) == (0, 0.0, 0)
+    assert (*stills(quality), quality.blank_slots) == (0, 0, 0)
     finest, coarsest = quality.psnr_raw[:12, 0].mean(), quality.psnr_raw[24:36, 0].mean()
     assert 38 < finest < 60
     assert 15 < coarsest < 36
@@ -161,7 +178,7 @@ def test_a_stream_that_loses_everything_stays_black():
     ladder = small()
     quality = evaluate(ladder, chosen(ladder, 24), Fates(np.zeros(24, dtype=bool)))
     assert quality.blank_slots == 24
-    assert quality.freeze_count == 0
+    assert stills(quality) == (0, 0)
     assert quality.mean_mos() == 1.0
 
 
@@ -183,7 +200,7 @@ def test_late_frames_freeze_the_picture_but_still_feed_the_decoder():
     arrival[late] += 120 * MS
     quality = evaluate(ladder, chosen(ladder, 52), Fates(whole(52), arrival, play))
     assert quality.shown[14:17].tolist() == [14, 14, 16]
-    assert (quality.freeze_count, quality.freeze_s) == (1, 0.04)
+    assert stills(quality) == (1, 0)
     assert np.isinf(quality.psnr_encoded[16:, 0]).all()
 
 
@@ -235,7 +252,7 @@ def test_a_part_of_a_view_counts_its_own_slots_only():
     complete[-1] = False
     view = evaluate(ladder, [2] * 5, Fates(complete))
     part = view.between(12, 48)
-    assert (len(part.mos), part.blank_slots, part.freeze_count) == (36, 0, 0)
+    assert (len(part.mos), part.blank_slots, *stills(part)) == (36, 0, 0, 0)
     assert view.blank_slots == 12
     assert part.mean_psnr_raw()[0] > view.mean_psnr_raw()[0] + 3
     assert view.between(60, 70).mean_ssim() is None

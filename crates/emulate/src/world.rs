@@ -7,7 +7,7 @@ use crate::relay::{Bell, Gate, Punctuality, Relay};
 use crate::tcp::{Runner, Session, TcpError};
 use crate::udp::{Graft, Place, Sent, UdpEnd};
 use crate::watch::{Stream, Streams};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
@@ -23,6 +23,7 @@ use steadycast_ends::{
 };
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_network::{BuildError, Datagrams, group_address, host_address};
+use steadycast_record::run;
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 
 use steadycast_units::{Chance, Span, Spread, Time};
@@ -372,7 +373,7 @@ impl Emulation {
             agents: &self.agents,
             flows: &self.flows,
             viewers: &[],
-            links: network.links(),
+            links: network.links(self.now),
             ways: self.ways.clone(),
             logs: &self.logs,
             hops: network.hops(),
@@ -385,37 +386,29 @@ impl Emulation {
     /// The summary of the run, without what needs pixels. `complete` says whether its end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         let told = &self.told;
-        let mut summary = self.with_record(|record| record.summary(complete)).unwrap_or(Value::Null);
+        let Some(mut into) = self.with_record(|record| record.figures(complete)) else { return Value::Null };
         let share = told.late as f64 / (told.written as f64).max(1.0);
         let ends = self.ends_late.quantile(0.99).unwrap_or(Span::ZERO);
         let trusted = share <= TRUSTED && ends <= ENDS_LATE;
-        let spread = |s: &Spread| {
-            let ms = |q: f64| s.quantile(q).map(Span::as_millis_f64);
-            json!({ "p50": ms(0.5), "p95": ms(0.95), "p99": ms(0.99), "max": s.max().map(Span::as_millis_f64) })
-        };
-        if let Value::Object(map) = &mut summary {
-            let emulation = json!({
-                "trustworthy": trusted,
-                "released_packets": told.written,
-                "late_frac": share,
-                "lateness_ms": spread(&told.lateness),
-                "ends_lateness_ms": spread(&self.ends_late),
-                "ends_lateness_last_ms": spread(&self.ends_late_last),
-                "refused_packets": told.refused,
-                "astray_packets": told.astray,
-            });
-            map.insert("emulation".into(), emulation);
-            if let Some(Value::Array(warnings)) = map.get_mut("warnings").filter(|_| !trusted) {
-                warnings.push(json!(format!(
-                    "not trustworthy: this machine was too busy: {:.1} % of the packets left the links more than 1 ms late, and \
-                     1 % of the time the flows' ends were called more than {:.1} ms late; run it again on a machine with less to \
-                     do, or at a lower rate",
-                    share * 100.0,
-                    ends.as_millis_f64()
-                )));
-            }
+        into.put(&run::TRUSTWORTHY, trusted);
+        into.put(&run::RELEASED_PACKETS, told.written);
+        into.put(&run::LATE_FRAC, share);
+        into.put_spread(&run::LATENESS, &told.lateness);
+        into.put_spread(&run::ENDS_LATENESS, &self.ends_late);
+        into.put_spread(&run::ENDS_LATENESS_LAST, &self.ends_late_last);
+        into.put(&run::REFUSED_PACKETS, told.refused);
+        into.put(&run::ASTRAY_PACKETS, told.astray);
+        if !trusted {
+            let warning = format!(
+                "not trustworthy: this machine was too busy: {:.1} % of the packets left the links more than 1 ms late, and \
+                 1 % of the time the flows' ends were called more than {:.1} ms late; run it again on a machine with less to \
+                 do, or at a lower rate",
+                share * 100.0,
+                ends.as_millis_f64()
+            );
+            into.put(&run::WARNINGS, vec![warning]);
         }
-        summary
+        into.into()
     }
 
     /// The table called `name`; `None` for a name that no table has.

@@ -8,13 +8,18 @@ mod video;
 pub use kernel::{KernelSink, KernelSource, Observed};
 pub use plain::{Beat, PlainSink, PlainSource, draw};
 pub use tcp::{TcpSink, TcpSource};
-pub use video::{DecisionRow, LimitShares, MakeReceiver, SourcePoint, VideoSink, VideoSource};
+pub use video::{DecisionRow, LimitShares, MakeReceiver, SourcePoint, VideoSink, VideoSource, ViewRow};
 
+use crate::intake::Intake;
 use crate::{Arriving, Body, Kept, Store};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use steadycast_control::Check;
 use steadycast_link::Ecn;
-use steadycast_units::{Bytes, Time};
+use steadycast_record::{Figures, Table};
+use steadycast_units::{Bytes, Rate, Span, Time};
+pub(crate) use tcp::TcpPoint;
 
 /// What an agent lets go.
 pub struct Out<'a> {
@@ -27,6 +32,87 @@ impl Out<'_> {
     pub fn send(&mut self, size: Bytes, ecn: Ecn, body: Body) {
         self.packets.push((size, ecn, body));
     }
+}
+
+/// What an agent says for the record. A source fills its flow's figures, a sink those of its receiver.
+pub(crate) trait Tell {
+    /// Writes its own figures.
+    fn figures(&self, about: &About<'_>, into: &mut Figures);
+
+    /// A digest of all that it did, and a number to go with it.
+    fn digest(&self) -> (u64, u64);
+
+    /// What arrived, at a sink.
+    fn intake(&self) -> Option<&Intake> {
+        None
+    }
+
+    /// When it was in its session for the first time: it is measured from then on.
+    fn joined(&self) -> Time {
+        Time::ZERO
+    }
+
+    /// What a source sent, step by step.
+    fn sent(&self) -> Vec<SentStep> {
+        Vec::new()
+    }
+
+    /// Writes a row for each decision, or for each report about one.
+    fn decisions(&self, _place: &Place<'_>, _into: &mut Table) {}
+
+    /// TCP's window, step by step.
+    fn windows(&self) -> &[TcpPoint] {
+        &[]
+    }
+
+    /// What its controller's half has kept an eye on.
+    fn promises(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    /// RTCP's share of the session bandwidth, step by step.
+    fn rtcp_shares(&self) -> &[f64] {
+        &[]
+    }
+}
+
+/// What an agent has to know for its figures.
+pub(crate) struct About<'a> {
+    /// How long its flow was active.
+    pub(crate) active: Span,
+    /// From when on means are taken, …
+    pub(crate) from: Time,
+    /// … and the first step of the series that counts.
+    pub(crate) first_step: usize,
+    /// The play-out limit of its flow.
+    pub(crate) playout: Option<Span>,
+    /// The other end, of a video's sink.
+    pub(crate) source: Option<&'a VideoSource>,
+}
+
+/// One step of a source's series.
+#[derive(Clone, Copy)]
+pub(crate) struct SentStep {
+    /// IP bytes.
+    pub(crate) bytes: u64,
+    /// Target and pacing rate at its end, of a video.
+    pub(crate) decided: Option<(Rate, Rate)>,
+}
+
+impl SentStep {
+    fn plain(bytes: u64) -> Self {
+        Self { bytes, decided: None }
+    }
+}
+
+/// Where an agent is, for the rows that it writes.
+pub(crate) struct Place<'a> {
+    pub(crate) flow: &'a str,
+    pub(crate) node: &'a str,
+    /// The flow's receivers by what they go by in its session.
+    pub(crate) receivers: &'a BTreeMap<u32, String>,
+    /// The run's end.
+    pub(crate) until: Time,
 }
 
 /// One end of a flow.
@@ -50,6 +136,30 @@ pub enum Agent {
 }
 
 impl Agent {
+    /// It, as what speaks for the record.
+    pub(crate) fn tell(&self) -> &dyn Tell {
+        match self {
+            Self::PlainSource(source) => source,
+            Self::PlainSink(sink) => sink,
+            Self::TcpSource(source) => &**source,
+            Self::TcpSink(sink) => &**sink,
+            Self::KernelSource(source) => &**source,
+            Self::KernelSink(sink) => &**sink,
+            Self::VideoSource(source) => &**source,
+            Self::VideoSink(sink) => &**sink,
+        }
+    }
+
+    /// It, if it is a video's source.
+    pub(crate) fn video_source(&self) -> Option<&VideoSource> {
+        if let Self::VideoSource(source) = self { Some(source) } else { None }
+    }
+
+    /// It, if it is a video's receiver.
+    pub(crate) fn video_sink(&self) -> Option<&VideoSink> {
+        if let Self::VideoSink(sink) = self { Some(sink) } else { None }
+    }
+
     /// A packet has arrived; what it can't make sense of, an agent ignores.
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {

@@ -1,6 +1,7 @@
 //! What arrives at a receiver, counted.
 
 use crate::{Fields, Row, Rows};
+use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
 /// Counts of what arrived; a series of them is made by taking samples.
@@ -100,6 +101,16 @@ impl Intake {
     /// Distinct packets, the whole time.
     pub const fn packets(&self) -> u64 {
         self.now.packets
+    }
+
+    /// Writes loss from this step of the series on, and delay.
+    pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
+        let counted = self.samples.get(first_step..).unwrap_or(&[]);
+        let sum = |of: fn(&Point) -> u32| counted.iter().map(|point| u64::from(of(point))).sum::<u64>();
+        let (expected, got) = (sum(|p| p.expected), sum(|p| p.packets));
+        let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
+        into.put(&receiver::LOSS, lost);
+        into.put_spread(&receiver::DELAY, &self.delay);
     }
 
     /// Ends a step of the series; `expected` are all packets that should have come so far.

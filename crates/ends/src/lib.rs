@@ -7,12 +7,11 @@
 
 mod agent;
 mod body;
+mod freeze;
 mod intake;
 mod make;
 mod plan;
 mod record;
-mod rows;
-mod share;
 mod simulcast;
 mod skew;
 mod summary;
@@ -21,14 +20,14 @@ mod viewer;
 
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
-    PlainSource, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, draw,
+    PlainSource, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
 };
 pub use body::{AgentIx, Arriving, Body};
+pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
 pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
 pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
-pub use rows::{Fields, Kept, Row, Rows, Store};
 pub use skew::Skew;
-pub use tables::{Column, Table};
+pub use steadycast_record::{Fields, Kept, Row, Rows, Store, Table, Values};
 pub use viewer::Viewer;

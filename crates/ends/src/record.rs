@@ -37,6 +37,8 @@ pub struct LinkRecord<'a> {
     pub link: &'a Link,
     /// What it had counted at the end of the warm-up; nothing without one.
     pub before: Option<&'a Counts>,
+    /// Bytes that its transmitter had sent when the run ended, or has sent so far.
+    pub sent: Bytes,
     /// Packets that have reached its end.
     pub carried: u64,
     /// Its series; empty where none is kept.
@@ -60,6 +62,11 @@ pub struct FlowEnds {
 }
 
 impl FlowEnds {
+    /// The source that serves the receiver in this place.
+    pub fn source_of(&self, receiver: usize) -> Option<AgentIx> {
+        self.sources.get(if self.sources.len() > 1 { receiver } else { 0 }).copied()
+    }
+
     /// How long it is active between two times.
     pub fn active(&self, from: Time, until: Time) -> Span {
         let within = |(start, stop): &(Time, Time)| stop.min(&until).since(*start.max(&from));
@@ -75,7 +82,7 @@ impl FlowEnds {
 /// One step of a link's series.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkPoint {
-    /// Bytes that the transmitter took in the step.
+    /// Bytes that the transmitter sent in the step.
     pub bytes: u64,
     /// Packets dropped in the step.
     pub dropped: u64,

@@ -135,7 +135,7 @@ pub enum Fate {
 pub struct Counts {
     /// Packets offered.
     pub offered: u64,
-    /// Bytes that the transmitter has sent, or is committed to send: those the medium lost and repetitions included.
+    /// Bytes that the transmitter has sent, those the medium lost and repetitions included. Inside of a link what it has taken to send.
     pub sent: Bytes,
     /// Dropped because the queue was full.
     pub full: u64,
@@ -380,7 +380,7 @@ impl Link {
         rest.counts.sent += size;
         let span = if size == idle.size { idle.span } else { rest.transmitter.span(now, size) };
         idle.free += span;
-        rest.queue.admitted(size, idle.free);
+        rest.queue.admitted(size, idle.free, size);
         Fate::Arrives { at: idle.free + delay, ecn }
     }
 
@@ -389,16 +389,34 @@ impl Link {
         self.rest.tell(&mut self.idle);
     }
 
-    /// What it has done so far.
-    pub fn counts(&self) -> Counts {
+    /// What it has done until `now`.
+    pub fn counts(&self, now: Time) -> Counts {
         let mut counts = self.rest.counts.clone();
         counts.add_passed(&self.idle);
+        counts.sent = self.sent(now);
         counts
     }
 
-    /// [`Counts::sent`] so far.
-    pub fn sent(&self) -> Bytes {
-        self.rest.counts.sent + self.idle.bytes()
+    /// [`Counts::sent`] until `now`: what has left the transmitter, bit by bit; over a trace packet by packet.
+    pub fn sent(&self, now: Time) -> Bytes {
+        let taken = self.rest.counts.sent + self.idle.bytes();
+        taken.saturating_sub(self.unsent(now))
+    }
+
+    /// What it has taken to send, and at `now` not sent.
+    fn unsent(&self, now: Time) -> Bytes {
+        let rest = |done: Time, spent: Bytes| self.rest.transmitter.rest(now, done, spent);
+        if self.idle.passed > 0 {
+            // Of all those packets only the last can still be there.
+            return rest(self.idle.free, self.idle.size);
+        }
+        if let Some(managed) = &self.rest.managed {
+            let (done, spent) = managed.on_air();
+            return rest(done, spent);
+        }
+        let mut waiting = self.rest.queue.unsent(now);
+        let first = waiting.next().map_or(Bytes::ZERO, |(done, spent)| rest(done, spent));
+        first + waiting.map(|(_, spent)| spent).sum()
     }
 
     /// Packets that it took and did not drop, and copies of them: those that are still under way included.
@@ -471,7 +489,7 @@ impl Rest {
         if idle.passed > 0 {
             self.count_passed(idle);
             // Of all those packets only the last can still be there.
-            self.queue.admitted(idle.size, idle.free);
+            self.queue.admitted(idle.size, idle.free, idle.size);
             self.waited = Span::ZERO;
         }
     }
@@ -501,8 +519,9 @@ impl Rest {
         let start = self.transmitter.free_at().max(now);
         self.waited = start.since(now);
         self.counts.wait.add(self.waited);
+        let before = self.counts.sent;
         let (done, lost) = self.transmit(start, size);
-        self.queue.admitted(size, done);
+        self.queue.admitted(size, done, self.counts.sent.saturating_sub(before));
         if lost {
             self.counts.lost += 1;
             return Fate::Dropped(Drop::Lost);
@@ -576,8 +595,9 @@ impl Rest {
         if let Some(head) = managed.leave(now, &mut self.counts) {
             self.waited = now.since(head.since);
             self.counts.wait.add(self.waited);
+            let before = self.counts.sent;
             let (done, lost) = self.transmit(now, head.size);
-            managed.sending(done, head.size);
+            managed.sending(done, head.size, self.counts.sent.saturating_sub(before));
             let fate = if lost {
                 self.counts.lost += 1;
                 Fate::Dropped(Drop::Lost)

@@ -39,6 +39,8 @@ pub(crate) struct Managed {
     bytes: u64,
     /// What is on the transmitter, and until when.
     on_air: (Time, Bytes),
+    /// What the transmitter spends on it: more than its size when it is repeated.
+    spent: Bytes,
     /// When the next packet leaves; NEVER: nothing waits.
     pub(crate) due: Time,
     /// Fates that the driver has not been told.
@@ -90,6 +92,7 @@ impl Managed {
             len: 0,
             bytes: 0,
             on_air: (Time::ZERO, Bytes::ZERO),
+            spent: Bytes::ZERO,
             due: Time::NEVER,
             told: VecDeque::new(),
             decided: Time::ZERO,
@@ -293,8 +296,13 @@ impl Managed {
     }
 
     /// A packet is on the transmitter.
-    pub(crate) fn sending(&mut self, until: Time, size: Bytes) {
-        self.on_air = (until, size);
+    pub(crate) fn sending(&mut self, until: Time, size: Bytes, spent: Bytes) {
+        (self.on_air, self.spent) = ((until, size), spent);
+    }
+
+    /// Until when the transmitter is busy, and with how much.
+    pub(crate) const fn on_air(&self) -> (Time, Bytes) {
+        (self.on_air.0, self.spent)
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

@@ -141,11 +141,19 @@ pub(crate) struct QueueState {
     /// In packets or in bytes.
     pub(crate) limit: Limit,
     admission: Option<Box<dyn Admission>>,
-    /// Departure and size of each packet that has been admitted and not yet left.
-    waiting: VecDeque<(Time, u32)>,
+    /// Each packet that has been admitted and not yet left.
+    waiting: VecDeque<Waiting>,
     bytes: u64,
     empty_since: Time,
     chance: Chance,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    departure: Time,
+    size: u32,
+    /// What the transmitter spends on it: more than its size when it is repeated.
+    spent: u32,
 }
 
 impl QueueState {
@@ -168,7 +176,7 @@ impl QueueState {
 
     #[inline]
     fn leave(&mut self, now: Time) {
-        while let Some(&(departure, size)) = self.waiting.front() {
+        while let Some(&Waiting { departure, size, .. }) = self.waiting.front() {
             if departure > now {
                 break;
             }
@@ -176,6 +184,12 @@ impl QueueState {
             self.bytes -= u64::from(size);
             self.empty_since = departure;
         }
+    }
+
+    /// Departure of each packet that has not left before `now`, and what the transmitter spends on it.
+    pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
+        let waiting = self.waiting.iter().skip_while(move |packet| packet.departure < now);
+        waiting.map(|packet| (packet.departure, Bytes::new(u64::from(packet.spent))))
     }
 
     pub(crate) fn length(&mut self, now: Time) -> usize {
@@ -200,7 +214,7 @@ impl QueueState {
             room,
             packets: self.waiting.len(),
             bytes: self.bytes,
-            on_air: self.waiting.front().map_or(0, |(_, size)| u64::from(*size)),
+            on_air: self.waiting.front().map_or(0, |first| u64::from(first.size)),
             empty_since: self.empty_since,
             free: link.free_at(),
             rate: link.rate(now),
@@ -209,8 +223,8 @@ impl QueueState {
     }
 
     #[inline]
-    pub(crate) fn admitted(&mut self, size: Bytes, departure: Time) {
-        self.waiting.push_back((departure, size.get() as u32));
+    pub(crate) fn admitted(&mut self, size: Bytes, departure: Time, spent: Bytes) {
+        self.waiting.push_back(Waiting { departure, size: size.get() as u32, spent: spent.get() as u32 });
         self.bytes += size.get();
     }
 }

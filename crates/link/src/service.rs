@@ -142,6 +142,17 @@ impl Transmitter {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
     }
 
+    /// How much of what it has sent at `done`, and may have begun, is not sent at `now`.
+    pub(crate) fn rest(&self, now: Time, done: Time, size: Bytes) -> Bytes {
+        match &self.service {
+            Service::Unlimited => Bytes::ZERO,
+            _ if done < now => Bytes::ZERO,
+            Service::Rate(_) if done < Time::NEVER => self.capacity(now, done).unwrap_or(size).min(size),
+            // A trace sends a packet at once, when its opportunity comes.
+            Service::Rate(_) | Service::Trace(_) => size,
+        }
+    }
+
     pub(crate) fn rate(&self, now: Time) -> Option<Rate> {
         match &self.service {
             Service::Rate(steps) => Some(*steps.at(now)),

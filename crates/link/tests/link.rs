@@ -54,7 +54,7 @@ fn a_full_queue_drops_and_counts_the_packet_on_the_transmitter() {
     let fates = arrivals(&mut link, [at(0); 5]);
     assert_eq!(fates.iter().filter(|f| f.is_some()).count(), 3);
     assert_eq!(link.offer(at(1), PACKET, Ecn::NotEct), Fate::Arrives { at: at(14), ecn: Ecn::NotEct });
-    assert_eq!(link.counts().full, 2);
+    assert_eq!(link.counts(Time::NEVER).full, 2);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn red_holds_the_average_queue_between_its_thresholds_and_drops_seldom_by_overfl
     // 10 % more than fits, for 40 s, evenly.
     let times = (0..44_000u64).map(|n| Time::from_nanos(n * 909_091));
     arrivals(&mut link, times);
-    let counts = link.counts();
+    let counts = link.counts(Time::NEVER);
     let share = counts.early as f64 / counts.offered as f64;
     assert!((0.07..0.11).contains(&share), "{share}");
     assert!(counts.full < counts.early / 10, "{} of {}", counts.full, counts.early);
@@ -183,7 +183,7 @@ fn red_with_ecn_marks_what_can_be_marked_below_the_upper_threshold() {
         (0..packets).for_each(|n| {
             link.offer(Time::from_nanos(n * 990_000), PACKET, ecn);
         });
-        (link.counts().marked, link.counts().early)
+        (link.counts(Time::NEVER).marked, link.counts(Time::NEVER).early)
     };
     // 1 % too much fills the queue by a packet every 100: after 1800 packets the average is below 15.
     let (marked, early) = offer(Ecn::Ect0, 1_800);
@@ -215,7 +215,7 @@ proptest! {
                 arrived += 1;
             }
         }
-        prop_assert_eq!(arrived + link.counts().dropped(), gaps.len() as u64);
+        prop_assert_eq!(arrived + link.counts(Time::NEVER).dropped(), gaps.len() as u64);
     }
 
     #[test]
@@ -234,12 +234,51 @@ proptest! {
             let size = Bytes::new(size);
             prop_assert_eq!(short.offer(now, size, Ecn::Ect0), long.offer(now, size, Ecn::Ect0));
             prop_assert_eq!(short.waited(), long.waited());
+            prop_assert_eq!(short.sent(now), long.sent(now));
             if look {
                 prop_assert_eq!(short.queued(now), long.queued(now));
             }
         }
-        prop_assert_eq!((short.sent(), short.dropped()), (long.sent(), long.dropped()));
-        prop_assert_eq!(format!("{:?}", short.counts()), format!("{:?}", long.counts()));
+        prop_assert_eq!((short.sent(now), short.dropped()), (long.sent(now), long.dropped()));
+        prop_assert_eq!(format!("{:?}", short.counts(Time::NEVER)), format!("{:?}", long.counts(Time::NEVER)));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_link_sends_more_in_an_interval_than_its_rate_allows_and_a_busy_one_sends_all_of_it(
+        gaps in prop::collection::vec(0u64..2_000_000, 50..300), codel in any::<bool>(), repeats in any::<bool>(),
+    ) {
+        // 8 Mb/s, and from 100 ms on half of it: 1 ms a packet, then 2 ms.
+        let mut rate = Steps::constant(Rate::mbps(8));
+        rate.then(at(100), Rate::mbps(4));
+        let limit = Limit::Packets(50);
+        let target = CoDel { limit, target: Span::millis(5), interval: Span::millis(100), ecn: false };
+        let mut link = link(&Config {
+            service: Service::Rate(rate),
+            queue: if codel { Queue::CoDel(target) } else { Queue::drop_tail(limit) },
+            loss: Steps::constant(if repeats { Loss::Bernoulli(BernoulliLoss { p: 0.2 }) } else { Loss::None }),
+            arq: repeats.then_some(Arq { tries: 4, per_try: Span::ZERO }),
+            ..Config::default()
+        });
+        let (mut offer, mut offers) = (Time::ZERO, gaps.into_iter());
+        let (mut before, mut busy) = (Bytes::ZERO, false);
+        for ms in (10..400).step_by(10) {
+            while offer < at(ms) {
+                link.offer(offer, PACKET, Ecn::NotEct);
+                while link.take(offer).is_some() {}
+                offer = offers.next().map_or(Time::NEVER, |gap| offer + Span::nanos(gap));
+            }
+            while link.take(at(ms)).is_some() {}
+            let (sent, room) = (link.sent(at(ms)), link.capacity(at(ms - 10), at(ms)).unwrap());
+            let step = sent.saturating_sub(before).get();
+            prop_assert!(sent >= before && step <= room.get() + 1, "{step} of {room:?} at {ms} ms");
+            let full = link.queued(at(ms)) > 11;
+            if busy && full {
+                prop_assert!(step + 1 >= room.get(), "{step} of {room:?} at {ms} ms");
+            }
+            (before, busy) = (sent, full);
+        }
     }
 }
 
@@ -290,6 +329,6 @@ fn a_link_that_holds_packets_tells_copies_of_each_that_leaves() {
         arrived += u64::from(matches!(fate, Fate::Arrives { .. }));
         copies += u64::from(link.copy().is_some());
     }
-    assert_eq!((link.counts().duplicated, link.arrived()), (copies, arrived + copies));
+    assert_eq!((link.counts(Time::NEVER).duplicated, link.arrived()), (copies, arrived + copies));
     assert!((8..23).contains(&copies), "{copies} copies of {arrived}");
 }

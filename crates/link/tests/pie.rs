@@ -64,7 +64,7 @@ fn what_can_be_marked_is_marked_until_the_probability_is_too_large() {
     let marks = |keys: &str, ecn| {
         let mut link = link(keys);
         offer(&mut link, Span::micros(980), Time::ZERO, at(60), ecn);
-        let counts = link.counts();
+        let counts = link.counts(Time::NEVER);
         (counts.marked, counts.early)
     };
     // 2 % too much that marks don't take away: the delay grows, the probability rises past 0.1, and then packets are dropped.

@@ -1,12 +1,12 @@
 //! What a live session leaves behind, in the form in which a simulation leaves it.
 
 use crate::{FrameRow, Peers};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::path::Path;
-use steadycast_ends::{Agent, AgentIx, Column, FlowEnds, Record, Table};
-use steadycast_media::Fate;
+use steadycast_ends::{Agent, AgentIx, FlowEnds, Record};
+use steadycast_record::{Figures, Of, Table, frames, receiver, run};
 use steadycast_scenario::{Problems, Scenario};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
@@ -82,20 +82,18 @@ pub struct LiveRecord {
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
     now: Time,
-    /// What replaces or adds to the flow's keys in the summary.
-    flow: Map<String, Value>,
     warnings: Vec<String>,
     /// Frames as a receiver saw them.
     frames: Vec<FrameRow>,
 }
 
 impl LiveRecord {
+    /// `agent` was active from `start` to `stop`.
     pub(crate) fn new(
         words: &Words,
         agent: Agent,
-        start: Time,
+        (start, stop): (Time, Time),
         now: Time,
-        flow: Map<String, Value>,
         warnings: Vec<String>,
         frames: Vec<FrameRow>,
     ) -> Result<Self, Problems> {
@@ -105,9 +103,9 @@ impl LiveRecord {
             Agent::VideoSource(_) => (vec![AgentIx(0)], Vec::new()),
             _ => (Vec::new(), vec![AgentIx(0)]),
         };
-        let active = vec![(start, now)];
-        let flows = vec![FlowEnds { start, stop: now, active, means_from: start, sources, sinks }];
-        Ok(Self { scenario, toml, agents: vec![agent], flows, now, flow, warnings, frames })
+        let active = vec![(start, stop)];
+        let flows = vec![FlowEnds { start, stop, active, means_from: start, sources, sinks }];
+        Ok(Self { scenario, toml, agents: vec![agent], flows, now, warnings, frames })
     }
 
     fn record(&self) -> Record<'_> {
@@ -138,66 +136,37 @@ impl LiveRecord {
 
     /// The summary.
     pub fn summary(&self, complete: bool) -> Value {
-        let mut summary = self.record().summary(complete);
-        if let Some(flow) = summary.pointer_mut("/flows/0").and_then(Value::as_object_mut) {
-            for (key, value) in &self.flow {
-                match (flow.get_mut(key).and_then(Value::as_array_mut), value.as_array()) {
-                    // What the record has of a receiver stays, unless the session knows better.
-                    (Some(old), Some(new)) if old.len() == new.len() => {
-                        for (old, new) in old.iter_mut().zip(new) {
-                            if let (Some(old), Some(new)) = (old.as_object_mut(), new.as_object()) {
-                                old.extend(new.clone());
-                            }
-                        }
-                    }
-                    _ => {
-                        flow.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-        }
-        summary["warnings"] = json!(self.warnings);
-        summary
+        let mut into = self.record().figures(complete);
+        into.put(&run::WARNINGS, self.warnings.as_slice());
+        into.into()
     }
 
     /// A table of the record.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
-        if name != "frames" || self.frames.is_empty() {
+        if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
-        let rows = self.frames.len();
-        let text = |word: &str| Column::Text { codes: vec![0; rows], texts: vec![word.to_owned()] };
-        let real = |of: fn(&FrameRow) -> f64| Column::Real(self.frames.iter().map(of).collect());
+        let mut into = Table::called(name)?;
         let node = self.scenario.flows[0].to.first().map_or("receiver", |n| self.scenario.node_name(*n));
-        let filled = |(key, column): (&'static str, Column)| {
-            let column = match key {
-                "flow" => text("video"),
-                "node" => text(node),
-                "frame" | "display" => Column::Whole((0..rows as i64).collect()),
-                "pts_s" => real(|f| f.ticks as f64 / 90_000.0),
-                "size_bytes" => Column::Whole(self.frames.iter().map(|f| f.size.get() as i64).collect()),
-                "first_s" => real(|f| f.came.0.as_secs_f64()),
-                "arrived_s" => real(|f| f.came.1.as_secs_f64()),
-                "fate" => Column::Text {
-                    codes: self.frames.iter().map(|f| f.fate as u32).collect(),
-                    texts: [Fate::Ok, Fate::Lost, Fate::Late, Fate::Undecodable].map(|f| f.name().to_owned()).into(),
-                },
-                _ => match column {
-                    Column::Real(_) => Column::Real(vec![f64::NAN; rows]),
-                    Column::Whole(_) => Column::Whole(vec![-1; rows]),
-                    // Nobody has said it: null.
-                    Column::Text { .. } => Column::Text { codes: vec![u32::MAX; rows], texts: Vec::new() },
-                },
-            };
-            (key, column)
-        };
-        Some(table.into_iter().map(filled).collect())
+        for (n, frame) in (0..).zip(&self.frames) {
+            into.text(&frames::FLOW, &self.scenario.flows[0].name);
+            into.text(&frames::NODE, node);
+            into.whole(&frames::FRAME, n);
+            into.whole(&frames::DISPLAY, n);
+            into.real(&frames::PTS, frame.ticks as f64 / 90_000.0);
+            into.whole(&frames::SIZE, frame.size.get() as i64);
+            into.real(&frames::FIRST, frame.came.0.as_secs_f64());
+            into.real(&frames::ARRIVED, frame.came.1.as_secs_f64());
+            into.text(&frames::FATE, frame.fate.name());
+            into.end_row();
+        }
+        Some(into)
     }
 }
 
 /// What the reports of its receivers say, as the flow's part of a sender's summary: what nobody reports is null.
-pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Value>) {
+pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
         let Some(block) = peer.block.filter(|_| peer.reports > 0) else { continue };
@@ -213,32 +182,19 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
             (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0));
         let jitter = f64::from(block.jitter) / 90.0;
         names.push(peer.cname.clone());
-        rows.push(json!({
-            "name": peer.cname,
-            "address": peer.address.to_string(),
-            "throughput_bps": loss.map(|l| sent.as_bps_f64() * (1.0 - l)),
-            "loss_frac": loss,
-            "jitter_ms": jitter,
-            "rtt_ms": peer.rtt.map(|r| r.as_millis_f64()),
-            "delay_ms": { "p50": null, "p95": null, "p99": null, "max": null },
-            "feedback_packets": peer.reports,
-            "standard": !peer.ours,
-            "left": peer.left,
-            "frames": null,
-        }));
+        let mut into = Figures::new(Of::Receiver);
+        into.put(&receiver::NAME, peer.cname.as_str());
+        into.put(&receiver::ADDRESS, peer.address.to_string());
+        into.put(&receiver::THROUGHPUT, loss.map(|l| sent.as_bps_f64() * (1.0 - l)));
+        into.put(&receiver::LOSS, loss);
+        into.put(&receiver::JITTER, jitter);
+        into.put_span(&receiver::RTT, peer.rtt);
+        into.put_spread(&receiver::DELAY, &Spread::default());
+        into.put(&receiver::FEEDBACK_PACKETS, peer.reports);
+        into.put(&receiver::STANDARD, !peer.ours);
+        into.put(&receiver::LEFT, peer.left);
+        into.put_unknown(&receiver::FRAMES_OK);
+        rows.push(into);
     }
     (names, rows)
-}
-
-/// How long it took until a second of the series reached a rate, and the variation of whole seconds.
-pub(crate) fn series(bytes: &[u64]) -> (Option<f64>, Option<f64>) {
-    let per = (Span::secs(1).as_nanos() / STEP.as_nanos()) as usize;
-    let rate = |window: &[u64]| window.iter().sum::<u64>() as f64 * 8.0;
-    let ramp = bytes.windows(per).position(|w| rate(w) >= 1e6);
-    let ramp = ramp.map(|n| (n + per) as f64 * STEP.as_secs_f64());
-    let seconds: Vec<f64> = bytes.chunks_exact(per).map(rate).collect();
-    let n = seconds.len() as f64;
-    let mean = seconds.iter().sum::<f64>() / n;
-    let variance = seconds.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>() / n;
-    (ramp, (mean > 0.0).then(|| variance.sqrt() / mean))
 }

@@ -8,7 +8,7 @@ use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
     Spool, Srtp, Unpacker, WiredSink,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
+use steadycast_record::receiver;
 use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
@@ -304,21 +305,22 @@ impl Session {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        let lost = counts.damaged + counts.missing;
-        let sent = counts.whole + counts.undecodable + lost;
-        let frames = (sent > 0).then(
-            || json!({ "sent": sent, "ok": counts.whole, "lost": lost, "late": 0, "undecodable": counts.undecodable }),
-        );
         // What went on before the first packet is not the network's doing.
         let from = wired.first_media().unwrap_or(Time::ZERO);
-        let span = wired.last_media().unwrap_or(now).since(from);
-        let rate = (!span.is_zero()).then(|| wired.sink().intake.bytes.per(span).as_bps_f64());
+        let until = wired.last_media().unwrap_or(now);
         let ended = ended_by(&wired);
-        let receiver =
-            json!({ "name": self.options.cname, "frames": frames, "throughput_bps": rate, "ended_by": ended });
-        let mut flow = Map::new();
-        flow.insert("receivers".into(), json!([receiver]));
-        flow.insert("throughput_bps".into(), json!(rate));
+        let also = &mut wired.sink_mut().also;
+        also.put(&receiver::NAME, self.options.cname.as_str());
+        also.put(&receiver::ENDED_BY, ended);
+        let lost = counts.damaged + counts.missing;
+        let sent = counts.whole + counts.undecodable + lost;
+        if sent > 0 {
+            also.put(&receiver::FRAMES_SENT, sent);
+            also.put(&receiver::FRAMES_OK, counts.whole);
+            also.put(&receiver::FRAMES_LOST, lost);
+            also.put(&receiver::FRAMES_LATE, 0);
+            also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
+        }
         let words = Words {
             controller: self.announced.controller.clone(),
             mode: if self.announced.mode == Mode::Paper { "paper" } else { "repaired" },
@@ -331,7 +333,7 @@ impl Session {
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
-        LiveRecord::new(&words, agent, from, now, flow, warnings, self.shelf.rows())
+        LiveRecord::new(&words, agent, (from, until), now, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
 }

@@ -1,13 +1,13 @@
 //! A live sender in a thread of its own.
 
 use crate::entropy;
-use crate::folder::{STEP, Words, reported, series};
+use crate::folder::{STEP, Words, reported};
 use crate::sdp::Description;
 use crate::{
     Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
     Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +18,7 @@ use steadycast_control::registry::{Chosen, Factory, Given, Setup};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
+use steadycast_record::{flow, receiver};
 use steadycast_session::{
     Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served,
 };
@@ -544,28 +545,20 @@ impl Session {
             return Err(LiveError::Record("the sender is gone".into()));
         };
         wired.source_mut().kept().into_iter().try_for_each(Kept::recall)?;
-        let bytes: Vec<u64> = wired.source().samples.iter().map(|s| s.bytes).collect();
         let sent = wired.source().sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
         let (names, rows) = reported(wired.peers().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
-        let rates: Vec<f64> = rows.iter().filter_map(|r| r["throughput_bps"].as_f64()).collect();
-        let mean = (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64);
-        let (ramp, cov) = series(&bytes);
-        let quantile = |q: f64| late.quantile(q).map(|s| s.as_millis_f64());
-        let mut flow = Map::new();
-        flow.insert("receivers".into(), Value::Array(rows));
-        flow.insert("throughput_bps".into(), json!(mean));
-        flow.insert("sent_bps".into(), json!(sent.as_bps_f64()));
-        flow.insert("rate_cov".into(), json!(cov));
-        flow.insert("ramp_s".into(), json!({ "1Mbps": ramp, "share_80pct": null }));
-        flow.insert(
-            "pacing_late_ms".into(),
-            json!({ "p50": quantile(0.5), "p99": quantile(0.99), "max": late.max().map(|s| s.as_millis_f64()) }),
-        );
-        let coded = wired.source().frames.frames.len();
+        let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
-        flow.insert("coded_frames".into(), json!(coded));
-        flow.insert("left_out_frames".into(), json!(left_out));
+        let coded = wired.source().frames.frames.len();
+        // What arrived is known by reports alone.
+        let also = &mut wired.source_mut().also;
+        also.put(&flow::THROUGHPUT, (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64));
+        also.put_list(&flow::RECEIVERS, rows);
+        also.put(&flow::SENT_BPS, sent.as_bps_f64());
+        also.put_spread(&flow::PACING_LATE, &late);
+        also.put(&flow::CODED_FRAMES, coded);
+        also.put(&flow::LEFT_OUT_FRAMES, left_out);
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
         if refused > 0 {
@@ -594,7 +587,7 @@ impl Session {
             group: self.options.to.ip().is_multicast(),
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
-        LiveRecord::new(&words, agent, Time::ZERO, now, flow, warnings, Vec::new())
+        LiveRecord::new(&words, agent, (Time::ZERO, now), now, warnings, Vec::new())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
 }

@@ -211,9 +211,9 @@ impl Datagrams {
         self.network.hops()
     }
 
-    /// The links as a record shows them, two directions each.
-    pub fn links(&self) -> Vec<LinkRecord<'_>> {
-        self.network.links()
+    /// The links as a record of the run until `now` shows them, two directions each.
+    pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
+        self.network.links(now)
     }
 
     /// The directions that a flow's data takes to all its receivers, in order, each once.

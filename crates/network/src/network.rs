@@ -16,7 +16,7 @@ use std::sync::Arc;
 use steadycast_ends::{AgentIx, Body, Kept, LinkPoint, LinkRecord, Rows, Store};
 use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
-use steadycast_units::{Span, Time};
+use steadycast_units::{Bytes, Span, Time};
 
 /// What a driver has asked to be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Network {
     last: Vec<(u64, u64)>,
     /// What the links had counted when the warm-up was over; empty until then, and without one.
     warm: Vec<Counts>,
+    /// What the links had sent when the run was over; empty until then.
+    ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
     /// The copies that [`Network::spread`] has still to let arrive.
     spreading: Option<(Fan, usize)>,
@@ -121,6 +123,7 @@ impl Network {
             series: vec![Rows::default(); recorded],
             last: vec![(0, 0); recorded],
             warm: Vec::new(),
+            ended: Vec::new(),
             deliveries: Vec::new(),
             spreading: None,
         })
@@ -360,7 +363,7 @@ impl Network {
     pub fn sample(&mut self, now: Time) {
         for ((series, hop), last) in self.series.iter_mut().zip(&mut self.net.links).zip(&mut self.last) {
             let link = &mut hop.link;
-            let (bytes, dropped) = (link.sent().get(), link.dropped());
+            let (bytes, dropped) = (link.sent(now).get(), link.dropped());
             let before = std::mem::replace(last, (bytes, dropped));
             series.push(LinkPoint {
                 bytes: bytes - before.0,
@@ -374,8 +377,13 @@ impl Network {
     /// Keeps what the links have counted, once: when the warm-up is over. Means leave it out.
     pub fn end_warmup(&mut self, now: Time) {
         if self.warm.is_empty() && !self.warmup.is_zero() && now >= Time::ZERO + self.warmup {
-            self.warm = self.net.links.iter().map(|hop| hop.link.counts()).collect();
+            self.warm = self.net.links.iter().map(|hop| hop.link.counts(now)).collect();
         }
+    }
+
+    /// Keeps what the links have sent: the run is over, and what still leaves is not part of it.
+    pub fn end_run(&mut self, now: Time) {
+        self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
     /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both directions in it.
@@ -414,12 +422,13 @@ impl Network {
         self.net.hops
     }
 
-    /// The links as a record shows them, two directions each.
-    pub fn links(&self) -> Vec<LinkRecord<'_>> {
+    /// The links as a record of the run until `now` shows them, two directions each.
+    pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         let hops = self.net.links.iter().zip(self.net.under_way()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
             before: self.warm.get(n),
+            sent: self.ended.get(n).copied().unwrap_or_else(|| hop.link.sent(now)),
             carried: hop.link.arrived() - on_it,
             series: self.series.get(n).map_or(&[][..], |series| series),
         })

@@ -49,7 +49,7 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
             assert!(network.offer(at, a, Target::Host(b), Ecn::NotEct, bytes));
         }
         go(&mut network, Time::ZERO + Span::secs(10));
-        let links = network.links();
+        let links = network.links(Time::NEVER);
         assert_eq!((links[0].carried, links[0].link.arrived()), (all, all), "nothing is left behind");
         (small.len(), small.into_iter().max().unwrap_or_default())
     };

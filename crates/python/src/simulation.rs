@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::Factory;
 use steadycast_media::{Ladder, Scale};
 use steadycast_session::FrameKind;
-use steadycast_sim::{Column, Inputs, Simulation, Table};
+use steadycast_sim::{Inputs, Simulation, Table, Values};
 
 /// A run of a scenario.
 #[pyclass(frozen, name = "Simulation", module = "steadycast._core")]
@@ -133,11 +133,12 @@ impl PySimulation {
 /// A table as Python takes it.
 pub(crate) fn columns(py: Python<'_>, table: Table) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
-    for (name, column) in table {
-        match column {
-            Column::Real(values) => list.append((name, "f64", packed(py, &values, |v| v.to_le_bytes())))?,
-            Column::Whole(values) => list.append((name, "i64", packed(py, &values, |v| v.to_le_bytes())))?,
-            Column::Text { codes, texts } => {
+    for (column, values) in table {
+        let name = column.name;
+        match values {
+            Values::Real(values) => list.append((name, "f64", packed(py, &values, |v| v.to_le_bytes())))?,
+            Values::Whole(values) => list.append((name, "i64", packed(py, &values, |v| v.to_le_bytes())))?,
+            Values::Text { codes, texts } => {
                 list.append((name, "text", (packed(py, &codes, |v| v.to_le_bytes()), texts)))?;
             }
         }

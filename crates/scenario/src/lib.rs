@@ -12,6 +12,7 @@
 //! *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone can't.
 
 mod clock;
+mod expect;
 mod file;
 mod flow;
 mod loaded;

@@ -1,5 +1,6 @@
 //! From a file's tables to a scenario.
 
+use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
 use crate::flow::{Group, flows, groups, hosts};
 use crate::model::{
@@ -10,8 +11,8 @@ use crate::network::{Files, Layout, Network, probability, rate};
 use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, Seed, Span, Time};
-use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, OneOrMany, Spanned, nearest, remedy};
+use steadycast_words::tree::quoted;
+use steadycast_words::{Findings, OneOrMany, Spanned};
 
 /// The most events of one scenario, ranges written out.
 const MAX_EVENTS: usize = 1_000_000;
@@ -120,7 +121,10 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, out);
     scenario.record = names.record(file, &scenario.flows, out);
     for table in file.expect.as_ref().map_or(&[][..], |e| &e.value) {
-        scenario.expect.extend(names.expect(table, out));
+        let Scenario { flows, simulcasts, .. } = &scenario;
+        let scene = Scene { flows, links: &network.links, simulcasts, nodes: &network.nodes, whole };
+        let expect = names.expect(table, &scene, out);
+        scenario.expect.extend(expect);
     }
     scenario.nodes = network.nodes;
     scenario.links = network.links;
@@ -524,12 +528,12 @@ impl Names<'_> {
         }
     }
 
-    fn expect(&self, table: &Spanned<ExpectTable>, out: &mut Findings) -> Option<Expect> {
+    fn expect(&self, table: &Spanned<ExpectTable>, scene: &Scene<'_>, out: &mut Findings) -> Option<Expect> {
         let Some(that) = &table.that else {
             out.missing(&table.at, "that", "write for example that = \"flows.tcp.share_of_fair\"");
             return None;
         };
-        self.check_path(that, &that.at, out);
+        expect::check(that, &that.at, scene, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "nothing is expected of it", "write min, max or both");
@@ -541,44 +545,6 @@ impl Names<'_> {
         }
         Some(Expect { that: that.value.clone(), min: min.map(|m| m.value), max: max.map(|m| m.value) })
     }
-
-    /// That a path leads into summary.json: its head and the flow or link are certain, the figure's name is only likely.
-    fn check_path(&self, path: &str, at: &Place, out: &mut Findings) {
-        let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-        if path.split('.').any(str::is_empty) || !path.bytes().all(letter) {
-            let what = format!("{} is no path", quoted(path));
-            out.problem(at, what, "write for example \"flows.tcp.share_of_fair\"");
-            return;
-        }
-        let (head, rest) = path.split_once('.').unwrap_or((path, ""));
-        let (what, names): (&str, Vec<&str>) = match head {
-            "flows" => ("flow", self.groups.iter().flat_map(|g| g.names.iter().map(String::as_str)).collect()),
-            "links" => ("link", self.network.links.iter().map(|l| l.name.as_str()).collect()),
-            _ if SUMMARY.contains(&head) => return,
-            _ => {
-                out.problem(
-                    at,
-                    format!("summary.json has no {}", quoted(head)),
-                    remedy(nearest(head, SUMMARY), SUMMARY),
-                );
-                return;
-            }
-        };
-        let fits = |name: &&&str| rest.strip_prefix(**name).is_some_and(|r| r.starts_with('.'));
-        let Some(name) = names.iter().filter(fits).max_by_key(|n| n.len()) else {
-            if self.whole {
-                let wrong = rest.rsplit_once('.').map_or(rest, |(name, _)| name);
-                out.unknown_name(at, what, wrong, &names[..names.len().min(2000)]);
-            }
-            return;
-        };
-        let figure = rest[name.len() + 1..].split('.').next().unwrap_or_default();
-        let known = if what == "flow" { FLOW_FIGURES } else { LINK_FIGURES };
-        if !known.contains(&figure) {
-            let remedy = remedy(nearest(figure, known), known);
-            out.warn(at, format!("{} is not a figure that every {what} has", quoted(figure)), remedy);
-        }
-    }
 }
 
 impl EventTable {
@@ -586,23 +552,3 @@ impl EventTable {
         self.at.as_ref()
     }
 }
-
-/// The heads of summary.json that an expectation may lead into.
-const SUMMARY: &[&str] = &["flows", "links", "simulcasts", "fairness", "invariants", "warnings", "complete"];
-const FLOW_FIGURES: &[&str] = &[
-    "throughput_bps",
-    "fair_share_bps",
-    "share_of_fair",
-    "rate_cov",
-    "ramp_s",
-    "sent_packets",
-    "feedback_packets",
-    "feedback_bps",
-    "limited_by_frac",
-    "receivers",
-    "retransmitted_packets",
-    "timeouts",
-    "srtt_ms",
-    "cwnd_packets",
-];
-const LINK_FIGURES: &[&str] = &["forward", "back", "utilisation_frac", "dropped_packets", "drop_frac", "queue_ms"];

@@ -9,5 +9,5 @@ mod port;
 mod world;
 
 pub use build::BuildError;
-pub use steadycast_ends::{Column, Inputs, Record, Table};
+pub use steadycast_ends::{Inputs, Record, Table, Values};
 pub use world::Simulation;

@@ -174,7 +174,7 @@ impl Simulation {
             agents: &self.agents,
             flows: &self.flows,
             viewers: &self.viewers,
-            links: self.network.links(),
+            links: self.network.links(self.now),
             ways: self.ways.clone(),
             logs: &self.logs,
             hops: self.hops(),
@@ -231,6 +231,7 @@ impl Simulation {
 
     /// Lets arrive what is under way at the end, so that the last frames are not counted as lost.
     fn drain(&mut self, end: Time) {
+        self.network.end_run(end);
         for ix in 0..self.agents.len() {
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
             self.after(AgentIx(ix as u32));

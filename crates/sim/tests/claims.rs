@@ -245,8 +245,8 @@ fn a_video_goes_on_with_whole_groups_of_pictures_after_a_pause() {
         between(num(&receiver["frames"]["ok"]), 290.0, 303.0);
         assert_eq!(num(&receiver["frames"]["undecodable"]), 0.0, "{controller}");
         let tables = run.simulation.table("frames").unwrap();
-        let real = |name: &str| match &tables.iter().find(|(n, _)| *n == name).unwrap().1 {
-            steadycast_sim::Column::Real(v) => v.clone(),
+        let real = |name: &str| match tables.get(name).unwrap() {
+            steadycast_sim::Values::Real(v) => v.clone(),
             _ => Vec::new(),
         };
         let (pts, ready) = (real("pts_s"), real("ready_s"));

@@ -5,7 +5,7 @@ mod lab;
 
 use lab::{Run, between, num, run};
 use serde_json::Value;
-use steadycast_sim::Column;
+use steadycast_sim::Values;
 
 /// One source, a router, and receivers r1, r2 … behind links of these rates in Mb/s; three groups, from 100, 600 and 1500 kb/s on.
 fn network(rates: &[f64], seconds: u32, more: &str) -> String {
@@ -46,15 +46,15 @@ fn receiver<'a>(run: &'a Run, name: &str) -> &'a Value {
 
 /// The text and number columns of a table.
 fn text(run: &Run, table: &str, name: &str) -> Vec<String> {
-    match run.simulation.table(table).unwrap().iter().find(|(n, _)| *n == name) {
-        Some((_, Column::Text { codes, texts })) => codes.iter().map(|c| texts[*c as usize].clone()).collect(),
+    match run.simulation.table(table).unwrap().get(name) {
+        Some(Values::Text { codes, texts }) => codes.iter().map(|c| texts[*c as usize].clone()).collect(),
         _ => panic!("no texts {name} in {table}"),
     }
 }
 
 fn real(run: &Run, table: &str, name: &str) -> Vec<f64> {
-    match run.simulation.table(table).unwrap().iter().find(|(n, _)| *n == name) {
-        Some((_, Column::Real(values))) => values.clone(),
+    match run.simulation.table(table).unwrap().get(name) {
+        Some(Values::Real(values)) => values.clone(),
         _ => panic!("no numbers {name} in {table}"),
     }
 }

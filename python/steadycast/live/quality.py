@@ -25,7 +25,7 @@ _LONGEST = 1500
 def measure(
     reference: Path, codec: str, config: bytes, ticks: Sequence[int], units: Sequence[bytes]
 ) -> dict[str, Any]:
-    """PSNR, SSIM and opinion of a receiver's pictures, as in a summary.
+    """PSNR, SSIM and opinion of a receiver's pictures: figures by their paths; none where no picture was shown.
 
     Which picture of the clip the first one is, is found by looking: nobody says it. From there on the time
     stamps count, round and round when the clip is looped. A picture that is missing is the one before it.
@@ -40,7 +40,7 @@ def measure(
     ticks, units = [t for t, _ in came], [unit for _, unit in came]
     size = _size(kind.decoder, config, units)
     if size is None:
-        return {"psnr_db": None, "ssim": None, "mos": None}
+        return {}
     width, height = size
     pictures = Clip.of(reference).pictures(f"{width}x{height}", "clip")
     clip = [
@@ -54,7 +54,7 @@ def measure(
     decoded = decode_units(kind, given, config, width, height)
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
-        return {"psnr_db": None, "ssim": None, "mos": None}
+        return {}
     # The first pictures may be damaged; of those around the middle one is surely not.
     probe = shown[len(shown) // 2]
     found = max(range(len(clip)), key=lambda n: psnr_db(clip[n].y, decoded[probe].y))
@@ -70,15 +70,11 @@ def measure(
     planes = np.array(psnr)
     classes = opinion_classes(planes[:, 0])
     return {
-        "psnr_db": {
-            "raw": {name: mean_db(planes[:, n]) for n, name in enumerate("yuv")},
-            "encoded": {"y": None, "u": None, "v": None},
-        },
+        **{f"psnr_db.raw.{plane}": mean_db(planes[:, n]) for n, plane in enumerate("yuv")},
+        **{f"psnr_db.encoded.{plane}": None for plane in "yuv"},
         "ssim": float(np.mean(ssim)),
-        "mos": {
-            "mean": float(classes.mean()),
-            "share": {str(k): float(np.mean(classes == k)) for k in range(1, 6)},
-        },
+        "mos.mean": float(classes.mean()),
+        **{f"mos.share.{k}": float(np.mean(classes == k)) for k in range(1, 6)},
     }
 
 

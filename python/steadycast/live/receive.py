@@ -388,11 +388,14 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
             failed.append(error)
         summary["warnings"] += sink.notes + [str(error) for error in failed]
         if options.reference is not None:
+            from steadycast import record as record_of
             from steadycast.live.quality import measure
 
             try:
                 seen = measure(options.reference, sink.codec, receiver.config, sink.ticks, sink.units)
-                summary["flows"][0]["receivers"][0].update(seen)
+                row = summary["flows"][0]["receivers"][0]
+                record_of.put_unknown(row, "receiver", ("psnr_db.raw.y", "ssim", "mos.mean"))
+                record_of.put(row, "receiver", seen)
             except UserError as error:
                 failed.append(error)
     if draft is not None:

@@ -1,12 +1,15 @@
 """How good a flow looks at one receiver, display slot by display slot."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from steadycast import _core
 from steadycast.media.decode import decode_units
 from steadycast.media.ladder import Ladder
 from steadycast.media.metrics import (
@@ -49,15 +52,11 @@ class Quality:
     vmaf: float | None = None
     """VMAF against the source's pictures; `None` where it is not available."""
 
-    @property
-    def freeze_count(self) -> int:
-        """How often the picture stood still for one slot or more."""
-        return freezes(self.shown)[0]
-
-    @property
-    def freeze_s(self) -> float:
-        """For how long the picture stood still in all."""
-        return float(freezes(self.shown)[1] / self.fps)
+    def freezes(self) -> dict[str, Any]:
+        """Return freezes as figures of a receiver (`freeze_count` and its kin; docs/record.md)."""
+        changes = np.diff(self.shown, prepend=-1) != 0
+        figures: dict[str, Any] = json.loads(_core.freezes(changes.tolist(), float(1 / self.fps)))
+        return figures
 
     @property
     def blank_slots(self) -> int:
@@ -117,13 +116,6 @@ class Shown:
 def _means(values: F64, identical: bool) -> Planes:
     y, u, v = (mean_db(values[:, plane], identical=identical) for plane in range(3))
     return y, u, v
-
-
-def freezes(shown: I64) -> tuple[int, int]:
-    """How often a picture was repeated, slots in a row counting once, and in how many slots."""
-    still = (shown[1:] == shown[:-1]) & (shown[1:] >= 0)
-    starts = still & ~np.concatenate([[False], still[:-1]]) if len(still) else still
-    return int(np.count_nonzero(starts)), int(np.count_nonzero(still))
 
 
 def evaluate(

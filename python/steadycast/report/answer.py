@@ -7,6 +7,7 @@ from typing import Any
 
 from steadycast.controllers import registry
 from steadycast.folder import Json, number
+from steadycast.record import of_flow, reach
 from steadycast.report import say
 from steadycast.report.rank import alike, ranked_receivers
 
@@ -84,24 +85,6 @@ def a(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def middle(flow: Mapping[str, Any], *path: str) -> float | None:
-    """Median over a flow's receivers of the number at `path`."""
-    values = sorted(v for r in flow.get("receivers") or [] if (v := number(reach(r, *path))) is not None)
-    if not values:
-        return None
-    half = len(values) // 2
-    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
-
-
-def reach(value: Any, *path: str) -> Any:
-    """Value at a path of keys; None where any is absent."""
-    for key in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
-
-
 def _got(flow: Json) -> str:
     share = flow.get("share_of_fair")
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
@@ -114,7 +97,7 @@ def _seen(flow: Json) -> str | None:
         return None
     n = len(receivers)
     worst = receivers[0]
-    score, psnr = middle(flow, "mos", "mean"), middle(flow, "psnr_db", "raw", "y")
+    score, psnr = of_flow(flow, "mos.mean"), of_flow(flow, "psnr_db.raw.y")
     if score is not None:
         same = alike(receivers)
         who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"

@@ -11,12 +11,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from steadycast import record
 from steadycast.folder import Folder, Json, number, write_text
+from steadycast.record import reach
 from steadycast.report import canvas, figures, say
-from steadycast.report.answer import answer, middle, nothing_compared, reach, title
+from steadycast.report.answer import answer, nothing_compared, title
 from steadycast.report.figures import PLOTS
 from steadycast.report.rank import alike, ranked_receivers
-from steadycast.report.words import glossary, term
+from steadycast.report.words import glossary, heading, term
 from steadycast.style import look
 
 _COLLAPSE_ABOVE = 20
@@ -153,6 +155,7 @@ def expectations(summary: Json) -> str:
 
 
 def _flows(summary: Json) -> str:
+    columns = record.table("flows")
     rows = []
     for f in summary["flows"]:
         receivers = f.get("receivers") or []
@@ -162,33 +165,14 @@ def _flows(summary: Json) -> str:
             for k, v in sorted(limits.items(), key=lambda e: -(number(e[1]) or 0.0))
             if (number(v) or 0.0) >= 0.005
         )
-        delay = middle(f, "delay_ms", "p95")
         rows.append(
             [
                 key(f) + html.escape(title(f)) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
-                say.rate(f.get("throughput_bps")),
-                say.rate(f.get("fair_share_bps")),
-                say.frac(f.get("share_of_fair")),
-                say.frac(middle(f, "loss_frac")),
-                say.ms(delay),
-                say.db(middle(f, "psnr_db", "raw", "y")),
-                say.score(middle(f, "mos", "mean")),
-                say.plain(f.get("rate_cov")),
+                *(say.how(column.figure)(column.of_flow(f)) for column in columns),
                 html.escape(held) or say.NOTHING,
             ]
         )
-    head = [
-        term("flow"),
-        term("throughput"),
-        term("fair share"),
-        term("share of fair"),
-        term("loss"),
-        term("p95", "delay p95"),
-        term("PSNR"),
-        term("MOS"),
-        term("rate CoV"),
-        term("limited by"),
-    ]
+    head = [term("flow"), *map(heading, columns), term("limited by")]
     several = any(len(f.get("receivers") or []) > 1 for f in summary["flows"])
     note = (
         f'<p class="small">Loss, delay and quality of several receivers are their {term("median")}.</p>'
@@ -205,7 +189,7 @@ def _flows(summary: Json) -> str:
         if number(fairness.get("jain")) is not None
         else ""
     )
-    return table(head, rows, text=[9]) + note + jain
+    return table(head, rows, text=[len(head) - 1]) + note + jain
 
 
 def _figures(folder: Folder) -> list[str]:
@@ -290,46 +274,19 @@ def _reasons(folder: Folder) -> list[str]:
     return parts
 
 
+def _cells(columns: Sequence[record.Shown], thing: Json) -> list[str]:
+    return [say.how(column.figure)(column.of(thing)) for column in columns]
+
+
 def _receivers(summary: Json) -> list[str]:
+    columns = record.table("receivers")
     parts = []
     for flow in summary["flows"]:
         order = ranked_receivers(flow)
         if flow.get("kind") != "video" or not order:
             continue
-        rows = [
-            [
-                html.escape(r["name"]),
-                say.rate(r.get("throughput_bps")),
-                say.frac(r.get("loss_frac")),
-                say.score(reach(r, "mos", "mean")),
-                say.db(reach(r, "psnr_db", "raw", "y")),
-                say.plain(r.get("ssim")),
-                *(say.count(reach(r, "frames", k)) for k in ("sent", "lost", "late", "undecodable")),
-                f"{say.count(r.get('freeze_count'))} / {say.seconds(r.get('freeze_s'))}",
-                say.ms(r.get("playout_needed_ms")),
-                *(say.ms(reach(r, "delay_ms", p)) for p in ("p50", "p95", "p99")),
-                say.ms(r.get("jitter_ms")),
-            ]
-            for r in order
-        ]
-        head = [
-            term("receiver"),
-            term("throughput"),
-            term("loss"),
-            term("MOS"),
-            term("PSNR"),
-            term("SSIM"),
-            term("frames"),
-            term("lost"),
-            term("late"),
-            term("undecodable"),
-            term("freeze", "freezes"),
-            term("play-out needed", "play-out"),
-            term("p50", "delay p50"),
-            term("p95"),
-            term("p99"),
-            term("jitter"),
-        ]
+        rows = [[html.escape(r["name"]), *_cells(columns, r)] for r in order]
+        head = [term("receiver"), *map(heading, columns)]
         content = table(head, rows)
         same = len(order) > 1 and alike(order)
         how = ", which saw the same" if same else ", worst first" if len(order) > 1 else ""
@@ -342,28 +299,18 @@ def _receivers(summary: Json) -> list[str]:
 
 def _links(summary: Json) -> str:
     links = summary.get("links") or []
+    columns = record.table("links")
     rows = [
         [
             html.escape(link["name"])
             + ("" if link.get("direction") == "forward" else f", {html.escape(str(link.get('direction')))}"),
-            say.frac(link.get("utilisation_frac")),
-            say.count(link.get("dropped_packets")),
-            say.frac(link.get("drop_frac")),
-            *(say.ms(reach(link, "queue_ms", p)) for p in ("p50", "p95", "p99")),
+            *_cells(columns, link),
         ]
         for link in sorted(links, key=lambda x: -(number(x.get("utilisation_frac")) or 0.0))
     ]
     if not rows:
         return ""
-    head = [
-        "link",
-        term("utilisation"),
-        term("drops"),
-        "dropped",
-        term("queue delay", "queue p50"),
-        term("p95"),
-        term("p99"),
-    ]
+    head = ["link", *map(heading, columns)]
     content = table(head, rows)
     if len(rows) > _COLLAPSE_ABOVE:
         content = table(head, rows[:5]) + folded(f"all {len(rows)} links, busiest first", content)
@@ -375,44 +322,10 @@ def _notes(folder: Folder) -> str:
     parts = []
     tcp = [f for f in summary["flows"] if f.get("kind") == "tcp"]
     if tcp:
-        rows = [
-            [
-                key(f) + html.escape(title(f)),
-                say.count(f.get("retransmitted_packets")),
-                say.count(f.get("timeouts")),
-                say.ms(reach(f, "srtt_ms", "p50")),
-                say.ms(reach(f, "srtt_ms", "p95")),
-                say.plain(reach(f, "cwnd_packets", "mean")),
-            ]
-            for f in tcp
-        ]
-        head = [
-            "TCP",
-            term("retransmitted"),
-            "timeouts",
-            term("RTT", "RTT p50"),
-            term("p95"),
-            term("window", "mean window"),
-        ]
-        parts.append(section("TCP", table(head, rows)))
-    feedback = [f for f in summary["flows"] if number(f.get("feedback_packets")) is not None]
-    if feedback:
-        rows = [
-            [
-                key(f) + html.escape(title(f)),
-                say.count(f.get("sent_packets")),
-                say.count(f.get("feedback_packets")),
-                say.rate(f.get("feedback_bps")),
-                ", ".join(
-                    f"{html.escape(_threshold(k))} {say.seconds(v)}"
-                    for k, v in (f.get("ramp_s") or {}).items()
-                )
-                or say.NOTHING,
-            ]
-            for f in feedback
-        ]
-        head = ["session", "packets sent", "reports", term("feedback"), term("ramp", "reached after")]
-        parts.append(section("Sessions", table(head, rows)))
+        parts.append(section("TCP", _of_flows("TCP", tcp)))
+    sessions = [f for f in summary["flows"] if number(f.get("feedback_packets")) is not None]
+    if sessions:
+        parts.append(section("Sessions", _of_flows("session", sessions)))
     warnings = summary.get("warnings") or []
     if warnings:
         parts.append(
@@ -445,10 +358,10 @@ def _notes(folder: Folder) -> str:
     return "\n".join(parts)
 
 
-def _threshold(name: str) -> str:
-    return {"share_80pct": "80 % of the fair share"}.get(
-        name, name.replace("Mbps", " Mb/s").replace("kbps", " kb/s")
-    )
+def _of_flows(what: str, flows: Sequence[Json]) -> str:
+    columns = record.table({"TCP": "tcp", "session": "sessions"}[what])
+    rows = [[key(f) + html.escape(title(f)), *_cells(columns, f)] for f in flows]
+    return table([what, *map(heading, columns)], rows)
 
 
 def _provenance(folder: Folder) -> str:
@@ -484,8 +397,5 @@ def _cost_word(name: str) -> str:
 
 
 def _cost(name: str, value: Any) -> str:
-    if name.endswith("_bytes"):
-        return f"{say.figures(float(value) / 1e6)} MB"
-    if name == "packet_hops":
-        return say.count(value)
-    return say.by_unit(name)(value)
+    figure = record.find("cost", name)
+    return say.how(figure)(value) if figure is not None else say.plain(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from steadycast import record
 from steadycast.folder import is_spread, number
 
 NOTHING = "–"
@@ -72,13 +73,14 @@ def figures(x: float) -> str:
 
 
 def by_unit(path: str) -> Callable[[object], str]:
-    """How the number at a path of summary.json is said: its key's end names the unit."""
-    parts = path.split(".")
-    for part in reversed(parts):
-        for end, how in _ENDS:
-            if part.endswith(end):
-                return how
-    return plain
+    """How the number at a path of summary.json is said: as its figure's unit asks."""
+    figure = record.at(path)
+    return how(figure) if figure is not None else plain
+
+
+def how(figure: record.Figure) -> Callable[[object], str]:
+    """How a figure is said."""
+    return _UNITS.get(figure.unit, plain)
 
 
 def between(low: float, high: float, how: Callable[[object], str]) -> str:
@@ -134,14 +136,17 @@ def _ms(x: float) -> str:
     return f"{figures(x / 1000)} s" if abs(x) >= 10_000 else f"{figures(x)} ms"
 
 
-_ENDS: tuple[tuple[str, Callable[[object], str]], ...] = (
-    ("_bps", rate),
-    ("_frac", frac),
-    ("share_of_fair", frac),
-    ("_ms", ms),
-    ("_db", db),
-    ("_packets", count),
-    ("_count", count),
-    ("_s", seconds),
-    ("mos", score),
-)
+def _bytes(x: float) -> str:
+    return f"{figures(x / 1e6)} MB"
+
+
+_UNITS: dict[str, Callable[[object], str]] = {
+    "bit/s": rate,
+    "bytes": lambda value: _said(value, _bytes),
+    "share of 1": frac,
+    "ms": ms,
+    "s": seconds,
+    "dB": db,
+    "count": count,
+    "1 to 5": score,
+}

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadycast import record
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, number, read_json, write_text
 from steadycast.report import canvas, figures, page, say, series
-from steadycast.report.answer import nothing_compared, reach, title
-from steadycast.report.words import glossary, term
+from steadycast.report.answer import nothing_compared, title
+from steadycast.report.words import glossary, heading, term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +115,9 @@ def draw_mos(runs: Sequence[Run]) -> Figure | None:
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
-            seen = [r for r in flow.get("receivers") or [] if number(reach(r, "mos", "mean")) is not None]
+            seen = [
+                r for r in flow.get("receivers") or [] if number(record.reach(r, "mos", "mean")) is not None
+            ]
             if seen:
                 seen.sort(key=lambda r: number(r["mos"]["mean"]) or 0.0)
                 rows.append((f"{run.name}: {title(flow)}", seen[len(seen) // 2]["mos"]))
@@ -135,19 +138,13 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
     """Pick what is worth comparing: flow by flow, then fairness and the busiest link."""
     names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
     rows: list[Row] = []
+
+    def add(column: record.Shown, whose: str, head: str, values: tuple[Any, ...]) -> None:
+        if any(number(v) is not None for v in values):
+            rows.append(Row(whose + column.heading, head + heading(column), values, say.how(column.figure)))
+
     for name in names:
         flows: list[Json] = [next((f for f in run.summary["flows"] if f["name"] == name), {}) for run in runs]
-
-        def add(word: str, values: list[Any], how: Any, shown: str = "", name: str = name) -> None:
-            if any(number(v) is not None for v in values):
-                rows.append(
-                    Row(
-                        f"{name}: {shown or word}",
-                        f"{html.escape(name)}: {term(word, shown or word)}",
-                        tuple(values),
-                        how,
-                    )
-                )
 
         steered = [f.get("controller") or f.get("congestion") for f in flows]
         if len(set(steered)) > 1:
@@ -159,53 +156,28 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
                     lambda v: str(v or say.NOTHING),
                 )
             )
-        add("throughput", [f.get("throughput_bps") for f in flows], say.rate)
-        add("share of fair", [f.get("share_of_fair") for f in flows], say.frac)
-        add("loss", [_middle(f, "loss_frac") for f in flows], say.frac)
-        add("p95", [_middle(f, "delay_ms", "p95") for f in flows], say.ms, "delay p95")
-        add("PSNR", [_middle(f, "psnr_db", "raw", "y") for f in flows], say.db)
-        add("MOS", [_middle(f, "mos", "mean") for f in flows], say.score)
-        add("rate CoV", [f.get("rate_cov") for f in flows], say.plain)
-        add(
-            "limited by",
-            [reach(f, "limited_by_frac", "network") for f in flows],
-            say.frac,
-            "limited by network",
-        )
-    jain = [reach(run.summary, "fairness", "jain") for run in runs]
-    if any(number(v) is not None for v in jain):
-        rows.append(Row("Jain index", term("Jain index"), tuple(jain), say.plain))
-    queue = [_busiest_queue(run.summary) for run in runs]
-    if any(number(v) is not None for v in queue):
-        rows.append(
-            Row(
-                "busiest link: queue p95",
-                f"busiest link: {term('queue delay', 'queue p95')}",
-                tuple(queue),
-                say.ms,
-            )
-        )
+        for column in record.table("compare"):
+            if column.figure.of in ("flow", "receiver"):
+                values = tuple(column.of_flow(f) for f in flows)
+                add(column, f"{name}: ", f"{html.escape(name)}: ", values)
+    for column in record.table("compare"):
+        if column.figure.of == "run":
+            add(column, "", "", tuple(column.of(run.summary) for run in runs))
+        elif column.figure.of == "link":
+            values = tuple(column.of(_busiest(run.summary)) for run in runs)
+            add(column, "busiest link: ", "busiest link: ", values)
     return rows
 
 
-def _middle(flow: Json, *path: str) -> Any:
-    """Pick the middle receiver's value, with its spread; of an even number the upper one of the two."""
-    values = [v for r in flow.get("receivers") or [] if number(v := reach(r, *path)) is not None]
-    values.sort(key=lambda v: number(v) or 0.0)
-    return values[len(values) // 2] if values else None
-
-
-def _busiest_queue(summary: Json) -> Any:
+def _busiest(summary: Json) -> Json:
     links = summary.get("links") or []
-    if not links:
-        return None
-    return reach(max(links, key=lambda link: number(link.get("utilisation_frac")) or 0.0), "queue_ms", "p95")
+    return max(links, key=lambda link: number(link.get("utilisation_frac")) or 0.0, default={})
 
 
 def sections(runs: Sequence[Run], command: str) -> str:
     """Figures of a page that compares `runs`."""
     parts = []
-    for name, heading, column, title_ in (
+    for name, above, column, title_ in (
         ("rates", "Who got what", "throughput_bps", "throughput"),
         ("delay", "How long it took", "delay_ms", "one-way delay"),
     ):
@@ -218,7 +190,7 @@ def sections(runs: Sequence[Run], command: str) -> str:
                 if several
                 else "Band: from the lowest to the highest receiver."
             )
-            parts.append(page.section(heading, page.figure(drawing, note + more, command, name)))
+            parts.append(page.section(above, page.figure(drawing, note + more, command, name)))
     drawing = canvas.in_style(lambda: draw_mos(runs), "mos")
     if drawing:
         parts.append(

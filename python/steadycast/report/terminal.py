@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steadycast import record
 from steadycast.report import say
-from steadycast.report.answer import middle, nothing_compared, reach, title
+from steadycast.report.answer import nothing_compared, title
 from steadycast.report.rank import ranked_receivers
 
 
@@ -19,30 +20,31 @@ def flows(summary: Mapping[str, Any]) -> Table:
 
     A second one for the worst of several receivers.
     """
-    table = plain("flow", "throughput", "of fair", "loss", "delay p95", "PSNR", "MOS")
+    columns = record.table("terminal")
+    table = plain("flow", *(heading(column) for column in columns))
     for flow in summary["flows"]:
         receivers = flow.get("receivers") or []
         table.add_row(
             title(flow) + (f" → {len(receivers)}" if len(receivers) > 1 else ""),
-            say.rate(flow.get("throughput_bps")),
-            say.frac(flow.get("share_of_fair")),
-            say.frac(middle(flow, "loss_frac")),
-            say.ms(middle(flow, "delay_ms", "p95")),
-            say.db(middle(flow, "psnr_db", "raw", "y")),
-            say.score(middle(flow, "mos", "mean")),
+            *(say.how(column.figure)(column.of_flow(flow)) for column in columns),
         )
         if len(receivers) > 1:
             worst = ranked_receivers(flow)[0]
             table.add_row(
                 Text(f"  worst: {worst['name']}", style="dim"),
-                say.rate(worst.get("throughput_bps")),
-                "",
-                say.frac(worst.get("loss_frac")),
-                say.ms(reach(worst, "delay_ms", "p95")),
-                say.db(reach(worst, "psnr_db", "raw", "y")),
-                say.score(reach(worst, "mos", "mean")),
+                *(
+                    say.how(column.figure)(column.of(worst))
+                    if column.figure.of == "receiver" or record.find("receiver", column.figure.key)
+                    else ""
+                    for column in columns
+                ),
             )
     return table
+
+
+def heading(column: record.Shown) -> str:
+    """Heading of a flow's column where there is little room."""
+    return column.heading.removeprefix("share ")
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,10 @@
 //! TCP's two ends where a kernel has them: what a world sees of them from outside.
 
-use super::tcp::TcpPoint;
+use super::tcp::{TcpPoint, tcp_figures};
+use super::{About, SentStep, Tell};
 use crate::Rows;
 use crate::intake::{Digest, Intake};
+use steadycast_record::Figures;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
 /// What a kernel says of a connection.
@@ -71,9 +73,9 @@ impl KernelSource {
     }
 
     /// Segments sent, those sent again, and time-outs, of all its connections.
-    pub fn totals(&self) -> (u64, u64, u64) {
+    pub fn totals(&self) -> [u64; 3] {
         let of = |f: fn(&Observed) -> u64| f(&self.past) + f(&self.now);
-        (of(|o| o.sent), of(|o| o.retransmitted), of(|o| o.timeouts))
+        [of(|o| o.sent), of(|o| o.retransmitted), of(|o| o.timeouts)]
     }
 
     /// IP bytes sent by all its connections.
@@ -101,6 +103,31 @@ pub struct KernelSink {
     pub intake: Intake,
 }
 
+impl Tell for KernelSource {
+    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+        tcp_figures(self.totals(), &self.srtt, self.cwnd_area, &self.completed, into);
+    }
+    fn digest(&self) -> (u64, u64) {
+        (self.digest.value(), self.sent_bytes().get())
+    }
+    fn sent(&self) -> Vec<SentStep> {
+        self.samples.iter().map(|step| SentStep::plain(step.bytes)).collect()
+    }
+    fn windows(&self) -> &[TcpPoint] {
+        &self.samples
+    }
+}
+
+impl Tell for KernelSink {
+    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
+    fn digest(&self) -> (u64, u64) {
+        (self.intake.digest.value(), self.intake.packets())
+    }
+    fn intake(&self) -> Option<&Intake> {
+        Some(&self.intake)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +150,7 @@ mod tests {
         source.observe(at(5_000), seen(7, 10.0));
         source.observe(at(5_100), seen(8, 10.0));
         source.sample();
-        assert_eq!(source.totals(), (38, 0, 0));
+        assert_eq!(source.totals(), [38, 0, 0]);
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
         // Twice 100 ms at ten packets: what lies between the connections is nobody's.
         assert_eq!(source.cwnd_area.1, Span::millis(200));

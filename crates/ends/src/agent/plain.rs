@@ -1,9 +1,10 @@
 //! Packets at a constant rate, always or in some periods, and where they go.
 
-use super::Out;
+use super::{About, Out, SentStep, Tell};
 use crate::intake::Intake;
 use crate::{Body, Rows};
 use steadycast_link::Ecn;
+use steadycast_record::{Figures, flow};
 use steadycast_scenario::{PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
@@ -165,5 +166,29 @@ impl PlainSink {
     pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);
+    }
+}
+
+impl Tell for PlainSource {
+    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+        into.put(&flow::SENT_PACKETS, self.sent);
+    }
+    fn digest(&self) -> (u64, u64) {
+        (self.sent, self.bytes.get())
+    }
+    fn sent(&self) -> Vec<SentStep> {
+        self.samples.iter().copied().map(SentStep::plain).collect()
+    }
+}
+
+impl Tell for PlainSink {
+    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+        self.intake.figures(about.first_step, into);
+    }
+    fn digest(&self) -> (u64, u64) {
+        (self.intake.digest.value(), self.intake.packets())
+    }
+    fn intake(&self) -> Option<&Intake> {
+        Some(&self.intake)
     }
 }

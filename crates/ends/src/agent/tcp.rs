@@ -1,11 +1,12 @@
 //! TCP's two ends.
 
-use super::Out;
 use super::plain::draw;
+use super::{About, Out, SentStep, Tell};
 use crate::intake::{Digest, Intake};
 use crate::{Arriving, Body, Fields, Row, Rows};
 use std::cmp::Ordering;
 use steadycast_link::Ecn;
+use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Periods, TcpSource as Source};
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time};
@@ -384,5 +385,54 @@ impl TcpSink {
     pub fn sample(&mut self) {
         let packets = self.intake.packets();
         self.intake.sample(packets);
+    }
+}
+
+/// TCP's figures, whoever runs it: segments sent, those sent again and time-outs; round-trip times; the window's integral over time, and
+/// over what time; when transfers were complete.
+pub(super) fn tcp_figures(
+    [sent, retransmitted, timeouts]: [u64; 3],
+    srtt: &Spread,
+    (area, span): (f64, Span),
+    completed: &[Time],
+    into: &mut Figures,
+) {
+    into.put(&flow::SENT_PACKETS, sent);
+    into.put(&flow::RETRANSMITTED, retransmitted);
+    into.put(&flow::TIMEOUTS, timeouts);
+    into.put_spread(&flow::SRTT, srtt);
+    into.put(&flow::CWND_MEAN, (!span.is_zero()).then(|| area / span.as_secs_f64()));
+    if let Some(first) = completed.first() {
+        into.put(&flow::TRANSFERS, completed.len());
+        into.put(&flow::COMPLETED, first.as_secs_f64());
+    }
+}
+
+impl Tell for TcpSource {
+    fn figures(&self, _about: &About<'_>, into: &mut Figures) {
+        let (past, sender) = (&self.past, &self.sender);
+        let totals =
+            [past.sent + sender.sent(), past.retransmitted + sender.retransmitted(), past.timeouts + sender.timeouts()];
+        tcp_figures(totals, &self.srtt, self.cwnd_area, &self.completed, into);
+    }
+    fn digest(&self) -> (u64, u64) {
+        (self.digest.value(), self.sent_bytes.get())
+    }
+    fn sent(&self) -> Vec<SentStep> {
+        self.samples.iter().map(|step| SentStep::plain(step.bytes)).collect()
+    }
+    fn windows(&self) -> &[TcpPoint] {
+        &self.samples
+    }
+}
+
+impl Tell for TcpSink {
+    /// Loss and delay of TCP's segments say nothing of what its application got.
+    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
+    fn digest(&self) -> (u64, u64) {
+        (self.intake.digest.value(), self.intake.packets())
+    }
+    fn intake(&self) -> Option<&Intake> {
+        Some(&self.intake)
     }
 }

@@ -1,5 +1,7 @@
 //! The two ends of a video session: the session's own code, with an encoder before it and an assembly behind it.
 
+mod figures;
+
 use super::Out;
 use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
@@ -8,6 +10,7 @@ use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, View, Why, Window};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
+use steadycast_record::{Figures, Of};
 use steadycast_session::{
     Feedback, Frame, Media, MediaPacket, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings,
 };
@@ -55,12 +58,21 @@ impl Row for DecisionRow {
     }
 }
 
-impl Row for (Time, View) {
+/// What a receiver's half thought at a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewRow {
+    /// When it reported.
+    pub at: Time,
+    /// What it thought.
+    pub view: View,
+}
+
+impl Row for ViewRow {
     fn blank() -> Self {
-        (Time::ZERO, View::default())
+        Self { at: Time::ZERO, view: View::default() }
     }
     fn fields(&mut self, by: &mut Fields<'_>) {
-        let (at, view) = self;
+        let Self { at, view } = self;
         by.time(at);
         by.maybe(&mut view.rate, Rate::ZERO, Fields::rate);
         by.maybe(&mut view.loss, 0.0, Fields::f64);
@@ -140,6 +152,8 @@ pub struct VideoSource {
     pub backlog: steadycast_units::Spread,
     /// A digest of all that left and was decided, and when.
     pub digest: Digest,
+    /// What its world alone knows of the flow; it stands in the place of what the source says itself.
+    pub also: Figures,
 }
 
 /// One step of a video source's series.
@@ -205,6 +219,7 @@ impl VideoSource {
             rtcp_shares: Rows::default(),
             backlog: steadycast_units::Spread::default(),
             digest: Digest::default(),
+            also: Figures::new(Of::Flow),
         }
     }
 
@@ -540,8 +555,10 @@ pub struct VideoSink {
     /// Cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
-    pub views: Rows<(Time, View)>,
+    pub views: Rows<ViewRow>,
     keep_views: bool,
+    /// What its world alone knows of the receiver; it stands in the place of what the sink says itself.
+    pub also: Figures,
 }
 
 impl VideoSink {
@@ -565,6 +582,7 @@ impl VideoSink {
             jitter: CumulativeJitter::default(),
             views: Rows::default(),
             keep_views: true,
+            also: Figures::new(Of::Receiver),
         }
     }
 
@@ -686,7 +704,7 @@ impl VideoSink {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     if self.keep_views {
-                        self.views.push((now, receiver.view()));
+                        self.views.push(ViewRow { at: now, view: receiver.view() });
                     }
                     send_rtcp(bytes, out);
                 }

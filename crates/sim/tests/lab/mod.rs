@@ -7,7 +7,7 @@ use std::sync::Arc;
 use steadycast_media::{Ladder, Scale};
 use steadycast_scenario::{FlowKind, Scenario};
 use steadycast_session::FrameKind;
-use steadycast_sim::{Column, Inputs, Simulation};
+use steadycast_sim::{Inputs, Simulation, Values};
 
 /// A scenario's run.
 pub(crate) struct Run {
@@ -82,12 +82,12 @@ impl Run {
         self.summary["links"].as_array()?.iter().find(|l| l["name"] == name && l["direction"] == direction)
     }
     pub(crate) fn packets(&self, flow: &str) -> Vec<Row> {
-        let table = self.simulation.table("packets").unwrap_or_default();
-        let column = |name: &str| &table.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no {name}")).1;
-        let real = |name: &str| if let Column::Real(v) = column(name) { v } else { panic!("{name} is not real") };
-        let whole = |name: &str| if let Column::Whole(v) = column(name) { v } else { panic!("{name} is not whole") };
+        let table = self.simulation.table("packets").expect("a table");
+        let column = |name: &str| table.get(name).unwrap_or_else(|| panic!("no {name}"));
+        let real = |name: &str| if let Values::Real(v) = column(name) { v } else { panic!("{name} is not real") };
+        let whole = |name: &str| if let Values::Whole(v) = column(name) { v } else { panic!("{name} is not whole") };
         let text = |name: &str| match column(name) {
-            Column::Text { codes, texts } => (codes, texts),
+            Values::Text { codes, texts } => (codes, texts),
             _ => panic!("{name} is no text"),
         };
         let (at, delay, seq, ecn) = (real("t_s"), real("owd_ms"), whole("seq"), whole("ecn"));

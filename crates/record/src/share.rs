@@ -3,15 +3,16 @@
 use steadycast_units::Rate;
 
 /// What a flow wants, and which links it needs.
-pub(crate) struct Claim {
+pub struct Claim {
     /// `None`: as much as it can get.
-    pub(crate) demand: Option<Rate>,
-    pub(crate) links: Vec<u32>,
+    pub demand: Option<Rate>,
+    /// Their numbers.
+    pub links: Vec<u32>,
 }
 
 /// The max–min fair rate of each claim, by filling all up evenly until a link or a demand stops some. `capacity(l)` is a link's
 /// rate, `None` when it has no constant one. A claim that nothing limits has no share.
-pub(crate) fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> Vec<Option<Rate>> {
+pub fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> Vec<Option<Rate>> {
     let mut links: Vec<u32> = claims.iter().flat_map(|c| c.links.iter().copied()).collect();
     links.sort_unstable();
     links.dedup();
@@ -42,17 +43,9 @@ pub(crate) fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> 
 }
 
 /// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without flows or traffic.
-pub(crate) fn jain(rates: &[f64]) -> Option<f64> {
+pub fn jain(rates: &[f64]) -> Option<f64> {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
-}
-
-/// Mean and standard deviation over it: the coefficient of variation. `None` for fewer than two values or a mean of zero.
-pub(crate) fn variation(values: &[f64]) -> Option<f64> {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (values.len() > 1 && mean > 0.0).then(|| (squares / (n - 1.0)).sqrt() / mean)
 }
 
 #[cfg(test)]

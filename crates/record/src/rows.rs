@@ -167,47 +167,55 @@ impl Fields<'_> {
         read.unwrap_or(value)
     }
 
-    pub(crate) fn u32(&mut self, value: &mut u32) {
+    /// A number of 32 bits.
+    pub fn u32(&mut self, value: &mut u32) {
         *value = u32::from_le_bytes(self.array(value.to_le_bytes()));
     }
 
-    pub(crate) fn u64(&mut self, value: &mut u64) {
+    /// A number of 64 bits.
+    pub fn u64(&mut self, value: &mut u64) {
         *value = u64::from_le_bytes(self.array(value.to_le_bytes()));
     }
 
-    pub(crate) fn f64(&mut self, value: &mut f64) {
+    /// A real number.
+    pub fn f64(&mut self, value: &mut f64) {
         *value = f64::from_le_bytes(self.array(value.to_le_bytes()));
     }
 
-    pub(crate) fn flag(&mut self, value: &mut bool) {
+    /// True or false.
+    pub fn flag(&mut self, value: &mut bool) {
         *value = self.array([u8::from(*value)]) != [0];
     }
 
-    pub(crate) fn time(&mut self, value: &mut Time) {
+    /// A time.
+    pub fn time(&mut self, value: &mut Time) {
         *value = Time::from_nanos(u64::from_le_bytes(self.array(value.as_nanos().to_le_bytes())));
     }
 
-    pub(crate) fn span(&mut self, value: &mut Span) {
+    /// A span.
+    pub fn span(&mut self, value: &mut Span) {
         *value = Span::nanos(u64::from_le_bytes(self.array(value.as_nanos().to_le_bytes())));
     }
 
-    pub(crate) fn rate(&mut self, value: &mut Rate) {
+    /// A rate.
+    pub fn rate(&mut self, value: &mut Rate) {
         *value = Rate::bps(u64::from_le_bytes(self.array(value.as_bps().to_le_bytes())));
     }
 
-    pub(crate) fn amount(&mut self, value: &mut Bytes) {
+    /// An amount of bytes.
+    pub fn amount(&mut self, value: &mut Bytes) {
         *value = Bytes::new(u64::from_le_bytes(self.array(value.get().to_le_bytes())));
     }
 
     /// One of a few values.
-    pub(crate) fn one_of<T: Copy + PartialEq>(&mut self, value: &mut T, all: &[T]) {
+    pub fn one_of<T: Copy + PartialEq>(&mut self, value: &mut T, all: &[T]) {
         let place = all.iter().position(|other| other == value).unwrap_or_default();
         let [place] = self.array([place as u8]);
         *value = all.get(usize::from(place)).copied().unwrap_or(*value);
     }
 
     /// A value that may be missing; `any` is one to be read into.
-    pub(crate) fn maybe<T>(&mut self, value: &mut Option<T>, any: T, pass: impl FnOnce(&mut Self, &mut T)) {
+    pub fn maybe<T>(&mut self, value: &mut Option<T>, any: T, pass: impl FnOnce(&mut Self, &mut T)) {
         let mut there = value.is_some();
         self.flag(&mut there);
         if there {
@@ -216,7 +224,7 @@ impl Fields<'_> {
     }
 
     /// A text of the program itself, by its place among those that there are.
-    pub(crate) fn word(&mut self, word: &mut &'static str) {
+    pub fn word(&mut self, word: &mut &'static str) {
         let known = self.words.iter().position(|other| other == word);
         let mut place = known.unwrap_or(self.words.len()) as u32;
         if known.is_none() && self.at.is_none() {
@@ -227,7 +235,7 @@ impl Fields<'_> {
     }
 
     /// Any text.
-    pub(crate) fn text(&mut self, text: &mut Cow<'static, str>) {
+    pub fn text(&mut self, text: &mut Cow<'static, str>) {
         let mut own = matches!(text, Cow::Borrowed(_));
         self.flag(&mut own);
         if own {
@@ -266,11 +274,9 @@ impl Row for f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DecisionRow, Point};
     use std::sync::{Mutex, PoisonError};
-    use steadycast_control::{Decision, Limit, ReceiverId, View, Why, Window};
 
-    /// So many bytes and no more.
+    /// A store with room for this many bytes.
     #[derive(Debug)]
     struct Room(usize, Mutex<Vec<u8>>);
 
@@ -298,43 +304,52 @@ mod tests {
         rows
     }
 
-    fn decision(n: u64) -> DecisionRow {
-        let some = !n.is_multiple_of(3);
-        let why = Why {
-            rule: if n.is_multiple_of(2) { "throughput equation".into() } else { format!("größer als {n}").into() },
-            loss: some.then_some(n as f64 / 7.0),
-            rtt: some.then_some(Span::nanos(n)),
-            by: some.then_some(ReceiverId(n as u32)),
-        };
-        let limit = [Limit::Start, Limit::Network, Limit::Cap, Limit::Floor][n as usize % 4];
-        let window = some.then_some(Window::Packets(n as u32));
-        let decision = Decision { target: Rate::bps(n), pacing: Rate::bps(2 * n), window, limit, why };
-        DecisionRow { at: Time::from_nanos(n), decision, by_encoder: n.is_multiple_of(5) }
-    }
-
     #[test]
-    fn decisions_come_back_from_a_store_as_they_were_made() {
-        let mut rows = filled(usize::MAX, 1_000, decision);
+    fn fields_of_every_kind_come_back_from_a_store_as_they_were() {
+        let text = |n: u64| -> Cow<'static, str> {
+            if n.is_multiple_of(2) { "own".into() } else { format!("größer als {n}").into() }
+        };
+        let row = |n: u64| Mixed {
+            flag: n.is_multiple_of(5),
+            at: Time::from_nanos(n),
+            rate: Rate::bps(n),
+            size: n.is_multiple_of(3).then_some(Bytes::new(n)),
+            word: ["", "slow start"][n as usize % 2],
+            text: text(n),
+            one: [1, 2, 3][n as usize % 3],
+        };
+        let mut rows = filled(usize::MAX, 1_000, row);
         assert!((BLOCK..=2 * BLOCK).contains(&rows.len()), "{} in memory", rows.len());
-        assert_eq!(rows.last(), Some(&decision(999)));
+        assert_eq!(rows.last(), Some(&row(999)));
         rows.recall().unwrap();
-        assert_eq!(*rows, (0..1_000).map(decision).collect::<Vec<_>>());
+        assert_eq!(*rows, (0..1_000).map(row).collect::<Vec<_>>());
     }
 
-    #[test]
-    fn views_and_points_come_back_from_a_store_as_they_were() {
-        let state = |n: u64| [None, Some("slow start"), Some("")][n as usize % 3];
-        let view = |n: u64| View { rate: Some(Rate::bps(n)), loss: None, rtt: None, state: state(n) };
-        let views = filled(usize::MAX, 500, |n| (Time::from_nanos(n), view(n))).whole().unwrap();
-        assert_eq!(views, (0..500).map(|n| (Time::from_nanos(n), view(n))).collect::<Vec<_>>());
-        let point = |n: u64| Point {
-            bytes: n,
-            packets: 1,
-            expected: n as u32,
-            delay: n.is_multiple_of(2).then_some(Span::nanos(n)),
-            buffer: n.is_multiple_of(3).then_some(Bytes::new(n)),
-        };
-        assert_eq!(filled(usize::MAX, 500, point).whole().unwrap(), (0..500).map(point).collect::<Vec<_>>());
+    #[derive(Clone, Debug, PartialEq)]
+    struct Mixed {
+        flag: bool,
+        at: Time,
+        rate: Rate,
+        size: Option<Bytes>,
+        word: &'static str,
+        text: Cow<'static, str>,
+        one: u8,
+    }
+
+    impl Row for Mixed {
+        fn blank() -> Self {
+            let (at, rate) = (Time::ZERO, Rate::ZERO);
+            Self { flag: false, at, rate, size: None, word: "", text: "".into(), one: 1 }
+        }
+        fn fields(&mut self, by: &mut Fields<'_>) {
+            by.flag(&mut self.flag);
+            by.time(&mut self.at);
+            by.rate(&mut self.rate);
+            by.maybe(&mut self.size, Bytes::ZERO, Fields::amount);
+            by.word(&mut self.word);
+            by.text(&mut self.text);
+            by.one_of(&mut self.one, &[1, 2, 3]);
+        }
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! What the two ends of a video say for the record.
+
+use super::{VideoSink, VideoSource, ViewRow};
+use crate::Freezes;
+use crate::agent::{About, Place, SentStep, Tell};
+use crate::intake::Intake;
+use steadycast_control::Check;
+use steadycast_media::Fate;
+use steadycast_record::{Figures, Table, decisions, flow, receiver};
+use steadycast_units::{Span, Time};
+
+impl Tell for VideoSource {
+    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+        let feedback = self.feedback();
+        into.put(&flow::SENT_PACKETS, self.sent_packets);
+        into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
+        into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
+        into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
+        into.put(&flow::SKIPPED_FRAMES, self.skipped());
+        into.put_spread(&flow::BACKLOG, &self.backlog);
+        let limits = self.limits;
+        let total = (limits.network + limits.encoder + limits.start + limits.cap).as_secs_f64();
+        for (figure, span) in [
+            (&flow::LIMITED_BY_NETWORK, limits.network),
+            (&flow::LIMITED_BY_ENCODER, limits.encoder),
+            (&flow::LIMITED_BY_START, limits.start),
+            (&flow::LIMITED_BY_CAP, limits.cap),
+        ] {
+            into.put(figure, (total > 0.0).then(|| span.as_secs_f64() / total));
+        }
+        into.extend(&self.also);
+    }
+
+    fn digest(&self) -> (u64, u64) {
+        (self.digest.value(), self.sent_packets)
+    }
+
+    fn sent(&self) -> Vec<SentStep> {
+        let step = |p: &super::SourcePoint| SentStep { bytes: p.bytes, decided: Some((p.target, p.pacing)) };
+        self.samples.iter().map(step).collect()
+    }
+
+    fn decisions(&self, place: &Place<'_>, into: &mut Table) {
+        for row in &self.decisions {
+            let why = &row.decision.why;
+            into.real(&decisions::T, row.at.as_secs_f64());
+            into.text(&decisions::FLOW, place.flow);
+            into.text(&decisions::NODE, place.node);
+            into.text(&decisions::RULE, &why.rule);
+            into.real(&decisions::TARGET, row.decision.target.as_bps_f64());
+            into.real(&decisions::PACING, row.decision.pacing.as_bps_f64());
+            into.real(&decisions::LOSS, why.loss);
+            into.millis(&decisions::RTT, why.rtt);
+            into.text(&decisions::LIMIT, self.limit(row));
+            if let Some(name) = why.by.and_then(|id| place.receivers.get(&id.0)) {
+                into.text(&decisions::BY, name);
+            }
+            into.end_row();
+        }
+    }
+
+    fn promises(&self) -> Vec<Check> {
+        self.checks()
+    }
+
+    fn rtcp_shares(&self) -> &[f64] {
+        &self.rtcp_shares
+    }
+}
+
+impl Tell for VideoSink {
+    fn figures(&self, about: &About<'_>, into: &mut Figures) {
+        self.intake.figures(about.first_step, into);
+        let view = self.session().map(|s| s.view()).unwrap_or_default();
+        into.put(&receiver::LOSS_EVENT_RATE, view.loss);
+        into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
+        into.put_span(&receiver::CUMULATIVE_JITTER_MAX, Some(self.jitter.max.later()));
+        into.put(&receiver::FEEDBACK_PACKETS, self.rtcp_packets);
+        into.put(&receiver::BUFFER_UNDERFLOWS, self.buffer.as_ref().map(|b| b.underflows()));
+        into.put(&receiver::BUFFER_OVERFLOWS, self.buffer.as_ref().map(|b| b.overflows()));
+        let needed = about.source.and_then(|source| self.playout_needed(&source.frames));
+        into.put_span(&receiver::PLAYOUT_NEEDED, needed);
+        match about.source.filter(|_| self.assembly.is_some()) {
+            Some(source) => self.frames(source, about, into),
+            None => into.put_unknown(&receiver::FRAMES_OK),
+        }
+        into.extend(&self.also);
+    }
+
+    fn digest(&self) -> (u64, u64) {
+        (self.intake.digest.value(), self.rtcp_packets)
+    }
+
+    fn intake(&self) -> Option<&Intake> {
+        Some(&self.intake)
+    }
+
+    fn joined(&self) -> Time {
+        self.joined
+    }
+
+    fn decisions(&self, place: &Place<'_>, into: &mut Table) {
+        // What was said while the last packets arrived is not of the run.
+        for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= place.until) {
+            into.real(&decisions::T, at.as_secs_f64());
+            into.text(&decisions::FLOW, place.flow);
+            into.text(&decisions::NODE, place.node);
+            into.text(&decisions::RULE, view.state.unwrap_or("report"));
+            into.real(&decisions::TARGET, view.rate.map(|r| r.as_bps_f64()));
+            into.real(&decisions::LOSS, view.loss);
+            into.millis(&decisions::RTT, view.rtt);
+            into.end_row();
+        }
+    }
+
+    fn promises(&self) -> Vec<Check> {
+        self.checks()
+    }
+}
+
+impl VideoSink {
+    /// What became of the frames that it was sent.
+    fn frames(&self, source: &VideoSource, about: &About<'_>, into: &mut Figures) {
+        let Some(assembly) = &self.assembly else { return };
+        let sent = &source.frames;
+        let fates = assembly.fates(sent, about.playout);
+        // A member that joins late is not owed what was sent before, and nobody is judged by the warm-up.
+        let judged = |since: Time| {
+            let of = |n: &usize| sent.frames[*n].ready >= since && !sent.frames[*n].is_gap();
+            (0..fates.len()).filter(of).collect::<Vec<usize>>()
+        };
+        let owed = judged(about.from);
+        let count = |fate| owed.iter().filter(|n| fates[**n] == fate).count();
+        into.put(&receiver::FRAMES_SENT, owed.len());
+        into.put(&receiver::FRAMES_OK, count(Fate::Ok));
+        into.put(&receiver::FRAMES_LOST, count(Fate::Lost));
+        into.put(&receiver::FRAMES_LATE, count(Fate::Late));
+        into.put(&receiver::FRAMES_UNDECODABLE, count(Fate::Undecodable));
+        let mut slots: Vec<(u32, bool)> =
+            owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == Fate::Ok)).collect();
+        slots.sort_unstable();
+        Freezes::of(slots.into_iter().map(|(_, shown)| shown), source.frame_period()).figures(into);
+        let startup = judged(self.joined).into_iter().find(|n| fates[*n] == Fate::Ok).and_then(|n| {
+            let (_, last) = assembly.arrival(n as u32)?;
+            let whole = last.since(self.joined);
+            // A player shows the first frame when it is whole and its play-out delay is over.
+            Some(about.playout.map_or(whole, |p| whole.max(sent.frames[n].ready.since(self.joined) + p)))
+        });
+        into.put_span(&receiver::STARTUP, startup);
+    }
+}

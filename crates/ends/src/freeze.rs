@@ -1,0 +1,133 @@
+//! Freezes: when a viewer's picture stands still, by the definition of the W3C.
+
+use std::collections::VecDeque;
+use steadycast_record::{Figures, receiver};
+use steadycast_units::Span;
+
+/// How many shown pictures the mean duration is taken over (W3C, Identifiers for WebRTC's Statistics API, `freezeCount`).
+const RECENT: usize = 30;
+
+/// What an interval has to be longer than the mean.
+const LONGER: Span = Span::millis(150);
+
+/// When a picture stood still.
+///
+/// An interval between two pictures that are shown one after the other is a freeze when it is at least max(3·avg, avg + 150 ms), where avg
+/// is the mean duration of the last 30 shown pictures, the interval itself included. The interval from the last picture to the end is
+/// judged in the same way; the W3C leaves that one out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freezes {
+    /// Intervals that are freezes.
+    pub count: u64,
+    /// How long they are together.
+    pub time: Span,
+    /// The longest of them.
+    pub longest: Span,
+    /// Whether the last one lasted to the end.
+    pub at_end: bool,
+    /// How often a picture was shown for more than its own slot.
+    pub stills: u64,
+    /// How long pictures were shown: from the first one to the end.
+    pub shown: Span,
+}
+
+impl Freezes {
+    /// Of display slots that last a `period` each: whether a new picture appears in it. What comes before the first picture is blank.
+    pub fn of(slots: impl IntoIterator<Item = bool>, period: Span) -> Self {
+        let mut all = Self::default();
+        let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT);
+        let mut lasts = 0;
+        for new in slots.into_iter().skip_while(|new| !new) {
+            if new && lasts > 0 {
+                all.interval(period * lasts, lasts, &mut recent);
+                lasts = 0;
+            }
+            lasts += 1;
+        }
+        if lasts > 0 {
+            all.at_end = all.interval(period * lasts, lasts, &mut recent);
+        }
+        all
+    }
+
+    /// One picture was shown for this long; returns whether that was a freeze.
+    fn interval(&mut self, span: Span, slots: u64, recent: &mut VecDeque<Span>) -> bool {
+        if recent.len() == RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(span);
+        let sum = recent.iter().fold(Span::ZERO, |sum, one| sum + *one);
+        let mean = Span::nanos(sum.as_nanos() / recent.len() as u64);
+        let frozen = span >= (mean * 3).max(mean + LONGER);
+        if frozen {
+            self.count += 1;
+            self.time += span;
+            self.longest = self.longest.max(span);
+        }
+        self.stills += u64::from(slots > 1);
+        self.shown += span;
+        frozen
+    }
+
+    /// Writes them as figures of a receiver.
+    pub fn figures(&self, into: &mut Figures) {
+        let shown = Some(self.shown.as_secs_f64()).filter(|s| *s > 0.0);
+        into.put(&receiver::FREEZE_COUNT, self.count);
+        into.put_span(&receiver::FREEZE_S, Some(self.time));
+        into.put(&receiver::FREEZES_PER_MIN, shown.map(|s| self.count as f64 * 60.0 / s));
+        into.put(&receiver::FROZEN_FRAC, shown.map(|s| self.time.as_secs_f64() / s));
+        into.put_span(&receiver::LONGEST_FREEZE, Some(self.longest));
+        into.put(&receiver::FROZEN_AT_END, self.at_end);
+        into.put(&receiver::STILLS, self.stills);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `seconds` of pictures, each shown for a slot; from the middle on one is shown for `slots`.
+    fn still(fps: u64, slots: u64) -> Freezes {
+        let around = || std::iter::repeat_n(true, 3 * fps as usize);
+        let held = std::iter::repeat_n(false, slots as usize - 1);
+        Freezes::of(around().chain(held).chain(around()), Span::secs(1) / fps)
+    }
+
+    #[test]
+    fn the_shortest_freeze_is_267_ms_at_15_fps_and_200_ms_at_25_and_30() {
+        for (fps, shortest) in [(15, 4), (25, 5), (30, 6)] {
+            let (shorter, freeze) = (still(fps, shortest - 1), still(fps, shortest));
+            assert_eq!((shorter.count, shorter.time, shorter.stills), (0, Span::ZERO, 1), "{fps} fps");
+            let span = (Span::secs(1) / fps) * shortest;
+            assert_eq!((freeze.count, freeze.time, freeze.longest, freeze.stills), (1, span, span, 1), "{fps} fps");
+            assert!(!freeze.at_end);
+        }
+    }
+
+    #[test]
+    fn a_steady_low_rate_is_no_freeze_and_one_picture_for_ever_is_none() {
+        // Five pictures per second in slots of 25: each stands still, none longer than the others.
+        let steady = Freezes::of((0..500).map(|n| n % 5 == 0), Span::millis(40));
+        assert_eq!((steady.count, steady.stills), (0, 100));
+        assert_eq!(Freezes::of([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");
+        assert_eq!(Freezes::of([false; 100], Span::millis(40)), Freezes::default(), "blank is not frozen");
+    }
+
+    #[test]
+    fn a_stall_at_the_end_counts_and_is_marked() {
+        let slots = std::iter::repeat_n(true, 100).chain(std::iter::repeat_n(false, 99));
+        let stalled = Freezes::of(slots, Span::millis(40));
+        assert_eq!((stalled.count, stalled.time, stalled.at_end), (1, Span::secs(4), true));
+        assert_eq!(stalled.shown, Span::millis(40) * 199);
+    }
+
+    #[test]
+    fn an_interval_is_judged_by_the_last_thirty_alone() {
+        // After 30 pictures of 400 ms one of 800 ms is short of 3 × 413 ms; after 30 of 40 ms more it is a freeze.
+        let slow = (0..300).map(|n| n % 10 == 0);
+        let long = || (0..20).map(|n| n == 0);
+        let fast = std::iter::repeat_n(true, 30);
+        let all = Freezes::of(slow.chain(long()).chain(fast).chain(long()).chain([true]), Span::millis(40));
+        assert_eq!((all.count, all.time), (1, Span::millis(800)));
+    }
+}

@@ -1,0 +1,68 @@
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use steadycast_ends::Freezes;
+use steadycast_record::{Better, COLUMNS, FIGURES, Figures, Of, Parts};
+use steadycast_units::Span;
+
+/// All figures, in the order in which tables show them.
+#[pyfunction]
+pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for figure in FIGURES {
+        let entry = PyDict::new(py);
+        entry.set_item("of", figure.of.name())?;
+        entry.set_item("key", figure.key)?;
+        entry.set_item("parts", figure.parts.names())?;
+        entry.set_item("by_flow", figure.parts == Parts::Flows)?;
+        entry.set_item("unit", figure.unit.name())?;
+        entry.set_item("about", figure.about)?;
+        entry.set_item("short", figure.short)?;
+        let better = match figure.better {
+            Better::Higher => Some("higher"),
+            Better::Lower => Some("lower"),
+            Better::Neither => None,
+        };
+        entry.set_item("better", better)?;
+        entry.set_item("when", figure.when.name())?;
+        let shown: Vec<(&str, &str)> = figure.shown.iter().map(|(table, part)| (table.name(), *part)).collect();
+        entry.set_item("shown", shown)?;
+        list.append(entry)?;
+    }
+    Ok(list)
+}
+
+/// All columns of all tables, in their order.
+#[pyfunction]
+pub(crate) fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for column in COLUMNS {
+        let entry = PyDict::new(py);
+        entry.set_item("table", column.table)?;
+        entry.set_item("name", column.name)?;
+        entry.set_item("unit", column.unit.name())?;
+        entry.set_item("about", column.about)?;
+        entry.set_item("measured", column.measured)?;
+        list.append(entry)?;
+    }
+    Ok(list)
+}
+
+/// The median of numbers; `None` without any.
+#[pyfunction]
+pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
+    steadycast_record::median(&values)
+}
+
+/// The coefficient of variation of numbers, by the sample's standard deviation; `None` for fewer than two or a mean of zero.
+#[pyfunction]
+pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
+    steadycast_record::variation(&values)
+}
+
+/// Freezes as figures of a receiver, in JSON: of display slots that last `period_s` each, whether a new picture appears in it.
+#[pyfunction]
+pub(crate) fn freezes(slots: Vec<bool>, period_s: f64) -> String {
+    let mut into = Figures::new(Of::Receiver);
+    Freezes::of(slots, Span::from_secs_f64(period_s)).figures(&mut into);
+    serde_json::Value::from(into).to_string()
+}

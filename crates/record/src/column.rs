@@ -1,0 +1,345 @@
+//! The tables of a run: the list of their columns, and what writes them.
+
+use crate::Unit;
+use std::collections::BTreeMap;
+use steadycast_units::Span;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Real,
+    Whole,
+    Text,
+}
+
+/// One column of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The table's name.
+    pub table: &'static str,
+    /// Its own name there.
+    pub name: &'static str,
+    /// What its values are counted in.
+    pub unit: Unit,
+    /// Their meaning.
+    pub about: &'static str,
+    place: usize,
+    kind: Kind,
+    /// Written only after pictures were measured, by whoever measures them.
+    pub measured: bool,
+}
+
+/// Declares the handles of each table's columns, and the list of all of them.
+macro_rules! columns {
+    ($($(#[$doc:meta])* $table:ident { $($name:ident: $kind:ident = $key:literal, $unit:ident, $about:expr;)* })*) => {
+        $(
+            $(#[$doc])*
+            pub mod $table {
+                use super::{Column, Kind};
+                use crate::Unit;
+                #[allow(clippy::upper_case_acronyms, non_camel_case_types, reason = "named as the handles are")]
+                enum Place { $($name),* }
+                $(
+                    #[doc = concat!("`", $key, "`: ", $about)]
+                    pub const $name: Column = Column {
+                        table: stringify!($table), name: $key, unit: Unit::$unit, about: $about,
+                        place: Place::$name as usize, kind: Kind::$kind, measured: false,
+                    };
+                )*
+            }
+        )*
+        /// All columns that a world writes, table by table, in their order.
+        const WRITTEN: &[Column] = &[$($($table::$name,)*)*];
+    };
+}
+
+columns! {
+    /// Columns of `rates`: per interval of the record, for each flow's source what it sent, and for each receiver what arrived.
+    rates {
+        T: Real = "t_s", Seconds, "The interval's begin.";
+        FLOW: Text = "flow", Text, "The flow's name.";
+        NODE: Text = "node", Text, "The source's or the receiver's node.";
+        THROUGHPUT: Real = "throughput_bps", Rate, "Sent by the source, or arrived at the receiver, in bits of IP packets per second.";
+        LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and for TCP.";
+        DELAY: Real = "delay_ms", Millis, "Mean one-way delay of what arrived; null at sources.";
+        TARGET: Real = "target_bps", Rate, "The controller's target at the interval's end; at sources of videos.";
+        PACING: Real = "pacing_bps", Rate, "The pacing rate at the interval's end; at sources of videos.";
+        BUFFER: Real = "buffer_bytes", Bytes, "What is in the play-out buffer at the interval's end, where there is one.";
+    }
+    /// Columns of `decisions`: what each controller decided and each receiver's half reported, and why.
+    decisions {
+        T: Real = "t_s", Seconds, "When.";
+        FLOW: Text = "flow", Text, "The flow's name.";
+        NODE: Text = "node", Text, "The source's or the receiver's node.";
+        RULE: Text = "rule", Text, "The controller's own reason.";
+        TARGET: Real = "target_bps", Rate, "The target; at receivers the rate that they report.";
+        PACING: Real = "pacing_bps", Rate, "The pacing rate; null at receivers.";
+        LOSS: Real = "loss", Share, "The loss that the decision rests on, as the controller counts it.";
+        RTT: Real = "rtt_ms", Millis, "The round-trip time that the decision rests on.";
+        LIMIT: Text = "limit", Text, "What holds the rate: start, network, encoder, cap or floor; null at receivers.";
+        BY: Text = "by", Text, "The receiver whose report led to the decision.";
+    }
+    /// Columns of `frames`: what became of each frame at each receiver.
+    frames {
+        FLOW: Text = "flow", Text, "The flow's name.";
+        NODE: Text = "node", Text, "The receiver's node.";
+        FRAME: Whole = "frame", Count, "The frame's number, in the order of coding.";
+        DISPLAY: Whole = "display", Count, "Its place in the order of display.";
+        CLIP: Whole = "clip_frame", Count, "The clip's picture that it shows.";
+        PTS: Real = "pts_s", Seconds, "When its picture was taken.";
+        KIND: Text = "kind", Text, "I, P or B.";
+        Q: Whole = "q", Number, "Its quantizer.";
+        SIZE: Whole = "size_bytes", Bytes, "Its encoded size.";
+        READY: Real = "ready_s", Seconds, "When it was encoded.";
+        SENT: Real = "sent_s", Seconds, "When its first packet left.";
+        FIRST: Real = "first_s", Seconds, "When its first packet arrived.";
+        ARRIVED: Real = "arrived_s", Seconds, "When its last packet arrived.";
+        DELAY: Real = "delay_ms", Millis, "From being encoded to the arrival of its last packet.";
+        FATE: Text = "fate", Text, "ok, lost, late or undecodable.";
+    }
+    /// Columns of `missing`: which bytes of damaged frames did not arrive.
+    missing {
+        FLOW: Text = "flow", Text, "The flow's name.";
+        NODE: Text = "node", Text, "The receiver's node.";
+        FRAME: Whole = "frame", Count, "The frame's number.";
+        OFFSET: Whole = "offset", Bytes, "The first byte that is missing.";
+        LEN: Whole = "len", Bytes, "How many bytes are missing from there on.";
+    }
+    /// Columns of `links`: load, queue and drops of each direction of a link per interval of the record.
+    links {
+        T: Real = "t_s", Seconds, "The interval's begin.";
+        LINK: Text = "link", Text, "The link's name.";
+        DIRECTION: Text = "direction", Text, "forward or back.";
+        THROUGHPUT: Real = "throughput_bps", Rate, "What the transmitter sent, in bits of IP packets per second.";
+        UTILISATION: Real = "utilisation_frac", Share, "The same as a share of what it could have sent; null without a rate.";
+        WAIT: Real = "queue_ms", Millis, "How long the packet offered last has to wait.";
+        QUEUED: Whole = "queue_packets", Count, "Packets that wait at the interval's end.";
+        DROPPED: Whole = "dropped_packets", Count, "Packets dropped in the interval.";
+    }
+    /// Columns of `tcp`: window, threshold and round-trip time of each TCP per interval of the record.
+    tcp {
+        T: Real = "t_s", Seconds, "The interval's begin.";
+        FLOW: Text = "flow", Text, "The flow's name.";
+        CWND: Real = "cwnd_packets", Number, "Congestion window in packets, at the interval's end.";
+        SSTHRESH: Real = "ssthresh_packets", Number, "Slow-start threshold in packets; null while it is infinite.";
+        SRTT: Real = "srtt_ms", Millis, "Smoothed round-trip time.";
+    }
+    /// Columns of `moves`: which receiver of a simulcast went from which group to which.
+    moves {
+        T: Real = "t_s", Seconds, "When.";
+        SIMULCAST: Text = "simulcast", Text, "The simulcast's name.";
+        RECEIVER: Text = "receiver", Text, "The receiver's node.";
+        FROM: Text = "from", Text, "The group that it left.";
+        TO: Text = "to", Text, "The group that it joined.";
+        OWN: Real = "own_bps", Rate, "The rate that it could have taken; null where nothing bounds it.";
+        AGAINST: Real = "against_bps", Rate, "The rate that it was compared with.";
+        WHY: Text = "why", Text, "The rule.";
+    }
+    /// Columns of `packets`: the packets of flows that the scenario records one by one.
+    packets {
+        T: Real = "t_s", Seconds, "When it left or arrived.";
+        DIR: Text = "dir", Text, "s where it was sent, r where it was received.";
+        FLOW: Text = "flow", Text, "The flow's name.";
+        NODE: Text = "node", Text, "The node.";
+        SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets.";
+        SIZE: Whole = "size_bytes", Bytes, "Its IP size.";
+        FRAME: Whole = "frame", Count, "The frame that it belongs to; −1 for none.";
+        KIND: Text = "ftype", Text, "The frame's kind: I, P or B.";
+        Q: Whole = "q", Number, "The frame's quantizer; −1 for none.";
+        ECN: Whole = "ecn", Number, "3 where it was marked on the way (CE), otherwise 0.";
+        DELAY: Real = "owd_ms", Millis, "One-way delay; null where it was sent.";
+    }
+}
+
+/// Columns that whoever measures pictures puts behind those of `frames`.
+const fn measured(name: &'static str, unit: Unit, kind: Kind, about: &'static str) -> Column {
+    Column { table: "frames", name, unit, about, place: usize::MAX, kind, measured: true }
+}
+
+const LISTED: usize = WRITTEN.len() + 3;
+
+const fn listed() -> [Column; LISTED] {
+    let mut all = [measured(
+        "psnr_y_db",
+        Unit::Decibels,
+        Kind::Real,
+        "PSNR of the luminance of what its slot shows, against the original.",
+    ); LISTED];
+    let mut n = 0;
+    while n < WRITTEN.len() {
+        all[n] = WRITTEN[n];
+        n += 1;
+    }
+    all[n + 1] = measured("ssim", Unit::Number, Kind::Real, "SSIM of what its slot shows.");
+    all[n + 2] = measured("mos", Unit::Opinion, Kind::Whole, "The opinion class of what its slot shows.");
+    all
+}
+
+/// All columns of all tables, those of one table in their order; what takes pixels comes last.
+pub const COLUMNS: &[Column] = &listed();
+
+/// The values of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Real numbers; NaN where there is none.
+    Real(Vec<f64>),
+    /// Whole numbers; −1 where there is none.
+    Whole(Vec<i64>),
+    /// Texts, each by its place in a list; `u32::MAX` where there is none.
+    Text {
+        /// The place of each row's text.
+        codes: Vec<u32>,
+        /// All texts.
+        texts: Vec<String>,
+    },
+}
+
+impl Values {
+    fn len(&self) -> usize {
+        match self {
+            Self::Real(values) => values.len(),
+            Self::Whole(values) => values.len(),
+            Self::Text { codes, .. } => codes.len(),
+        }
+    }
+}
+
+/// A table that is being written: its columns have one length after each [`Table::end_row`].
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(&'static Column, Values)>,
+    /// For columns of texts where each text stands.
+    places: Vec<BTreeMap<String, u32>>,
+    rows: usize,
+}
+
+impl Table {
+    /// The table of this name, without rows; `None` for a name that no table has.
+    pub fn called(name: &str) -> Option<Self> {
+        let empty = |column: &'static Column| {
+            let values = match column.kind {
+                Kind::Real => Values::Real(Vec::new()),
+                Kind::Whole => Values::Whole(Vec::new()),
+                Kind::Text => Values::Text { codes: Vec::new(), texts: Vec::new() },
+            };
+            (column, values)
+        };
+        let columns: Vec<_> = WRITTEN.iter().filter(|column| column.table == name).map(empty).collect();
+        let places = vec![BTreeMap::new(); columns.len()];
+        (!columns.is_empty()).then_some(Self { columns, places, rows: 0 })
+    }
+
+    /// The present row's real number; what is not finite is absent.
+    #[inline]
+    pub fn real(&mut self, column: &Column, value: impl Into<Option<f64>>) {
+        if let Values::Real(values) = self.values(column) {
+            values.push(value.into().filter(|v| v.is_finite()).unwrap_or(f64::NAN));
+        }
+    }
+
+    /// The present row's span, in milliseconds.
+    pub fn millis(&mut self, column: &Column, value: impl Into<Option<Span>>) {
+        self.real(column, value.into().map(Span::as_millis_f64));
+    }
+
+    /// The present row's whole number.
+    #[inline]
+    pub fn whole(&mut self, column: &Column, value: i64) {
+        if let Values::Whole(values) = self.values(column) {
+            values.push(value);
+        }
+    }
+
+    /// The present row's text.
+    pub fn text(&mut self, column: &Column, text: &str) {
+        let Some(places) = self.places.get_mut(column.place) else { return };
+        let next = places.len() as u32;
+        let known = places.get(text).copied();
+        let code = known.unwrap_or(next);
+        if known.is_none() {
+            places.insert(text.to_owned(), next);
+        }
+        if let Values::Text { codes, texts } = self.values(column) {
+            codes.push(code);
+            if code == next {
+                texts.push(text.to_owned());
+            }
+        }
+    }
+
+    /// Ends the present row: what it did not say is absent.
+    pub fn end_row(&mut self) {
+        self.rows += 1;
+        for (column, values) in &mut self.columns {
+            if values.len() < self.rows {
+                match values {
+                    Values::Real(values) => values.push(f64::NAN),
+                    Values::Whole(values) => values.push(-1),
+                    Values::Text { codes, .. } => codes.push(u32::MAX),
+                }
+            }
+            debug_assert_eq!(values.len(), self.rows, "{} is said once in a row", column.name);
+        }
+    }
+
+    fn values(&mut self, column: &Column) -> &mut Values {
+        let (own, values) = &mut self.columns[column.place];
+        debug_assert_eq!(*own, column, "a column of another table");
+        values
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// A column's values by its name.
+    pub fn get(&self, name: &str) -> Option<&Values> {
+        self.columns.iter().find(|(column, _)| column.name == name).map(|(_, values)| values)
+    }
+}
+
+impl IntoIterator for Table {
+    type Item = (&'static Column, Values);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.columns.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_s_place_is_that_in_its_table() {
+        for column in WRITTEN {
+            let table = Table::called(column.table).unwrap();
+            assert_eq!(*table.columns[column.place].0, *column);
+        }
+        assert!(Table::called("nothing").is_none());
+        assert_eq!(
+            COLUMNS.iter().filter(|c| c.measured).map(|c| c.name).collect::<Vec<_>>(),
+            ["psnr_y_db", "ssim", "mos"]
+        );
+    }
+
+    #[test]
+    fn what_a_row_does_not_say_is_absent() {
+        let mut table = Table::called("packets").unwrap();
+        table.text(&packets::FLOW, "video");
+        table.whole(&packets::SEQ, 7);
+        table.end_row();
+        table.text(&packets::FLOW, "tcp");
+        table.real(&packets::DELAY, f64::INFINITY);
+        table.end_row();
+        table.text(&packets::FLOW, "video");
+        table.end_row();
+        assert_eq!(table.rows(), 3);
+        assert_eq!(table.get("seq"), Some(&Values::Whole(vec![7, -1, -1])));
+        let texts = vec!["video".to_owned(), "tcp".to_owned()];
+        assert_eq!(table.get("flow"), Some(&Values::Text { codes: vec![0, 1, 0], texts }));
+        let Some(Values::Real(delays)) = table.get("owd_ms") else { panic!("it is real") };
+        assert!(delays.len() == 3 && delays.iter().all(|d| d.is_nan()));
+    }
+}

@@ -1,0 +1,419 @@
+use serde_json::{Map, Value, json};
+use steadycast_units::{Span, Spread};
+
+/// What a figure says something about: where in `summary.json` it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Of {
+    /// The run: the summary itself.
+    Run,
+    /// A flow: an element of `flows`.
+    Flow,
+    /// A receiver of a flow: an element of a flow's `receivers`.
+    Receiver,
+    /// A direction of a link: an element of `links`.
+    Link,
+    /// A simulcast: an element of `simulcasts`.
+    Simulcast,
+    /// A receiver of a simulcast: an element of a simulcast's `receivers`.
+    Viewer,
+    /// A promise that the run checks: an element of `invariants`.
+    Invariant,
+    /// An expectation of the scenario: an element of `expect`.
+    Expectation,
+    /// What the run cost: `cost.json`, not the summary.
+    Cost,
+}
+
+impl Of {
+    /// All, in the order of the reference.
+    pub const ALL: [Self; 9] = [
+        Self::Run,
+        Self::Flow,
+        Self::Receiver,
+        Self::Link,
+        Self::Simulcast,
+        Self::Viewer,
+        Self::Invariant,
+        Self::Expectation,
+        Self::Cost,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Flow => "flow",
+            Self::Receiver => "receiver",
+            Self::Link => "link",
+            Self::Simulcast => "simulcast",
+            Self::Viewer => "viewer",
+            Self::Invariant => "invariant",
+            Self::Expectation => "expectation",
+            Self::Cost => "cost",
+        }
+    }
+}
+
+/// What a value is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A text.
+    Text,
+    /// True or false.
+    Flag,
+    /// A list.
+    List,
+    /// A number without a unit.
+    Number,
+    /// A whole number of things.
+    Count,
+    /// Bits of IP packets per second.
+    Rate,
+    /// Bytes.
+    Bytes,
+    /// A share of one.
+    Share,
+    /// Milliseconds.
+    Millis,
+    /// Seconds.
+    Seconds,
+    /// Decibels.
+    Decibels,
+    /// An opinion from 1 (bad) to 5 (excellent).
+    Opinion,
+}
+
+impl Unit {
+    /// Its name, as the reference has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Flag => "true or false",
+            Self::List => "list",
+            Self::Number => "number",
+            Self::Count => "count",
+            Self::Rate => "bit/s",
+            Self::Bytes => "bytes",
+            Self::Share => "share of 1",
+            Self::Millis => "ms",
+            Self::Seconds => "s",
+            Self::Decibels => "dB",
+            Self::Opinion => "1 to 5",
+        }
+    }
+
+    /// Whether a value in it is a number, of which something can be expected.
+    pub const fn is_number(self) -> bool {
+        !matches!(self, Self::Text | Self::Flag | Self::List)
+    }
+}
+
+/// Which of two values of a figure is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The higher one.
+    Higher,
+    /// The lower one.
+    Lower,
+    /// That depends.
+    Neither,
+}
+
+/// Which flows, receivers and runs have a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// All.
+    Always,
+    /// Videos.
+    Video,
+    /// TCP.
+    Tcp,
+    /// TCP with transfers that end.
+    Transfers,
+    /// What is not TCP.
+    Datagrams,
+    /// Videos that are made of frames: all media but `greedy`.
+    Frames,
+    /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
+    Pictures,
+    /// Runs with a simulcast.
+    Simulcast,
+    /// Emulated runs.
+    Emulated,
+    /// Live sessions.
+    Live,
+}
+
+impl When {
+    /// Who has it, in words; empty for all.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "",
+            Self::Video => "videos",
+            Self::Tcp => "TCP",
+            Self::Transfers => "TCP whose transfers end",
+            Self::Datagrams => "all but TCP",
+            Self::Frames => "videos with frames: all media but \"greedy\"",
+            Self::Pictures => "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
+            Self::Simulcast => "runs with a simulcast",
+            Self::Emulated => "emulated runs",
+            Self::Live => "live sessions",
+        }
+    }
+}
+
+/// The keys below a figure's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// None: it is one value.
+    One,
+    /// `p50`, `p95`, `p99` and `max` of a distribution.
+    Quantiles,
+    /// The opinion classes `1` to `5`.
+    Grades,
+    /// The names of flows.
+    Flows,
+}
+
+impl Parts {
+    /// Their names, where these are known beforehand.
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::One | Self::Flows => &[],
+            Self::Quantiles => &["p50", "p95", "p99", "max"],
+            Self::Grades => &["1", "2", "3", "4", "5"],
+        }
+    }
+}
+
+/// A table of results in which a figure is a column or a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// One line per flow, on a terminal and in a notebook.
+    Terminal,
+    /// One line per flow, in a report.
+    Flows,
+    /// One line per receiver of a video, in a report.
+    Receivers,
+    /// Runs side by side.
+    Compare,
+    /// What `steadycast quality` measures.
+    Quality,
+    /// One line per link, in a report.
+    Links,
+    /// One line per TCP flow, in a report.
+    Tcp,
+    /// One line per video session, in a report.
+    Sessions,
+}
+
+impl Shown {
+    /// The table's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Flows => "flows",
+            Self::Receivers => "receivers",
+            Self::Compare => "compare",
+            Self::Quality => "quality",
+            Self::Links => "links",
+            Self::Tcp => "tcp",
+            Self::Sessions => "sessions",
+        }
+    }
+}
+
+/// One figure: a key of the summary. Only this crate can make one, so that what is not in the list can't be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figure {
+    /// What it says something about.
+    pub of: Of,
+    /// Its key there, a path with dots.
+    pub key: &'static str,
+    /// The keys below it.
+    pub parts: Parts,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Its meaning: a sentence, or several.
+    pub about: &'static str,
+    /// Its heading in tables, and its word in the glossary.
+    pub short: Option<&'static str>,
+    /// Which direction is good.
+    pub better: Better,
+    /// Who has it.
+    pub when: When,
+    /// The tables that show it, each with the part that is shown there; empty for a figure without parts.
+    pub shown: &'static [(Shown, &'static str)],
+}
+
+impl Figure {
+    /// A figure that everything of its kind has.
+    pub(crate) const fn new(key: &'static str, unit: Unit, about: &'static str) -> Self {
+        Self {
+            of: Of::Run,
+            key,
+            parts: Parts::One,
+            unit,
+            about,
+            short: None,
+            better: Better::Neither,
+            when: When::Always,
+            shown: &[],
+        }
+    }
+    pub(crate) const fn of(self, of: Of) -> Self {
+        Self { of, ..self }
+    }
+    pub(crate) const fn parts(self, parts: Parts) -> Self {
+        Self { parts, ..self }
+    }
+    pub(crate) const fn when(self, when: When) -> Self {
+        Self { when, ..self }
+    }
+    pub(crate) const fn lower(self) -> Self {
+        Self { better: Better::Lower, ..self }
+    }
+    pub(crate) const fn higher(self) -> Self {
+        Self { better: Better::Higher, ..self }
+    }
+    pub(crate) const fn shown(self, short: &'static str, shown: &'static [(Shown, &'static str)]) -> Self {
+        Self { short: Some(short), shown, ..self }
+    }
+
+    /// Whether a path is this figure's, or one of its parts'.
+    pub fn is_at(&self, path: &str) -> bool {
+        let Some(rest) = path.strip_prefix(self.key) else { return false };
+        match (self.parts, rest.strip_prefix('.')) {
+            (Parts::One, _) => rest.is_empty(),
+            (Parts::Flows, Some(name)) => !name.is_empty(),
+            (parts, Some(part)) => parts.names().contains(&part),
+            (_, None) => false,
+        }
+    }
+
+    /// The first key of its path.
+    pub fn head(&self) -> &'static str {
+        self.key.split('.').next().unwrap_or_default()
+    }
+}
+
+/// The figures of one thing, as they are written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    of: Of,
+    said: Map<String, Value>,
+}
+
+impl Figures {
+    /// None yet.
+    pub fn new(of: Of) -> Self {
+        Self { of, said: Map::new() }
+    }
+
+    /// Writes a figure; what is not finite, or `None`, is written as null.
+    pub fn put(&mut self, figure: &Figure, value: impl Into<Value>) {
+        debug_assert_eq!(figure.of, self.of, "{}", figure.key);
+        debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
+        self.put_at(figure.key, value.into());
+    }
+
+    /// Writes a span in the figure's unit.
+    pub fn put_span(&mut self, figure: &Figure, span: Option<Span>) {
+        let seconds = figure.unit == Unit::Seconds;
+        self.put(figure, span.map(|span| if seconds { span.as_secs_f64() } else { span.as_millis_f64() }));
+    }
+
+    /// Writes the quantiles of a distribution of times, in milliseconds.
+    pub fn put_spread(&mut self, figure: &Figure, spread: &Spread) {
+        debug_assert_eq!((figure.of, figure.parts), (self.of, Parts::Quantiles), "{}", figure.key);
+        let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
+        let quantiles = json!({
+            "p50": ms(spread.quantile(0.5)), "p95": ms(spread.quantile(0.95)),
+            "p99": ms(spread.quantile(0.99)), "max": ms(spread.max()),
+        });
+        self.put_at(figure.key, quantiles);
+    }
+
+    /// Writes one number for each flow.
+    pub fn put_by_flow<'a>(&mut self, figure: &Figure, values: impl Iterator<Item = (&'a str, Option<f64>)>) {
+        debug_assert_eq!((figure.of, figure.parts), (self.of, Parts::Flows), "{}", figure.key);
+        let all: Map<String, Value> = values.map(|(name, value)| (name.to_owned(), value.into())).collect();
+        self.put_at(figure.key, Value::Object(all));
+    }
+
+    /// Writes a list of things that have figures of their own.
+    pub fn put_list(&mut self, figure: &Figure, all: impl IntoIterator<Item = Self>) {
+        self.put(figure, Value::Array(all.into_iter().map(Value::from).collect()));
+    }
+
+    /// The figure, and all others below the first key of its path, are not known: that key is null.
+    pub fn put_unknown(&mut self, figure: &Figure) {
+        debug_assert_eq!(figure.of, self.of, "{}", figure.key);
+        self.said.insert(figure.head().to_owned(), Value::Null);
+    }
+
+    /// What was written of a figure.
+    pub fn get(&self, figure: &Figure) -> Option<&Value> {
+        figure.key.split('.').enumerate().try_fold(&Value::Null, |at, (n, key)| match n {
+            0 => self.said.get(key),
+            _ => at.get(key),
+        })
+    }
+
+    /// Adds what others say of the same thing, in the place of what was said before.
+    pub fn extend(&mut self, other: &Self) {
+        debug_assert_eq!(self.of, other.of);
+        self.said.extend(other.said.clone());
+    }
+
+    fn put_at(&mut self, path: &str, value: Value) {
+        let (way, last) = path.rsplit_once('.').map_or(("", path), |(way, last)| (way, last));
+        let mut at = &mut self.said;
+        for key in way.split('.').filter(|key| !key.is_empty()) {
+            let below = at.entry(key).or_insert(Value::Null);
+            if !below.is_object() {
+                *below = Value::Object(Map::new());
+            }
+            match below {
+                Value::Object(map) => at = map,
+                _ => return,
+            }
+        }
+        at.insert(last.to_owned(), value);
+    }
+}
+
+impl From<Figures> for Value {
+    fn from(figures: Figures) -> Self {
+        Self::Object(figures.said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{flow, receiver};
+
+    #[test]
+    fn what_is_not_finite_is_null_and_a_path_makes_objects() {
+        let mut said = Figures::new(Of::Flow);
+        said.put(&flow::THROUGHPUT, f64::NAN);
+        said.put(&flow::RAMP_1MBPS, Some(f64::INFINITY));
+        said.put(&flow::RAMP_SHARE, 3.5);
+        assert_eq!(said.get(&flow::RAMP_SHARE), Some(&json!(3.5)));
+        assert_eq!(
+            Value::from(said),
+            json!({ "throughput_bps": null, "ramp_s": { "1Mbps": null, "share_80pct": 3.5 } })
+        );
+    }
+
+    #[test]
+    fn a_family_that_is_unknown_is_one_null_until_it_is_known() {
+        let mut said = Figures::new(Of::Receiver);
+        said.put_unknown(&receiver::FRAMES_OK);
+        assert_eq!(Value::from(said.clone()), json!({ "frames": null }));
+        said.put(&receiver::FRAMES_OK, 7);
+        assert_eq!(Value::from(said), json!({ "frames": { "ok": 7 } }));
+    }
+}

@@ -1,0 +1,333 @@
+//! The list of figures. A new one is one entry here, and a `put` where it is counted: reports, expectations, the glossary and
+//! `docs/record.md` read it here.
+
+use crate::figure::Shown::{Compare, Flows, Links, Quality, Receivers, Sessions, Tcp, Terminal};
+use crate::figure::Unit::{Bytes, Count, Decibels, Flag, List, Millis, Number, Opinion, Rate, Seconds, Share, Text};
+use crate::figure::{Figure, Of, Parts, When};
+
+/// Declares handles by what they belong to, and the list of all of them.
+macro_rules! figures {
+    ($($(#[$doc:meta])* $owner:ident = $of:ident { $($name:ident = $figure:expr;)* })*) => {
+        $(
+            $(#[$doc])*
+            pub mod $owner {
+                use super::*;
+                $(
+                    #[doc = concat!("`", stringify!($name), "`: its `about` says what it is.")]
+                    pub const $name: Figure = $figure.of(Of::$of);
+                )*
+            }
+        )*
+        /// All figures, those of one thing together, in the order in which tables show them.
+        pub const FIGURES: &[Figure] = &[$($($owner::$name,)*)*];
+    };
+}
+
+const fn figure(key: &'static str, unit: crate::Unit, about: &'static str) -> Figure {
+    Figure::new(key, unit, about)
+}
+
+/// A distribution of times in milliseconds.
+const fn spread(key: &'static str, about: &'static str) -> Figure {
+    Figure::new(key, Millis, about).parts(Parts::Quantiles)
+}
+
+figures! {
+    /// Figures of the run.
+    run = Run {
+        FORMAT = figure("format", Count, "The version of this format.");
+        SCENARIO_NAME = figure("scenario.name", Text, "The scenario's name.");
+        SCENARIO_SEED = figure("scenario.seed", Count, "The seed from which all chance of the run is drawn.");
+        SCENARIO_SHA256 = figure("scenario.sha256", Text, "SHA-256 of the scenario's text and of what was set on the command line.");
+        PROGRAM_VERSION = figure("program.version", Text, "The program's version.");
+        PROGRAM_COMMIT = figure("program.commit", Text, "The commit of the checkout that the program ran from.");
+        WORLD = figure("world", Text, "The world of the run: simulated, emulated or live.");
+        COMPLETE = figure("complete", Flag, "Whether the run reached its end.");
+        WARNINGS = figure("warnings", List, "Texts: what a reader has to know before using the numbers.");
+        FROM = figure("from_s", Seconds, "The end of the warm-up, from which on means are taken.");
+        TO = figure("to_s", Seconds, "How far the run came.");
+        RECORD_SHA256 = figure("record_sha256", Text, "SHA-256 over all times, packets, decisions and fates of frames.");
+        FLOWS = figure("flows", List, "The flows, in the scenario's order.");
+        LINKS = figure("links", List, "The directions of links that were offered a packet.");
+        SIMULCASTS = figure("simulcasts", List, "The simulcasts.").when(When::Simulcast);
+        INVARIANTS = figure("invariants", List, "Promises of the program that the run has checked.");
+        EXPECT = figure("expect", List, "The scenario's expectations.");
+        JAIN = figure("fairness.jain", Number, "Jain's index of fairness of the throughputs of videos and TCP: from 1/n (one flow of n has \
+            all) to 1 (all have the same).").higher().shown("Jain index", &[(Compare, "")]);
+        JAIN_1S_MEAN = figure("fairness.jain_1s.mean", Number, "The mean of Jain's index in each second after the warm-up.").higher();
+        JAIN_1S_P05 = figure("fairness.jain_1s.p05", Number, "Jain's index that 5 % of the seconds are below.").higher();
+        TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine kept the time well enough to believe the \
+            numbers.").when(When::Emulated);
+        RELEASED_PACKETS = figure("emulation.released_packets", Count, "Packets that the emulated links let go.").when(When::Emulated);
+        LATE_FRAC = figure("emulation.late_frac", Share, "The share of these packets that left more than 1 ms late.")
+            .when(When::Emulated).lower();
+        LATENESS = spread("emulation.lateness_ms", "How late packets left the links.").when(When::Emulated).lower();
+        ENDS_LATENESS = spread("emulation.ends_lateness_ms", "How late the ends of flows were called.").when(When::Emulated).lower();
+        ENDS_LATENESS_LAST = spread("emulation.ends_lateness_last_ms", "How late the ends of flows were called in the last 5 % of the \
+            run.").when(When::Emulated).lower();
+        REFUSED_PACKETS = figure("emulation.refused_packets", Count, "Packets that a host's device did not take.")
+            .when(When::Emulated).lower();
+        ASTRAY_PACKETS = figure("emulation.astray_packets", Count, "Packets to addresses that no host of the scenario has.")
+            .when(When::Emulated);
+    }
+    /// Figures of a flow.
+    flow = Flow {
+        NAME = figure("name", Text, "The flow's name.");
+        KIND = figure("kind", Text, "The kind of the flow: video, tcp, cbr or onoff.");
+        CONTROLLER = figure("controller", Text, "The controller that steers the video.").when(When::Video);
+        MODE = figure("mode", Text, "The mode of the controller: paper or repaired.").when(When::Video);
+        CONGESTION = figure("congestion", Text, "TCP's congestion control.").when(When::Tcp);
+        THROUGHPUT = figure("throughput_bps", Rate, "What arrived, in bits of IP packets per second, each packet counted once, from the \
+            flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per second.")
+            .higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
+        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if every link divided its capacity \
+            evenly among those who want more. A simulcast's groups have none, nor has a flow over a link that follows a trace.")
+            .shown("fair share", &[(Flows, "")]);
+        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share. 100 % is fair; above takes from others, \
+            below gives way.").shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
+        RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard deviation (over \
+            n − 1) divided by the mean. 0 is perfectly smooth.").lower().shown("rate CoV", &[(Flows, ""), (Compare, "")]);
+        RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "How long after its start the flow first received 1 Mb/s over a second.")
+            .lower().shown("1 Mb/s after", &[(Sessions, "")]);
+        RAMP_SHARE = figure("ramp_s.share_80pct", Seconds, "How long after its start the flow first received 80 % of its fair share over \
+            a second.").lower().shown("80 % of fair after", &[(Sessions, "")]);
+        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, those sent again included.")
+            .shown("packets sent", &[(Sessions, "")]);
+        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the sender received.").when(When::Video)
+            .shown("reports", &[(Sessions, "")]);
+        FEEDBACK_BPS = figure("feedback_bps", Rate, "Reports from the receivers to the sender, in bits of IP packets per second on the \
+            way back.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
+        FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender did not believe.").when(When::Video);
+        SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because too much waited to be sent.")
+            .when(When::Video).lower();
+        BACKLOG = spread("backlog_ms", "How long packets waited in the sender, from their frame being ready to their leaving.")
+            .when(When::Video).lower();
+        LIMITED_BY_NETWORK = figure("limited_by_frac.network", Share, "The share of the time in which the network held the rate: the \
+            controller saw congestion, or was on its way up from it.").when(When::Video)
+            .shown("limited by network", &[(Compare, "")]);
+        LIMITED_BY_ENCODER = figure("limited_by_frac.encoder", Share, "The share of the time in which the encoder's best quality needed \
+            no more.").when(When::Video);
+        LIMITED_BY_START = figure("limited_by_frac.start", Share, "The share of the time before the first sign of congestion.")
+            .when(When::Video);
+        LIMITED_BY_CAP = figure("limited_by_frac.cap", Share, "The share of the time at a configured upper limit of the rate.")
+            .when(When::Video);
+        RETRANSMITTED = figure("retransmitted_packets", Count, "Packets that TCP sent again.").when(When::Tcp).lower()
+            .shown("retransmitted", &[(Tcp, "")]);
+        TIMEOUTS = figure("timeouts", Count, "How often TCP waited in vain and began again.").when(When::Tcp).lower()
+            .shown("time-outs", &[(Tcp, "")]);
+        SRTT = spread("srtt_ms", "Round-trip time, smoothed by TCP: to the receiver and back.").when(When::Tcp).lower()
+            .shown("RTT", &[(Tcp, "p50"), (Tcp, "p95")]);
+        CWND_MEAN = figure("cwnd_packets.mean", Number, "TCP's congestion window in packets: how many may be on their way. The mean over \
+            time.").when(When::Tcp).shown("mean window", &[(Tcp, "")]);
+        TRANSFERS = figure("transfers_count", Count, "Transfers that were completed; absent before the first.").when(When::Transfers);
+        COMPLETED = figure("completed_s", Seconds, "When the first transfer was complete; absent before.").when(When::Transfers);
+        SENT_BPS = figure("sent_bps", Rate, "What the sender sent, in bits of IP packets per second.").when(When::Live);
+        PACING_LATE = spread("pacing_late_ms", "How late the sender's loop was called.").when(When::Live).lower();
+        CODED_FRAMES = figure("coded_frames", Count, "Frames that were encoded.").when(When::Live);
+        LEFT_OUT_FRAMES = figure("left_out_frames", Count, "Pictures that the encoder was too slow for.").when(When::Live).lower();
+        RECEIVERS = figure("receivers", List, "The flow's receivers, in the scenario's order.");
+    }
+    /// Figures of a flow's receiver.
+    receiver = Receiver {
+        NAME = figure("name", Text, "The receiver's node.");
+        THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, each packet counted \
+            once.").higher().shown("throughput", &[(Receivers, "")]);
+        LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.").when(When::Datagrams).lower()
+            .shown("loss", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
+        LOSS_EVENT_RATE = figure("loss_event_rate", Share, "Loss events per packet as the controller counts them: all losses within one \
+            round-trip time are one event.").when(When::Video).lower();
+        DELAY = spread("delay_ms", "From a packet's leaving the sender to its arrival. The sender's own backlog is not in it.")
+            .when(When::Datagrams).lower()
+            .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Receivers, "p50"), (Receivers, "p95"), (Receivers, "p99")]);
+        PSNR_Y = figure("psnr_db.raw.y", Decibels, "Peak signal-to-noise ratio of the luminance: what is shown against the raw original. \
+            Above 37 dB looks excellent, below 25 dB poor.").when(When::Pictures).higher()
+            .shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+        PSNR_U = figure("psnr_db.raw.u", Decibels, "The same of the first colour plane.").when(When::Pictures).higher();
+        PSNR_V = figure("psnr_db.raw.v", Decibels, "The same of the second colour plane.").when(When::Pictures).higher();
+        PSNR_ENCODED_Y = figure("psnr_db.encoded.y", Decibels, "PSNR of the luminance against the pictures as the sender encoded them: \
+            what the network alone cost. Pictures that are equal don't count; null where all are.").when(When::Pictures).higher()
+            .shown("against sent", &[(Quality, "")]);
+        PSNR_ENCODED_U = figure("psnr_db.encoded.u", Decibels, "The same of the first colour plane.").when(When::Pictures).higher();
+        PSNR_ENCODED_V = figure("psnr_db.encoded.v", Decibels, "The same of the second colour plane.").when(When::Pictures).higher();
+        SSIM = figure("ssim", Number, "Structural similarity of what is shown and the original; 1 is identical.")
+            .when(When::Pictures).higher().shown("SSIM", &[(Receivers, ""), (Quality, "")]);
+        VMAF = figure("vmaf", Number, "A learned score of picture quality from 0 to 100; null unless it was asked for.")
+            .when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
+        MOS = figure("mos.mean", Opinion, "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: above 37 dB is 5, 31–37 \
+            is 4, 25–31 is 3, 20–25 is 2, below 20 is 1.").when(When::Pictures).higher()
+            .shown("MOS", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+        MOS_SHARE = figure("mos.share", Share, "The share of the pictures in each opinion class.").parts(Parts::Grades)
+            .when(When::Pictures);
+        FRAMES_SENT = figure("frames.sent", Count, "How many pictures were sent to the receiver; those that arrived in time and could be \
+            decoded are ok, the others lost, late or undecodable.").when(When::Frames).shown("frames", &[(Receivers, "")]);
+        FRAMES_OK = figure("frames.ok", Count, "Frames that were shown whole and in time.").when(When::Frames).higher();
+        FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never came.").when(When::Frames).lower()
+            .shown("lost", &[(Receivers, "")]);
+        FRAMES_LATE = figure("frames.late", Count, "Frames that were whole only after their play-out limit.").when(When::Frames).lower()
+            .shown("late", &[(Receivers, "")]);
+        FRAMES_UNDECODABLE = figure("frames.undecodable", Count, "Frames that arrived, but need another one that did not: they are \
+            decoded with the other's damage, which may be hard to see.").when(When::Frames).lower()
+            .shown("undecodable", &[(Receivers, "")]);
+        FREEZE_COUNT = figure("freeze_count", Count, "How often the picture stood still, by the W3C's definition: one was shown for at least \
+            max(3·avg, avg + 150 ms), avg being the mean duration of the last 30 pictures, this one included. One that stands to the end \
+            counts as well.").when(When::Frames).lower().shown("freezes", &[(Receivers, ""), (Quality, "")]);
+        FREEZE_S = figure("freeze_s", Seconds, "How long these pictures were shown in all.").when(When::Frames).lower();
+        FREEZES_PER_MIN = figure("freezes_per_min", Number, "Freezes per minute from the first picture on.").when(When::Frames).lower();
+        FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on in which the picture stood still.")
+            .when(When::Frames).lower()
+            .shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+        LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The longest freeze.").when(When::Frames).lower()
+            .shown("longest freeze", &[(Receivers, "")]);
+        FROZEN_AT_END = figure("frozen_at_end", Flag, "Whether the last freeze lasted to the end; the W3C would not count it.")
+            .when(When::Frames);
+        STILLS = figure("stills_count", Count, "How often a picture was shown for more than its own slot, freezes included.")
+            .when(When::Frames).lower();
+        STARTUP = figure("startup_ms", Millis, "From joining to the first picture.").when(When::Frames).lower();
+        PLAYOUT_NEEDED = figure("playout_needed_ms", Millis, "The play-out delay with which no frame would have been late.")
+            .when(When::Video).lower().shown("play-out needed", &[(Receivers, "")]);
+        JITTER = figure("jitter_ms", Millis, "How much the delay changes from packet to packet, smoothed as in RFC 3550.")
+            .when(When::Video).lower().shown("jitter", &[(Receivers, "")]);
+        CUMULATIVE_JITTER_MAX = figure("cumulative_jitter_max_ms", Millis, "How far behind the first packet's pace the stream has ever \
+            fallen.").when(When::Video).lower();
+        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver sent.").when(When::Video);
+        BUFFER_UNDERFLOWS = figure("buffer_underflows", Count, "How often the play-out buffer ran empty; null without one.")
+            .when(When::Video).lower();
+        BUFFER_OVERFLOWS = figure("buffer_overflows", Count, "How often the play-out buffer was full; null without one.")
+            .when(When::Video).lower();
+        ADDRESS = figure("address", Text, "Where the receiver's reports come from.").when(When::Live);
+        RTT = figure("rtt_ms", Millis, "Round-trip time by RTCP.").when(When::Live).lower();
+        STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone.").when(When::Live);
+        ENDED_BY = figure("ended_by", Text, "What ended the session at the receiver: the BYE of an address; null where none came.")
+            .when(When::Live);
+        LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);
+    }
+    /// Figures of one direction of a link.
+    link = Link {
+        NAME = figure("name", Text, "The link's name.");
+        DIRECTION = figure("direction", Text, "The direction: forward or back.");
+        UTILISATION = figure("utilisation_frac", Share, "The share of a link's capacity that was used; null for a link without a rate.")
+            .shown("utilisation", &[(Links, "")]);
+        OFFERED = figure("offered_packets", Count, "Packets that were offered to the link.");
+        PACKETS = figure("packets", Count, "Packets that reached the link's end.");
+        DROPPED = figure("dropped_packets", Count, "Packets that did not: those that the queue threw away, those that the medium lost, \
+            and those that were too large.").lower().shown("drops", &[(Links, "")]);
+        LOST = figure("lost_packets", Count, "Packets that the medium lost.").lower();
+        REORDERED = figure("reordered_packets", Count, "Packets that came later than their turn.");
+        DUPLICATED = figure("duplicated_packets", Count, "Packets that came a second time.");
+        MARKED = figure("marked_packets", Count, "Packets that the queue marked instead of dropping them.");
+        DROP_FRAC = figure("drop_frac", Share, "The share of the packets offered that was dropped.").lower()
+            .shown("dropped", &[(Links, "")]);
+        QUEUE = spread("queue_ms", "How long packets waited in front of the link.").lower()
+            .shown("queue", &[(Links, "p50"), (Links, "p95"), (Links, "p99"), (Compare, "p95")]);
+    }
+    /// Figures of a simulcast.
+    simulcast = Simulcast {
+        NAME = figure("name", Text, "The simulcast's name.").when(When::Simulcast);
+        FLOWS = figure("flows", List, "The names of its groups, the lowest rate first.").when(When::Simulcast);
+        THROUGHPUT = figure("throughput_bps", Rate, "What arrived from all groups together; the mean over the receivers.")
+            .when(When::Simulcast).higher();
+        UTILISATION = figure("utilisation_frac", Share, "The receivers' throughputs together, divided by their fair shares.")
+            .when(When::Simulcast);
+        MOVES = figure("moves_count", Count, "How often receivers went from one group to another.").when(When::Simulcast);
+        RECEIVERS = figure("receivers", List, "The simulcast's receivers.").when(When::Simulcast);
+    }
+    /// Figures of a simulcast's receiver.
+    viewer = Viewer {
+        NAME = figure("name", Text, "The receiver's node.").when(When::Simulcast);
+        THROUGHPUT = figure("throughput_bps", Rate, "What arrived from all groups together.").when(When::Simulcast).higher();
+        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share that the receiver would have, were it the simulcast's only one.")
+            .when(When::Simulcast);
+        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by that share.").when(When::Simulcast);
+        TIME = figure("time_frac", Share, "The share of the time in each group, by the groups' names.").parts(Parts::Flows)
+            .when(When::Simulcast);
+        MOVES = figure("moves_count", Count, "How often the receiver went from one group to another.").when(When::Simulcast);
+    }
+    /// Figures of a promise that the run has checked.
+    invariant = Invariant {
+        ID = figure("id", Text, "The promise's name.");
+        CHECKED = figure("checked", Count, "How often it was checked.");
+        BROKEN = figure("broken", Count, "How often it was broken.").lower();
+    }
+    /// Figures of an expectation.
+    expectation = Expectation {
+        THAT = figure("that", Text, "The path of the figure in this file.");
+        MIN = figure("min", Number, "Its lower bound; null without one.");
+        MAX = figure("max", Number, "Its upper bound; null without one.");
+        VALUE = figure("value", Number, "The figure's value.");
+        OK = figure("ok", Flag, "Whether the value lies within the bounds.");
+    }
+    /// What the run cost.
+    cost = Cost {
+        FORMAT = figure("format", Count, "The version of this format.");
+        CPU = figure("cpu_s", Seconds, "Time of the processor for the simulation.");
+        WALL = figure("wall_s", Seconds, "Time by the clock for the simulation.");
+        MEDIA = figure("media_s", Seconds, "Time by the clock for encoding.");
+        QUALITY = figure("quality_s", Seconds, "Time by the clock for measuring pictures.");
+        PACKET_HOPS = figure("packet_hops", Count, "Packets that left a link: the unit of a simulation's work.");
+        PEAK_MEMORY = figure("peak_memory_bytes", Bytes, "The most memory that the process had.");
+    }
+}
+
+/// The figure of a thing at a path below it.
+pub fn find(of: Of, path: &str) -> Option<&'static Figure> {
+    FIGURES.iter().find(|figure| figure.of == of && figure.is_at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn no_key_is_declared_twice_and_none_lies_below_another() {
+        let mut seen = BTreeSet::new();
+        for figure in FIGURES {
+            assert!(seen.insert((figure.of, figure.key)), "{:?} {}", figure.of, figure.key);
+            let below = |other: &&Figure| other.of == figure.of && other.key.starts_with(&format!("{}.", figure.key));
+            assert!(FIGURES.iter().find(below).is_none(), "something lies below {}", figure.key);
+        }
+        assert!(seen.len() > 100, "{} figures", seen.len());
+    }
+
+    #[test]
+    fn a_heading_means_one_thing() {
+        let mut by_heading: BTreeMap<&str, &Figure> = BTreeMap::new();
+        for figure in FIGURES {
+            let Some(short) = figure.short else { continue };
+            if let Some(other) = by_heading.insert(short, figure) {
+                assert_eq!(other.key, figure.key, "two figures are called {short}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_ends_with_its_unit() {
+        for figure in FIGURES.iter().filter(|f| f.unit.is_number()) {
+            let units: &[_] = &[
+                ("_bps", Rate),
+                ("_ms", Millis),
+                ("_s", Seconds),
+                ("_db", Decibels),
+                ("_bytes", Bytes),
+                ("_frac", Share),
+            ];
+            for (end, unit) in units {
+                if figure.head().ends_with(end) {
+                    assert_eq!(figure.unit, *unit, "{}", figure.key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn figures_are_found_by_their_paths_and_by_those_of_their_parts() {
+        assert_eq!(find(Of::Receiver, "delay_ms.p95"), Some(&receiver::DELAY));
+        assert_eq!(find(Of::Receiver, "mos.share.5"), Some(&receiver::MOS_SHARE));
+        assert_eq!(find(Of::Viewer, "time_frac.video2"), Some(&viewer::TIME));
+        for path in
+            ["delay_ms", "delay_ms.p96", "delay", "delay_ms.p95.x", "psnr_db.raw", "time_frac.", "share_of_fair"]
+        {
+            assert_eq!(find(Of::Receiver, path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What a run says: the one list of its figures and the one list of its tables' columns, and what writes them.
+//!
+//! [`FIGURES`] declares every key of `summary.json` and `cost.json`, [`COLUMNS`] every column of every table, each with its unit and its
+//! meaning. A number gets into a summary only through [`Figures::put`] and a handle from the list, and into a table only through
+//! [`Table::put`] and a handle of a column, so that what is not declared can't be written. Expectations, reports, the glossary and
+//! `docs/record.md` read the same lists.
+//!
+//! ```
+//! use steadycast_record::{Figures, Of, flow};
+//!
+//! let mut said = Figures::new(Of::Flow);
+//! said.put(&flow::THROUGHPUT, 1_500_000.0);
+//! said.put(&flow::RAMP_1MBPS, Some(2.5));
+//! let summary = serde_json::Value::from(said);
+//! assert_eq!(summary["throughput_bps"], 1_500_000.0);
+//! assert_eq!(summary["ramp_s"]["1Mbps"], 2.5);
+//! ```
+
+mod column;
+mod figure;
+mod figures;
+mod number;
+mod rows;
+mod share;
+
+pub use column::{COLUMNS, Column, Table, Values, decisions, frames, links, missing, moves, packets, rates, tcp};
+pub use figure::{Better, Figure, Figures, Of, Parts, Shown, Unit, When};
+pub use figures::{FIGURES, cost, expectation, find, flow, invariant, link, receiver, run, simulcast, viewer};
+pub use number::{median, variation};
+pub use rows::{Fields, Kept, Row, Rows, Store};
+pub use share::{Claim, fair, jain};

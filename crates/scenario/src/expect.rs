@@ -1,0 +1,213 @@
+//! Expectations: whether the figure that one names will be in the summary.
+
+use crate::model::{Flow, FlowKind, Link, Media, Simulcast, TcpSource};
+use steadycast_record::{FIGURES, Figure, Of, When, find};
+use steadycast_words::tree::{Place, quoted};
+use steadycast_words::{Findings, nearest, remedy};
+
+/// What there is in a scenario to expect something of.
+pub(crate) struct Scene<'a> {
+    pub(crate) flows: &'a [Flow],
+    pub(crate) links: &'a [Link],
+    pub(crate) simulcasts: &'a [Simulcast],
+    pub(crate) nodes: &'a [String],
+    /// Whether everything before was in order; otherwise a name may be missing by somebody else's fault.
+    pub(crate) whole: bool,
+}
+
+/// A thing that has figures.
+#[derive(Clone, Copy)]
+enum Owner<'a> {
+    Run,
+    Flow(&'a Flow),
+    Receiver(&'a Flow),
+    Link,
+    Simulcast,
+    Viewer,
+    Invariant,
+}
+
+impl<'a> Owner<'a> {
+    fn of(self) -> Of {
+        match self {
+            Self::Run => Of::Run,
+            Self::Flow(_) => Of::Flow,
+            Self::Receiver(_) => Of::Receiver,
+            Self::Link => Of::Link,
+            Self::Simulcast => Of::Simulcast,
+            Self::Viewer => Of::Viewer,
+            Self::Invariant => Of::Invariant,
+        }
+    }
+
+    /// Whether a run of the scenario gives it the figure; nobody expects anything of a live session.
+    fn has(self, figure: &Figure) -> bool {
+        let (Self::Flow(flow) | Self::Receiver(flow)) = self else { return true };
+        let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
+        match figure.when {
+            When::Always | When::Simulcast | When::Emulated => true,
+            When::Live => false,
+            When::Video => video.is_some(),
+            When::Tcp => matches!(flow.kind, FlowKind::Tcp(_)),
+            When::Transfers => matches!(&flow.kind, FlowKind::Tcp(tcp) if !matches!(tcp.source, TcpSource::Bulk)),
+            When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),
+            When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
+            When::Pictures => video.is_some_and(|video| matches!(video.media, Media::Clip { .. } | Media::Synthetic)),
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Run => "summary.json",
+            Self::Flow(_) => "a flow",
+            Self::Receiver(_) => "a receiver",
+            Self::Link => "a link",
+            Self::Simulcast => "a simulcast",
+            Self::Viewer => "a receiver of a simulcast",
+            Self::Invariant => "an invariant",
+        }
+    }
+}
+
+/// What begins a path into each list of the summary.
+const FLOWS: &str = "flows";
+const LINKS: &str = "links";
+const SIMULCASTS: &str = "simulcasts";
+const INVARIANTS: &str = "invariants";
+const RECEIVERS: &str = "receivers.";
+const WAYS: [&str; 2] = ["forward.", "back."];
+/// What may stand behind the name of a flow, a simulcast or a link, besides a figure.
+const FURTHER: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
+
+/// Checks the path of an expectation: it has to lead to a number that the run's summary will have.
+pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Findings) {
+    let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if path.split('.').any(str::is_empty) || !path.bytes().all(letter) {
+        let what = format!("{} is no path", quoted(path));
+        out.problem(at, what, "write for example \"flows.tcp.share_of_fair\"");
+        return;
+    }
+    let Some((head, rest)) = path.split_once('.') else { return figure(Owner::Run, path, at, out) };
+    match head {
+        FLOWS => {
+            let names = scene.flows.iter().map(|flow| flow.name.as_str());
+            let Some((n, rest)) = named("flow", Of::Flow, names, rest, at, scene, out) else { return };
+            let flow = &scene.flows[n];
+            let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Owner::Flow(flow), rest, at, out) };
+            let nodes = flow.to.iter().map(|node| scene.nodes[node.0 as usize].as_str());
+            if let Some((_, rest)) = named("receiver", Of::Receiver, nodes, rest, at, scene, out) {
+                figure(Owner::Receiver(flow), rest, at, out);
+            }
+        }
+        LINKS => {
+            let names = scene.links.iter().map(|link| link.name.as_str());
+            let Some((_, rest)) = named("link", Of::Link, names, rest, at, scene, out) else { return };
+            let rest = WAYS.iter().find_map(|way| rest.strip_prefix(way)).unwrap_or(rest);
+            figure(Owner::Link, rest, at, out);
+        }
+        SIMULCASTS => {
+            let names = scene.simulcasts.iter().map(|simulcast| simulcast.name.as_str());
+            let Some((n, rest)) = named("simulcast", Of::Simulcast, names, rest, at, scene, out) else { return };
+            let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Owner::Simulcast, rest, at, out) };
+            let lowest = scene.simulcasts[n].flows.first().map(|flow| &scene.flows[flow.0 as usize]);
+            let nodes = lowest.into_iter().flat_map(|flow| &flow.to).map(|node| scene.nodes[node.0 as usize].as_str());
+            if let Some((_, rest)) = named("receiver", Of::Viewer, nodes, rest, at, scene, out) {
+                figure(Owner::Viewer, rest, at, out);
+            }
+        }
+        // Which promises a run checks is known at its end.
+        INVARIANTS => match rest.rsplit_once('.') {
+            Some((_, rest)) => figure(Owner::Invariant, rest, at, out),
+            None => out.problem(
+                at,
+                format!("{} is no path to a figure", quoted(path)),
+                "write for example \"invariants.INV-1.broken\"",
+            ),
+        },
+        _ if heads().contains(&head) => figure(Owner::Run, path, at, out),
+        _ => {
+            let what = format!("summary.json has no {}", quoted(head));
+            out.problem(at, what, remedy(nearest(head, &heads()), &heads()));
+        }
+    }
+}
+
+/// What a path into the summary may begin with.
+fn heads() -> Vec<&'static str> {
+    let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
+    let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
+    all.extend(of_run.map(Figure::head));
+    all.dedup();
+    all
+}
+
+/// The thing whose name a path goes on with, by its place, and what comes behind it. Names hold dots: the longest one that fits counts.
+fn named<'a, 'p>(
+    what: &str,
+    of: Of,
+    names: impl Iterator<Item = &'a str>,
+    path: &'p str,
+    at: &Place,
+    scene: &Scene<'_>,
+    out: &mut Findings,
+) -> Option<(usize, &'p str)> {
+    let all: Vec<&str> = names.collect();
+    let behind = |name: &str| path.strip_prefix(name)?.strip_prefix('.');
+    let fits = all.iter().enumerate().filter_map(|(n, name)| Some((n, behind(name)?)));
+    let found = fits.min_by_key(|(_, rest)| rest.len());
+    if found.is_none() && all.contains(&path) {
+        let said = format!("{} is a {what}, not a figure", quoted(path));
+        out.problem(at, said, "go on with a figure, for example \".throughput_bps\"");
+    } else if found.is_none() && scene.whole {
+        // What was meant as the name ends where a figure, or the way to one, begins.
+        let goes_on = |rest: &str| find(of, rest).is_some() || FURTHER.iter().any(|way| rest.starts_with(way));
+        let mut dots = path.match_indices('.').map(|(dot, _)| dot);
+        let end = dots.clone().find(|dot| goes_on(&path[dot + 1..])).or(dots.next()).unwrap_or(path.len());
+        out.unknown_name(at, what, &path[..end], &all[..all.len().min(2000)]);
+    }
+    found
+}
+
+/// Checks that a thing has the figure, and that it is a number.
+fn figure(owner: Owner<'_>, path: &str, at: &Place, out: &mut Findings) {
+    let known =
+        || FIGURES.iter().filter(|figure| figure.of == owner.of() && owner.has(figure) && figure.unit.is_number());
+    match find(owner.of(), path) {
+        Some(figure) if !figure.unit.is_number() => {
+            let what = format!("{} is not a number ({})", quoted(path), figure.unit.name());
+            out.problem(at, what, "name a figure that is a number");
+        }
+        Some(figure) if !owner.has(figure) => {
+            let what = format!("{} has no {}", owner.noun(), quoted(path));
+            out.problem(at, what, format!("that is a figure of {}", figure.when.name()));
+        }
+        Some(figure) => {
+            if figure.when == When::Emulated {
+                out.warn(at, format!("only {} have {}", figure.when.name(), quoted(path)), "it fails in others");
+            }
+        }
+        None => {
+            let longer: Vec<String> = known().flat_map(paths).collect();
+            let below: Vec<&str> = longer
+                .iter()
+                .map(String::as_str)
+                .filter(|key| key.strip_prefix(path).is_some_and(|r| r.starts_with('.')))
+                .collect();
+            let (what, remedy) = if below.is_empty() {
+                let all: Vec<&str> = longer.iter().map(String::as_str).collect();
+                (format!("{} has no {}", owner.noun(), quoted(path)), remedy(nearest(path, &all), &all))
+            } else {
+                (format!("{} is several figures", quoted(path)), remedy(None, &below))
+            };
+            out.problem(at, what, remedy);
+        }
+    }
+}
+
+/// The paths of a figure and its parts.
+fn paths(figure: &Figure) -> Vec<String> {
+    match figure.parts.names() {
+        [] => vec![figure.key.to_owned()],
+        parts => parts.iter().map(|part| format!("{}.{part}", figure.key)).collect(),
+    }
+}

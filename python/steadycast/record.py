@@ -1,0 +1,201 @@
+"""The figures and columns of a run, as the compiled module lists them.
+
+`crates/record` declares each key of `summary.json` and each column of each table once, with its unit and meaning;
+this module alone reads that list, for everything in Python that shows, explains, checks or writes a figure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steadycast import _core
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One key of `summary.json` or `cost.json`."""
+
+    of: str
+    """What it says something about: run, flow, receiver, link, simulcast, viewer, invariant, expectation or cost."""
+    key: str
+    """Its key there, a path with dots."""
+    parts: tuple[str, ...]
+    """The keys below it: of a distribution p50, p95, p99 and max."""
+    by_flow: bool
+    """Whether the keys below it are the names of flows."""
+    unit: str
+    about: str
+    short: str | None
+    """Its heading in tables, and its word in the glossary."""
+    better: str | None
+    """higher or lower; None where that depends."""
+    when: str
+    """Who has it, in words; empty for all."""
+    shown: tuple[tuple[str, str], ...]
+    """The tables that show it, each with the part that is shown there."""
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path is this figure's, or one of its parts'."""
+        if not self.parts and not self.by_flow:
+            return path == self.key
+        head, _, part = path.rpartition(".")
+        return path.startswith(self.key + ".") if self.by_flow else head == self.key and part in self.parts
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure, or a part of one, as a table of results shows it."""
+
+    figure: Figure
+    part: str
+
+    @property
+    def heading(self) -> str:
+        """Its heading: the figure's, and the part."""
+        return f"{self.figure.short} {self.part}".rstrip()
+
+    def of(self, thing: Mapping[str, Any]) -> Any:
+        """Return its value in what it says something about; None where there is none."""
+        return reach(thing, *self.figure.key.split("."), *filter(None, [self.part]))
+
+    def of_flow(self, flow: Mapping[str, Any]) -> Any:
+        """Return a flow's value: its own, or that of the median receiver."""
+        return self.of(flow) if self.figure.of == "flow" else middle(self.of(r) for r in _receivers(flow))
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    table: str
+    name: str
+    unit: str
+    about: str
+    measured: bool
+    """Whether it takes pixels: it is null where no pictures were measured."""
+
+
+FIGURES: tuple[Figure, ...] = tuple(
+    Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in _core.figures()
+)
+FREEZES: tuple[str, ...] = tuple(json.loads(_core.freezes([], 1.0)))
+"""The keys of a receiver's figures of freezes."""
+COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in _core.columns())
+
+
+def table(name: str) -> list[Shown]:
+    """Return the columns of a table of results, in their order."""
+    return [Shown(f, part) for f in FIGURES for where, part in f.shown if where == name]
+
+
+def columns(name: str, *, measured: bool = False) -> list[str]:
+    """Return the names of a table's columns: those that a world writes, or those that take pixels."""
+    return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
+
+
+def find(of: str, path: str) -> Figure | None:
+    """Return the figure at a path below what it says something about."""
+    return next((f for f in FIGURES if f.of == of and f.is_at(path)), None)
+
+
+def figure(of: str, path: str) -> Figure:
+    """Return a figure.
+
+    Raises:
+        KeyError: there is none: `crates/record/src/figures.rs` lists them.
+
+    """
+    found = find(of, path)
+    if found is None:
+        raise KeyError(f"no figure {path!r} of a {of}: crates/record/src/figures.rs lists them")
+    return found
+
+
+def at(path: str) -> Figure | None:
+    """Return the figure at a path into the summary, as `flows.video.receivers.video.dst1.delay_ms.p95`."""
+    head, _, rest = path.partition(".")
+    within = "receivers" in rest.split(".")[1:]
+    of = {
+        "flows": "receiver" if within else "flow",
+        "simulcasts": "viewer" if within else "simulcast",
+        "links": "link",
+        "invariants": "invariant",
+    }.get(head)
+    if of is None:
+        return find("run", path)
+    # Names may hold dots, so that a figure's path begins anywhere.
+    keys = rest.split(".")
+    return next((f for n in range(1, len(keys)) if (f := find(of, ".".join(keys[n:])))), None)
+
+
+def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
+    """Write figures, given by their paths, into what they say something about.
+
+    Raises:
+        KeyError: a figure is not in the list.
+
+    """
+    for path, value in values.items():
+        figure(of, path)
+        *way, last = path.split(".")
+        below = thing
+        for key in way:
+            if not isinstance(below.get(key), dict):
+                below[key] = {}
+            below = below[key]
+        below[last] = value
+
+
+def put_unknown(thing: Json, of: str, paths: Iterable[str]) -> None:
+    """Write null for figures that are not known: the first key of each path."""
+    for path in paths:
+        thing[figure(of, path).key.partition(".")[0]] = None
+
+
+def reach(value: Any, *path: str) -> Any:
+    """Value at a path of keys; None where any is absent."""
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def median(values: Sequence[float]) -> float | None:
+    """Return the median: of an even number of values the mean of the two in the middle; None without any."""
+    return _core.median(list(values))
+
+
+def middle(values: Iterable[Any]) -> Any:
+    """Return the median of numbers, or of numbers with their spread over several seeds; None without any.
+
+    Spreads stand in the order of their means; of an even number each part is the mean of the two in the middle.
+    """
+    from steadycast.folder import is_spread, number
+
+    known = [v for v in values if number(v) is not None]
+    if not any(is_spread(v) for v in known):
+        return median([float(v) for v in known])
+    known.sort(key=lambda v: number(v) or 0.0)
+    two = known[(len(known) - 1) // 2 : len(known) // 2 + 1]
+    if len(two) == 1 or not all(is_spread(v) for v in two):
+        return two[-1]
+    parts = {key: [v[key] for v in two if v[key] is not None] for key in two[0]}
+    return {key: sum(each) / len(each) if each else None for key, each in parts.items()}
+
+
+def of_flow(flow: Mapping[str, Any], path: str) -> float | None:
+    """Return the number of the median receiver of a flow at a receiver's path."""
+    from steadycast.folder import number
+
+    figure("receiver", path)
+    return number(middle(reach(r, *path.split(".")) for r in _receivers(flow)))
+
+
+def _receivers(flow: Mapping[str, Any]) -> list[Json]:
+    return flow.get("receivers") or []
