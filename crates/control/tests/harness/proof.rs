@@ -1,5 +1,6 @@
 //! What every controller has to prove in the same way: its table on an ideal link, and operations in any order.
 
+use super::bench::{Bench, Link, Marking};
 use super::{Loss, Path, Plan, World, s};
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -274,4 +275,56 @@ pub fn world_stands(name: &'static str, path: &AnyPath, most: f64) -> Result<(),
 /// A report's stamp of so long ago.
 pub fn stamp(now: Time, ago: Span) -> Stamp {
     Stamp::of(now.before(ago))
+}
+
+/// A link and what is on it to what a video flow with per-packet feedback makes of it, alone: the link's use, the target, the
+/// queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN field, the marking.
+pub fn bench_table(
+    controller: &'static str,
+    params: &[(&str, Given)],
+    rows: &[(u64, u64, Ecn, Marking)],
+    (from, to): (f64, f64),
+    check: fn(f64, f64, Span),
+) -> String {
+    let mut table = String::from(
+        "capacity    RTT     ECN    marking        used   target   queue p50   queue p95   loss     marked\n\
+         --------  -------  ------  ------------  -----  -------  ----------  ----------  -------  -------\n",
+    );
+    for (kbps, ms, ecn, marking) in rows.iter().copied() {
+        let (rate, rtt) = (Rate::kbps(kbps), Span::millis(ms));
+        let mut plan = Plan::new(controller, Path::clean(rtt));
+        plan.params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        (plan.ecn, plan.cap) = (ecn, Rate::mbps(50));
+        let mut bench = Bench::new(Link::new(rate, rtt).marking(marking), &[plan]);
+        bench.run_until(s(to));
+        let (from, last, to) = (s(from), s(to - 1.0), s(to));
+        let (used, loss) = (bench.used(0, from, to), bench.loss(0, from, last));
+        let (p50, p95) = (bench.queue_delay(0, 0.5, from, to), bench.queue_delay(0, 0.95, from, to));
+        let mark = match marking {
+            Marking::Never => "-".to_owned(),
+            Marking::Step(at) => format!("step {at}"),
+            Marking::Ramp(low, high) => format!("{low}…{high}"),
+            Marking::Random(p) => format!("{} %", p * 100.0),
+        };
+        let ecn = match ecn {
+            Ecn::NotEct => "-",
+            Ecn::Ect0 => "ECT(0)",
+            Ecn::Ect1 => "ECT(1)",
+            Ecn::Ce => "CE",
+        };
+        writeln!(
+            table,
+            "{:>8}  {:>7}  {ecn:<6}  {mark:<12}  {used:>5.3}  {:>7.3}  {:>7.1} ms  {:>7.1} ms  {:>6.3}%  {:>6.2}%",
+            rate.to_string(),
+            rtt.to_string(),
+            bench.mean_target(0, from, to).ratio(rate),
+            p50.as_millis_f64(),
+            p95.as_millis_f64(),
+            loss * 100.0,
+            bench.marked(0, from, last) * 100.0,
+        )
+        .unwrap();
+        check(used, loss, p95);
+    }
+    table
 }
