@@ -23,16 +23,16 @@ impl Receiver {
     fn count(&mut self, at: Time, marker: bool) {
         self.fresh += 1;
         let last = *self.last.get_or_insert(at);
-        let now = |why| Some(Wake { at, why });
-        let already = self.due.is_some_and(|due| due.at <= at);
-        if already {
-        } else if marker {
-            self.due = now("frame complete");
-        } else if self.fresh >= self.packets {
-            self.due = now("packets to acknowledge");
-        } else {
-            self.due = Some(Wake { at: last + self.after, why: "report interval" });
+        if self.due.is_some_and(|due| due.at <= at) {
+            return;
         }
+        self.due = Some(if marker {
+            Wake { at, why: "frame complete" }
+        } else if self.fresh >= self.packets {
+            Wake { at, why: "packets to acknowledge" }
+        } else {
+            Wake { at: last + self.after, why: "report interval" }
+        });
     }
 }
 

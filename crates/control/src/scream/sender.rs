@@ -250,10 +250,9 @@ impl SenderHalf for Sender {
 
     fn on_queue(&mut self, queue: &MediaQueue) {
         let Some(frame) = queue.frame else { return };
-        if let Some(gap) = self.last_frame.replace(queue.at).map(|last| queue.at.since(last)) {
-            if gap < ABSURD_PERIOD {
-                self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
-            }
+        let gap = self.last_frame.replace(queue.at).map(|last| queue.at.since(last));
+        if let Some(gap) = gap.filter(|gap| *gap < ABSURD_PERIOD) {
+            self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
         }
         let period = self.frame_period.max(1e-3);
         let error = (queue.age.as_secs_f64() - period * self.config.queue_goal) / period;
