@@ -93,6 +93,7 @@ pub mod loss;
 mod message;
 mod meter;
 mod multfrc;
+mod nada;
 mod needs;
 mod pgmcc;
 mod pictures;

@@ -1,6 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
-use crate::{Need, ReceiverHalf, SenderHalf, asmp, fixed, lda_plus, multfrc, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp};
+use crate::{
+    Need, ReceiverHalf, SenderHalf, asmp, fixed, lda_plus, multfrc, nada, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp,
+};
 use std::sync::Arc;
 use steadycast_words::nearest;
 
@@ -30,6 +32,7 @@ pub const ALL: &[&Controller] = &[
     &pgmcc::CONTROLLER,
     &lda_plus::CONTROLLER,
     &scream::CONTROLLER,
+    &nada::CONTROLLER,
 ];
 
 /// The controller that takes over where receivers send standard reports alone and the chosen one needs its own

@@ -10,8 +10,8 @@ mod receiver;
 mod sender;
 mod window;
 
+use crate::Need;
 use crate::entry::{Cast, Controller, Feedback, Mode, Param, Setup, Value, Values};
-use crate::needs::Need;
 use steadycast_units::Span;
 
 /// The registry's entry.

@@ -133,6 +133,8 @@ pub struct Flow {
     pub skipped: u64,
     /// When reports left the receiver, and how many packets each told of.
     pub reports: Vec<(Time, usize)>,
+    /// What the receiver half said last.
+    pub body: Option<Body>,
     id: ReceiverId,
     packet: Bytes,
     ecn: Ecn,
@@ -249,6 +251,7 @@ impl Bench {
             packets: Vec::new(),
             skipped: 0,
             reports: Vec::new(),
+            body: None,
             id,
             packet: plan.packet,
             ecn: plan.ecn,
@@ -631,6 +634,7 @@ impl Flow {
         self.reported = self.reported.max(end);
         self.arrived = self.arrived.split_off(&self.reported.saturating_sub(self.overlap));
         self.reports.push((now, packets.len()));
+        self.body.clone_from(&body);
         let probe = self.last_data.map(|(sent, got)| (sent, now.since(got)));
         Some((body, reception, probe, packets))
     }

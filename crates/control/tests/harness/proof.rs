@@ -279,11 +279,13 @@ pub fn stamp(now: Time, ago: Span) -> Stamp {
 }
 
 /// A link and what is on it to what a video flow with per-packet feedback makes of it, alone: the link's use, the target, the
-/// queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN field, the marking.
+/// queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN field, the marking. `cap`: of
+/// the session, by the capacity.
 pub fn bench_table(
     controller: &'static str,
     params: &[(&str, Given)],
     rows: &[(u64, u64, Ecn, Marking)],
+    cap: fn(Rate) -> Rate,
     (from, to): (f64, f64),
     check: fn(f64, f64, Span),
 ) -> String {
@@ -295,7 +297,7 @@ pub fn bench_table(
         let (rate, rtt) = (Rate::kbps(kbps), Span::millis(ms));
         let mut plan = Plan::new(controller, Path::clean(rtt));
         plan.params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-        (plan.ecn, plan.cap) = (ecn, Rate::mbps(50));
+        (plan.ecn, plan.cap) = (ecn, cap(rate));
         let mut bench = Bench::new(Link::new(rate, rtt).marking(marking), &[plan]);
         bench.run_until(s(to));
         let (from, last, to) = (s(from), s(to - 1.0), s(to));
