@@ -11,7 +11,7 @@
 //! the link's rate by [`Bench::set_rate`].
 
 use super::{Decided, Plan};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_control::registry::{Chosen, Factory};
 use steadycast_control::{
     Arrival, Body, Departing, Due, ExtraArrival, ExtraSent, FrameEdge, MediaQueue, Notice, PacketArrival, PacketReport,
@@ -146,6 +146,8 @@ pub struct Flow {
     seq: u64,
     probe: Option<(Probe, u32, Bytes)>,
     probed: Option<u32>,
+    /// Packets whose arrival the sender half knows.
+    told: BTreeSet<u64>,
     // At the receiver.
     arrived: BTreeMap<u64, PacketArrival>,
     reported: u64,
@@ -263,6 +265,7 @@ impl Bench {
             seq: 0,
             probe: None,
             probed: None,
+            told: BTreeSet::new(),
             arrived: BTreeMap::new(),
             reported: 0,
             since_report: 0,
@@ -404,8 +407,10 @@ impl Bench {
         let Some((_, event)) = self.events.pop_first() else { return };
         match event {
             Event::Data(i, packet) => self.flows[i].arrive(self.now, &packet),
-            Event::Report(i, body, reception, probe, packets) => {
+            Event::Report(i, body, reception, probe, mut packets) => {
                 let flow = &mut self.flows[i];
+                // As a session does: of a packet that has arrived the half is told once.
+                packets.retain(|packet| packet.arrived.is_none() || flow.told.insert(packet.number));
                 let rtt = probe.map(|(sent, held)| self.now.since(sent).saturating_sub(held));
                 flow.sender.on_report(&Report {
                     at: self.now + flow.sender_ahead,
