@@ -10,7 +10,7 @@ use harness::proof::{
 use harness::{Path, Plan, assert_between, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
-use steadycast_control::{Body, Limit, Mode, Need};
+use steadycast_control::{Body, Limit, Mode, Need, ReceiverId, Report};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 const ENDS: [&str; 2] = ["receiver", "sender"];
@@ -213,6 +213,33 @@ fn silence_halves_the_rate_every_half_second_and_reports_bring_it_back() {
         bench.run_until(s(60.0));
         assert_between(bench.received_rate(0, s(50.0), s(60.0)), Rate::kbps(960), Rate::kbps(1_001));
     }
+}
+
+#[test]
+fn a_report_after_a_gap_counts_for_two_intervals_and_what_is_none_for_nothing() {
+    let plan = plan("receiver");
+    let chosen = Chosen::shared("nada", Mode::Repaired, &plan.params).unwrap();
+    let mut half = chosen.sender(&plan.setup(ReceiverId(1), "sender"));
+    let mut hear = |at: f64, gradual: bool, x_ms: u16, kbps: u32| {
+        let mut bytes = (x_ms * 10 | if gradual { 0x8000 } else { 0 }).to_be_bytes().to_vec();
+        bytes.extend((kbps * 1_000).to_be_bytes());
+        bytes.extend([0, 0]);
+        let body = Body { subtype: 1, bytes };
+        let (from, rtt, reception) = (ReceiverId(9), Some(Span::millis(100)), None);
+        let report = Report { at: s(at), from, rtt, reception, body: Some(&body), packets: &[], members: 2 };
+        half.on_report(&report);
+        half.on_report(&Report { body: None, ..report });
+        half.decision().target.as_bps_f64()
+    };
+    assert_within(hear(1.0, false, 0, 800), 800e3 * 1.156_25, 1e-6);
+    let law = |r: f64, delta: f64, x: f64, before: f64| {
+        r * (1.0 - 0.5 * (delta / 0.5) * (x - 0.01 * 1.5e6 / r) / 0.5 - 0.5 * 2.0 * (x - before) / 0.5)
+    };
+    let first = hear(1.1, true, 20, 900);
+    assert_within(first, law(925e3, 0.1, 0.02, 0.0), 1e-5);
+    let second = hear(1.25, true, 30, 900);
+    assert_within(second, law(first, 0.15, 0.03, 0.02), 1e-5);
+    assert_within(hear(9.0, true, 30, 900), law(second, 0.2, 0.03, 0.03), 1e-5);
 }
 
 #[test]

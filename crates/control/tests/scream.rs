@@ -111,6 +111,9 @@ fn it_holds_what_libwebrtc_asserts_of_its_own() {
     let (rate, rtt) = run(2_000, 10, Ecn::NotEct, Marking::Never, 1_000_000, (10.0, 20.0));
     assert_between(rate, Rate::kbps(1_500), Rate::kbps(2_500));
     assert!(rtt < Span::millis(80), "{rtt}");
+    let (rate, rtt) = run(5_000, 10, Ecn::NotEct, Marking::Never, 3 * 255, (10.0, 20.0));
+    assert_between(rate, Rate::kbps(1_500), Rate::kbps(5_400));
+    assert!(rtt < Span::millis(60), "{rtt}");
 }
 
 #[test]

@@ -76,22 +76,21 @@ struct Own {
     /// The newest packet that was told of.
     highest: Option<u64>,
     missing: VecDeque<u64>,
-    /// The first arrival on the receiver's clock stands for this moment on the signal's.
-    origin: Option<i64>,
+    /// When the last packet arrived, on our own clock.
     newest: Time,
 }
 
 impl Own {
-    const START: i64 = 3_600_000_000_000;
-
     fn new(config: &Config) -> Self {
-        Self { signal: Signal::new(config), highest: None, missing: VecDeque::new(), origin: None, newest: Time::ZERO }
+        Self { signal: Signal::new(config), highest: None, missing: VecDeque::new(), newest: Time::ZERO }
     }
 
-    /// Takes in what a report says; when the newest packet left that it is the first to tell of.
-    fn hear(&mut self, packets: &[PacketReport]) -> Option<Time> {
+    /// Takes in what a report says; when the newest packet left that it is the first to tell of. Arrivals are counted back from
+    /// the report's own, so that whatever a receiver says of its clock our log moves on.
+    fn hear(&mut self, now: Time, packets: &[PacketReport]) -> Option<Time> {
         let mut newest = None;
         let last = packets.iter().rposition(|packet| packet.arrived.is_some())?;
+        let end = packets.iter().filter_map(|packet| packet.arrived?.at).max();
         for packet in &packets[..=last] {
             let fresh = self.highest.is_none_or(|highest| packet.number > highest);
             let Some(arrived) = packet.arrived else {
@@ -111,11 +110,8 @@ impl Own {
             } else {
                 continue;
             }
-            if let Some(at) = arrived.at {
-                let origin = *self.origin.get_or_insert(at.as_nanos());
-                let since = at.as_nanos().saturating_sub(origin).saturating_add(Self::START).max(0);
-                self.newest = self.newest.max(Time::from_nanos(since as u64));
-            }
+            let before = arrived.at.zip(end).map_or(Span::ZERO, |(at, end)| end.since(at).later());
+            self.newest = self.newest.max(now.before(before));
             self.signal.on_packet(&Packet {
                 at: self.newest,
                 number: Some(packet.number),
@@ -218,7 +214,7 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         if let Some(own) = &mut self.own {
-            let Some(sent) = own.hear(report.packets) else { return };
+            let Some(sent) = own.hear(now, report.packets) else { return };
             self.measure(Some(now.since(sent)));
             self.silence.on_heard();
             self.by = Some(report.from);
@@ -227,7 +223,7 @@ impl SenderHalf for Sender {
                 return;
             }
             let message = self.own.as_mut().map(|own| {
-                let message = own.signal.report(own.newest);
+                let message = own.signal.report(now);
                 self.loss = Some(own.signal.loss());
                 message
             });
@@ -359,5 +355,32 @@ mod tests {
         assert_eq!(law.shaped(20_000.0), (950e3, 1_050e3));
         assert_eq!(Law { rate: 1.49e6, ..law.clone() }.shaped(20_000.0).1, 1.5e6);
         assert_eq!(Law { rate: 151e3, ..law }.shaped(20_000.0).0, 150e3);
+    }
+
+    #[test]
+    fn a_receiver_whose_clock_jumps_moves_no_rate_but_by_one_report() {
+        use crate::{PacketArrival, Stream};
+        use steadycast_units::{Bytes, PeerTime};
+        let mut own = Own::new(&printed());
+        let mut rates = Vec::new();
+        // 1 Mb/s: ten packets of 1250 bytes in each report; one report is about arrivals a year ahead.
+        for n in 0..100u64 {
+            let now = Time::ZERO + Span::millis(100 * (n + 1));
+            let ahead = if n == 50 { 31_536_000_000_000_000 } else { 0 };
+            let packets: Vec<_> = (0..10)
+                .map(|i| {
+                    let number = 10 * n + i;
+                    let (sent, stream) = (Time::ZERO + Span::millis(10 * number), Stream::Media);
+                    let at = Some(PeerTime::from_nanos(number as i64 * 10_000_000 + ahead));
+                    let arrived = Some(PacketArrival { at, ecn: None });
+                    PacketReport { number, sent, size: Bytes::new(1_250), stream, arrived }
+                })
+                .collect();
+            assert!(own.hear(now, &packets).is_some());
+            rates.push(own.signal.report(now).received.as_bps_f64());
+        }
+        for rate in &rates[5..] {
+            near(*rate, 1e6, 25e3);
+        }
     }
 }

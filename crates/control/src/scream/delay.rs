@@ -7,9 +7,6 @@ const MEAN_OVER: usize = 50;
 /// Share of round trips with a loss from which competing flows are assumed, and its gain.
 const COMPETING_LOSS: f64 = 0.002;
 const LOSS_EVENT_GAIN: f64 = 0.02;
-/// Gains of the jitter filter: of its extremes and of their difference.
-const EXTREMES_GAIN: f64 = 1.0 / 16.0;
-const DEVIATION_GAIN: f64 = 1.0 / 32.0;
 /// The reference code's bound on the difference, and its bias: a mean of minima over 100 round trips each.
 const CODE_MOST_DIFFERENCE: f64 = 0.02;
 const CODE_BIAS_ROUNDS: u32 = 100;
@@ -75,11 +72,11 @@ impl Delay {
             self.mean += config.qdelay_gain * (qdelay - self.mean);
         }
         if config.reduce_jitter {
-            self.highest *= 1.0 - EXTREMES_GAIN;
-            self.lowest += EXTREMES_GAIN * (self.highest - self.lowest);
+            self.highest *= 1.0 - config.jitter_extremes_gain;
+            self.lowest += config.jitter_extremes_gain * (self.highest - self.lowest);
             let most = if config.code { CODE_MOST_DIFFERENCE } else { f64::INFINITY };
             let difference = (self.highest - self.lowest).min(most);
-            self.deviation += DEVIATION_GAIN * (difference - self.deviation);
+            self.deviation += config.jitter_gain * (difference - self.deviation);
             self.scale = (1.0 - self.deviation / config.jitter_threshold).clamp(0.0, 1.0);
         }
         if config.compete {

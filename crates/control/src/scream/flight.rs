@@ -48,6 +48,7 @@ pub(super) struct Flight {
     bytes: u64,
     last: Option<u64>,
     missing: BTreeMap<u64, Missing>,
+    first_reordering: Span,
     reordering: Span,
     /// A late packet makes the reordering window longer or shorter.
     learns: bool,
@@ -55,7 +56,15 @@ pub(super) struct Flight {
 
 impl Flight {
     pub(super) fn new(reordering: Span, learns: bool) -> Self {
-        Self { out: VecDeque::new(), bytes: 0, last: None, missing: BTreeMap::new(), reordering, learns }
+        Self {
+            out: VecDeque::new(),
+            bytes: 0,
+            last: None,
+            missing: BTreeMap::new(),
+            first_reordering: reordering,
+            reordering,
+            learns,
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -70,7 +79,8 @@ impl Flight {
         }
     }
 
-    pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport]) -> News {
+    /// Takes in what a report says. The reordering window is at most `most`, a round-trip time, or what it was at first.
+    pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport], most: Span) -> News {
         let mut news = News::default();
         for packet in packets {
             let Some(arrived) = packet.arrived else { continue };
@@ -89,6 +99,7 @@ impl Flight {
                 break;
             }
         }
+        self.reordering = self.reordering.min(most.max(self.first_reordering));
         let reordering = self.reordering;
         for missing in self.missing.values_mut().filter(|m| !m.lost && now.since(m.passed) >= reordering) {
             missing.lost = true;
@@ -145,6 +156,8 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
+    const RTT: Span = Span::millis(200);
+
     /// Ten packets of 1000 bytes, one each millisecond.
     fn flight() -> Flight {
         let mut flight = Flight::new(Span::millis(30), true);
@@ -161,8 +174,11 @@ mod tests {
     #[test]
     fn packets_lost_below_the_highest_acknowledged_leave_the_flight_at_once() {
         let mut flight = flight();
-        let news =
-            flight.on_report(ms(30), &[told(4, true, Ecn::Ect1), told(5, false, Ecn::NotEct), told(6, true, Ecn::Ce)]);
+        let news = flight.on_report(
+            ms(30),
+            &[told(4, true, Ecn::Ect1), told(5, false, Ecn::NotEct), told(6, true, Ecn::Ce)],
+            RTT,
+        );
         assert_eq!((flight.bytes(), news.acked, news.acked_marked), (3_000, 7_000, 1_000));
         assert_eq!((news.delivered, news.marked, news.lost), (2, 1, 0));
         assert_eq!((news.latest_marked, news.newest.map(|n| n.0)), (Some(ms(6)), Some(ms(6))));
@@ -171,32 +187,41 @@ mod tests {
     #[test]
     fn a_packet_is_lost_a_reordering_window_after_a_later_one_was_acknowledged_and_once() {
         let mut flight = flight();
-        flight.on_report(ms(30), &[told(1, true, Ecn::Ect1)]);
-        assert_eq!(flight.on_report(ms(59), &[]).lost, 0);
-        let news = flight.on_report(ms(60), &[]);
+        flight.on_report(ms(30), &[told(1, true, Ecn::Ect1)], RTT);
+        assert_eq!(flight.on_report(ms(59), &[], RTT).lost, 0);
+        let news = flight.on_report(ms(60), &[], RTT);
         assert_eq!((news.lost, news.latest_lost), (1, Some(ms(0))));
-        assert_eq!(flight.on_report(ms(90), &[]).lost, 0);
+        assert_eq!(flight.on_report(ms(90), &[], RTT).lost, 0);
     }
 
     #[test]
     fn a_lost_packet_that_comes_late_makes_the_window_as_long_as_it_was_late() {
         let mut flight = flight();
-        flight.on_report(ms(30), &[told(1, true, Ecn::Ect1)]);
-        flight.on_report(ms(60), &[]);
-        let news = flight.on_report(ms(80), &[told(0, true, Ecn::Ect1), told(3, true, Ecn::Ect1)]);
+        flight.on_report(ms(30), &[told(1, true, Ecn::Ect1)], RTT);
+        flight.on_report(ms(60), &[], RTT);
+        let news = flight.on_report(ms(80), &[told(0, true, Ecn::Ect1), told(3, true, Ecn::Ect1)], RTT);
         assert_eq!((news.delivered, flight.reordering), (2, Span::millis(50)));
-        assert_eq!([flight.on_report(ms(129), &[]).lost, flight.on_report(ms(130), &[]).lost], [0, 1]);
+        assert_eq!([flight.on_report(ms(129), &[], RTT).lost, flight.on_report(ms(130), &[], RTT).lost], [0, 1]);
     }
 
     #[test]
     fn what_is_told_twice_or_was_never_sent_counts_once_or_not_at_all() {
         let mut flight = flight();
         let all: Vec<_> = (0..5).map(|n| told(n, true, Ecn::Ce)).collect();
-        assert_eq!(flight.on_report(ms(30), &all).delivered, 5);
-        assert_eq!(flight.on_report(ms(40), &all), News::default());
-        assert_eq!(flight.on_report(ms(40), &[told(77, true, Ecn::Ce)]), News::default());
+        assert_eq!(flight.on_report(ms(30), &all, RTT).delivered, 5);
+        assert_eq!(flight.on_report(ms(40), &all, RTT), News::default());
+        assert_eq!(flight.on_report(ms(40), &[told(77, true, Ecn::Ce)], RTT), News::default());
         assert_eq!(flight.bytes(), 5_000);
         flight.clear(ms(50));
-        assert_eq!((flight.bytes(), flight.on_report(ms(90), &[]).lost), (0, 0));
+        assert_eq!((flight.bytes(), flight.on_report(ms(90), &[], RTT).lost), (0, 0));
+    }
+
+    #[test]
+    fn one_very_late_packet_puts_losses_off_by_a_round_trip_at_most() {
+        let mut flight = flight();
+        flight.on_report(ms(30), &[told(1, true, Ecn::Ect1)], RTT);
+        flight.on_report(ms(60), &[], RTT);
+        flight.on_report(ms(1_500), &[told(0, true, Ecn::Ect1), told(3, true, Ecn::Ect1)], RTT);
+        assert_eq!([flight.on_report(ms(1_699), &[], RTT).lost, flight.on_report(ms(1_700), &[], RTT).lost], [0, 1]);
     }
 }

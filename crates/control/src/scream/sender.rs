@@ -23,12 +23,8 @@ const MOST_SMALL_WINDOW: f64 = 0.2;
 const SMALL_WINDOW: f64 = 0.1;
 /// Frames further apart than this say nothing about their period.
 const ABSURD_PERIOD: Span = Span::millis(500);
-/// What is acknowledged is counted as a rate over a round trip, or two frame periods; a target below this share is low.
-const LOW_TARGET: f64 = 0.8;
 /// The rate at which packets leave before the first feedback.
 const FIRST_PACE: f64 = 1e6;
-/// Most by which pacing is relaxed at the cap.
-const MOST_RELAXED: f64 = 4.0;
 /// A standing queue is drained at half the rate for this many round trips, and for this time at least.
 const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
@@ -78,6 +74,25 @@ pub(super) struct Sender {
     target: f64,
     rule: &'static str,
     by: Option<ReceiverId>,
+}
+
+/// What a window carries per round trip, and what of it is left for the encoder, in bit/s.
+///
+/// ```text
+///           8 ref_wnd                                            MSS                       1
+///  target = ───────── (1 − clamp(MSS/ref_wnd − 0.1, 0, 0.2)) ────────────  ─────────────────────────────
+///             s_rtt                                           MSS + 20 B   1.2 + adjust + frame_deviation
+/// ```
+fn carried(ref_wnd: f64, s_rtt: f64, (adjust, frame_deviation): (f64, f64), config: &Config) -> f64 {
+    let ratio = (config.mss / ref_wnd).min(1.0);
+    let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
+    let payload = config.mss / (config.mss + config.packet_overhead);
+    let (rtt, divisor) = if config.code {
+        ((s_rtt + CODE_RTT_MORE).min(CODE_RTT_MOST), config.rate_divisor * (1.0 + adjust))
+    } else {
+        (s_rtt, config.rate_divisor + adjust + frame_deviation)
+    };
+    8.0 * ref_wnd / rtt.max(1e-4) * small * payload / divisor
 }
 
 impl Sender {
@@ -189,25 +204,9 @@ impl Sender {
         all
     }
 
-    /// What the window carries per round trip, and what of it is left for the encoder.
-    ///
-    /// ```text
-    ///           8 ref_wnd                                            MSS                       1
-    ///  target = ───────── (1 − clamp(MSS/ref_wnd − 0.1, 0, 0.2)) ────────────  ─────────────────────────────
-    ///             s_rtt                                           MSS + 20 B   1.2 + adjust + frame_deviation
-    /// ```
     fn set_target(&mut self, now: Time) {
         let Some(s_rtt) = self.s_rtt else { return };
-        let config = &self.config;
-        let ratio = (config.mss / self.window.bytes).min(1.0);
-        let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
-        let payload = config.mss / (config.mss + config.packet_overhead);
-        let (rtt, divisor) = if config.code {
-            ((s_rtt + CODE_RTT_MORE).min(CODE_RTT_MOST), config.rate_divisor * (1.0 + self.adjust))
-        } else {
-            (s_rtt, config.rate_divisor + self.adjust + self.frame_deviation)
-        };
-        let mut target = 8.0 * self.window.bytes / rtt.max(1e-4) * small * payload / divisor;
+        let mut target = carried(self.window.bytes, s_rtt, (self.adjust, self.frame_deviation), &self.config);
         if self.drain_until.is_some_and(|until| now < until) {
             target /= 2.0;
             self.rule = "standing queue: drained";
@@ -235,7 +234,7 @@ impl Sender {
             return pace.max(FIRST_PACE);
         }
         let above = (self.target / self.cap - config.relaxed_pacing) / (1.0 - config.relaxed_pacing).max(1e-9);
-        pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / MOST_RELAXED, 1.0)
+        pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / config.relaxed_pacing_most, 1.0)
     }
 }
 
@@ -265,7 +264,7 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
-        let news = self.flight.on_report(now, report.packets);
+        let news = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
         if news == News::default() {
             return;
         }
@@ -312,7 +311,7 @@ impl SenderHalf for Sender {
                 qdelay_mean: self.delay.mean,
                 qdelay_target: self.delay.target,
                 delay_scale: self.delay.scale,
-                spared: self.config.spare && self.target < LOW_TARGET * arrives,
+                spared: self.config.spare && self.target < self.config.spare_below * arrives,
                 acked: news.acked as f64,
                 acked_marked: news.acked_marked as f64,
                 flight: self.most.0.max(self.most.1),
@@ -370,5 +369,28 @@ impl SenderHalf for Sender {
                 by: self.by,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn near(got: f64, want: f64) {
+        assert!((got - want).abs() <= 1.0, "{got} is not {want}");
+    }
+
+    #[test]
+    fn the_target_is_what_the_window_carries_less_headers_and_room() {
+        let draft = config("draft");
+        near(carried(20_000.0, 0.05, (0.0, 0.0), &draft), 2_614_379.0);
+        // Of a small window up to a fifth less.
+        near(carried(5_000.0, 0.05, (0.0, 0.0), &draft), 588_235.0);
+        near(carried(20_000.0, 0.05, (0.5, 0.2), &draft), 2_614_379.0 * 1.2 / 1.9);
+        // 1 ms more, 1.1, and a round trip of 0.2 s at most.
+        let code = config("code");
+        near(carried(20_000.0, 0.05, (0.0, 0.0), &code), 160_000.0 / 0.051 / 1.02 / 1.1);
+        near(carried(20_000.0, 0.9, (0.5, 0.2), &code), 160_000.0 / 0.2 / 1.02 / 1.65);
     }
 }

@@ -8,9 +8,7 @@ const INFLECTION: f64 = 8.0;
 const LEAST_CUT: f64 = 0.25;
 /// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
 const LONG_QUIET: f64 = 100.0;
-/// The policer's rule: its mean loss, what it leaves, and its growth per round trip.
-const POLICER_LOSS: f64 = 0.1;
-const POLICER_LEAVES: f64 = 0.9;
+/// Growth per round trip of what a policer leaves.
 const POLICER_GROWS: f64 = 0.001;
 /// The reference code's while policed.
 const CODE_POLICER_LEAVES: f64 = 0.8;
@@ -141,7 +139,7 @@ impl Window {
             return None;
         };
         let before = self.bytes;
-        let spared = if input.spared { LEAST_CUT } else { 1.0 };
+        let spared = if input.spared { config.spare_by } else { 1.0 };
         let long_way = (input.s_rtt / config.virtual_rtt).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= self.beta_loss(input, config),
@@ -175,12 +173,12 @@ impl Window {
 
     /// What a loss leaves. A policer drops without a queue: the window then keeps below what it was.
     fn beta_loss(&mut self, input: &Input, config: &Config) -> f64 {
-        let polices = input.loss_rate > POLICER_LOSS && input.qdelay_mean < input.qdelay_target / 4.0;
+        let polices = input.loss_rate > config.policer_loss && input.qdelay_mean < input.qdelay_target / 4.0;
         if config.policer && polices {
             self.policed = Some(if config.code {
                 CODE_POLICER_LEAVES * f64::midpoint(self.bytes, self.inflection)
             } else {
-                POLICER_LEAVES * self.bytes
+                config.policer_leaves * self.bytes
             });
         }
         if config.code && self.policed.is_some() { CODE_POLICER_BETA } else { config.beta_loss }
@@ -309,6 +307,13 @@ mod tests {
             value = alpha(value, marked, &config);
             near(value, want);
         }
+    }
+
+    #[test]
+    fn alpha_of_a_steady_fifth_is_a_fifth_after_two_seconds_of_reports_each_25_ms() {
+        let config = config("draft");
+        let after = (0..80).fold(config.alpha_start, |value, _| alpha(value, 0.2, &config));
+        assert!((after - 0.2).abs() < 0.01, "{after}");
     }
 
     #[test]
