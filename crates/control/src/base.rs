@@ -1,8 +1,8 @@
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, Span, Time};
 
-/// The base delay of a path, from which queueing delay is counted: the least one-way delay of the last while, kept as the minima
-/// of slots (LEDBAT, RFC 6817, 3.4.2).
+/// The base delay of a path, from which queueing delay is counted: the least one-way delay of the last while, kept as
+/// the minima of slots (LEDBAT, RFC 6817, 3.4.2).
 #[derive(Clone, Debug)]
 pub(crate) struct BaseDelay {
     slot: Span,

@@ -1,8 +1,8 @@
 use crate::Wake;
 use steadycast_units::{Span, Time};
 
-/// A sender's watch over its feedback: when something was sent and nothing was heard for so long, the rate is to fall. Without
-/// something sent it never runs.
+/// A sender's watch over its feedback: when something was sent and nothing was heard for so long, the rate is to fall.
+/// Without something sent it never runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Silence {
     until: Option<Time>,

@@ -71,7 +71,8 @@ fn the_standing_queue_is_ten_milliseconds_by_r_max_over_the_capacity() {
     for end in ENDS {
         for (kbps, want) in [(1_000, 15.0), (600, 25.0), (300, 50.0)] {
             let mut bench = alone(end, kbps, 50);
-            // Large frames, so that packets are of one size: the base delay holds the service of the packets that found it.
+            // Large frames, so that packets are of one size: the base delay holds the service of the packets that found
+            // it.
             bench.flows[0].fps = 10;
             bench.run_until(s(120.0));
             let [p5, p50, p95] = [0.05, 0.5, 0.95].map(|q| bench.queue_delay(0, q, s(60.0), s(120.0)));
@@ -152,11 +153,12 @@ fn at_random(end: &str, packet: u64, loss: f64, marking: Marking, ecn: Ecn) -> R
 #[test]
 fn random_loss_and_marks_hold_it_where_their_squares_meet_its_cap() {
     for end in ENDS {
-        // Many small packets, so that no half second is without one of them. x = 10 ms (p/1 %)²: 40 ms, and 375 kb/s of 1.5 Mb/s.
+        // Many small packets, so that no half second is without one of them. x = 10 ms (p/1 %)²: 40 ms, and 375 kb/s of
+        // 1.5 Mb/s.
         let lossy = at_random(end, 100, 0.02, Marking::Never, Ecn::NotEct);
         assert_between(lossy, Rate::kbps(300), Rate::kbps(420));
-        // x = 2 ms (5 %/1 %)²: 50 ms, and 300 kb/s. Without ECN the link marks nothing, and the cap is reached, less what
-        // waiting frames take off.
+        // x = 2 ms (5 %/1 %)²: 50 ms, and 300 kb/s. Without ECN the link marks nothing, and the cap is reached, less
+        // what waiting frames take off.
         let marked = |ecn| at_random(end, 100, 0.0, Marking::Random(0.05), ecn);
         assert_between(marked(Ecn::Ect0), Rate::kbps(240), Rate::kbps(340));
         assert_between(marked(Ecn::NotEct), Rate::kbps(1_420), Rate::kbps(1_500));

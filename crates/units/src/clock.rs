@@ -209,8 +209,8 @@ impl PeerTime {
     }
 }
 
-/// The apparent one-way delay of a packet: its arrival on one end's clock minus its departure on the other end's. It holds the
-/// unknown offset between the clocks, so only the difference of two of them means anything.
+/// The apparent one-way delay of a packet: its arrival on one end's clock minus its departure on the other end's. It
+/// holds the unknown offset between the clocks, so only the difference of two of them means anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OneWay(i64);
 

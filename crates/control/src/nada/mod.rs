@@ -1,8 +1,9 @@
 //! `nada`: Network-Assisted Dynamic Adaptation (RFC 8698).
 //!
-//! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up while there is none of them, and
-//! otherwise settles where x is in inverse proportion to it. The signal is computed by the receiver, which reports it in six bytes
-//! each 100 ms, or by the sender from per-packet feedback. `docs/controllers/nada.md` has the equations and the deviations.
+//! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up while there is none of
+//! them, and otherwise settles where x is in inverse proportion to it. The signal is computed by the receiver, which
+//! reports it in six bytes each 100 ms, or by the sender from per-packet feedback. `docs/controllers/nada.md` has the
+//! equations and the deviations.
 
 mod message;
 mod receiver;

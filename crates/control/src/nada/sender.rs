@@ -85,8 +85,8 @@ impl Own {
         Self { signal: Signal::new(config), highest: None, missing: VecDeque::new(), newest: Time::ZERO }
     }
 
-    /// Takes in what a report says; when the newest packet left that it is the first to tell of. Arrivals are counted back from
-    /// the report's own, so that whatever a receiver says of its clock our log moves on.
+    /// Takes in what a report says; when the newest packet left that it is the first to tell of. Arrivals are counted
+    /// back from the report's own, so that whatever a receiver says of its clock our log moves on.
     fn hear(&mut self, now: Time, packets: &[PacketReport]) -> Option<Time> {
         let mut newest = None;
         let last = packets.iter().rposition(|packet| packet.arrived.is_some())?;

@@ -123,8 +123,8 @@ impl Signal {
     }
 }
 
-/// Beside losses a long delay counts less, so that flows that fill the queue do not starve this one (RFC 8698, 4.2). Seconds; `since`
-/// and `interval`: packets since the last loss, and the mean loss interval.
+/// Beside losses a long delay counts less, so that flows that fill the queue do not starve this one (RFC 8698, 4.2).
+/// Seconds; `since` and `interval`: packets since the last loss, and the mean loss interval.
 ///
 /// ```text
 ///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss

@@ -104,7 +104,8 @@ impl Delay {
         stands
     }
 
-    /// The target follows a delay that competing flows hold high, and falls again where they are gone (RFC 8298, 4.1.2.3).
+    /// The target follows a delay that competing flows hold high, and falls again where they are gone (RFC 8298,
+    /// 4.1.2.3).
     fn compete(&mut self, config: &Config) {
         self.history.push_front(self.latest / config.qdelay_target);
         self.history.truncate(VARIANCE_OVER);

@@ -25,7 +25,8 @@ struct Missing {
 /// What one report brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct News {
-    /// Bytes between the old and the new highest acknowledged packet, lost ones included; and those of them that were marked.
+    /// Bytes between the old and the new highest acknowledged packet, lost ones included; and those of them that were
+    /// marked.
     pub(super) acked: u64,
     pub(super) acked_marked: u64,
     /// Packets that the report is the first to tell of, and of them the marked ones.
@@ -79,7 +80,8 @@ impl Flight {
         }
     }
 
-    /// Takes in what a report says. The reordering window is at most `most`, a round-trip time, or what it was at first.
+    /// Takes in what a report says. The reordering window is at most `most`, a round-trip time, or what it was at
+    /// first.
     pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport], most: Span) -> News {
         let mut news = News::default();
         for packet in packets {

@@ -1,8 +1,9 @@
 //! `scream`: SCReAM version 2 (draft-ietf-ccwg-rfc8298bis-screamv2).
 //!
-//! A window in bytes, the reference window, falls with losses, ECN marks and queueing delay, and rises by about a packet per round
-//! trip and a small share of itself. The encoder's rate is what the window carries per round trip. The receiver only tells which
-//! packets arrived, when and with which ECN field. `docs/controllers/scream.md` has the equations and the deviations.
+//! A window in bytes, the reference window, falls with losses, ECN marks and queueing delay, and rises by about a
+//! packet per round trip and a small share of itself. The encoder's rate is what the window carries per round trip. The
+//! receiver only tells which packets arrived, when and with which ECN field. `docs/controllers/scream.md` has the
+//! equations and the deviations.
 
 mod delay;
 mod flight;
@@ -17,7 +18,7 @@ use steadycast_units::Span;
 /// The registry's entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "scream",
-    about: "a window in bytes held by loss, ECN marks and 60 ms of queue; the encoder gets what it carries per round trip",
+    about: "a window in bytes, held by loss, marks and 60 ms of queue; the encoder gets what it carries per round trip",
     source: "draft-ietf-ccwg-rfc8298bis-screamv2; EricssonResearch/scream",
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
@@ -38,15 +39,16 @@ pub(crate) const CONTROLLER: Controller = Controller {
 const PARAMS: &[Param] = &[
     Param::choice(
         "profile",
-        "code: every parameter below that stands at the draft's value takes the reference code's instead, and the code's small \
-                rules hold (docs/controllers/scream.md)",
+        "code: every parameter below that stands at the draft's value takes the reference code's instead, and the \
+                code's small rules hold (docs/controllers/scream.md)",
         "draft; EricssonResearch/scream, ScreamV2Tx.cpp",
         ["draft", "draft"],
         &["draft", "code"],
     ),
     Param::switch(
         "once_per_rtt",
-        "losses and classic marks of packets that left before the last cut belong to it; off: a cut each min(virtual_rtt, s_rtt)",
+        "losses and classic marks of packets that left before the last cut belong to it; off: a cut each \
+                min(virtual_rtt, s_rtt)",
         "own, as RFC 9002, 7.3.2",
         [true, false],
     ),
@@ -86,7 +88,8 @@ const PARAMS: &[Param] = &[
     ),
     Param::span(
         "virtual_rtt",
-        "the round-trip time down to which flows share equally; the least time between two cuts (code: 30 ms for the latter)",
+        "the round-trip time down to which flows share equally, and the least time between two cuts (code: for the \
+                latter 30 ms)",
         "draft, VIRTUAL_RTT",
         [Span::millis(25), Span::millis(25)],
         [Span::millis(1), Span::secs(1)],

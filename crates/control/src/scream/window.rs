@@ -105,7 +105,8 @@ impl Window {
         (off * off).clamp(LEAST_SCALE, 1.0)
     }
 
-    /// One update: first a cut, where one is due, then growth. The scale is that of the window and inflection point before.
+    /// One update: first a cut, where one is due, then growth. The scale is that of the window and inflection point
+    /// before.
     pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
         let scale = self.scale();
         let cut = self.shrink(scale, input, config);
@@ -187,10 +188,12 @@ impl Window {
     /// Grows by a packet per round trip and a small share of itself.
     ///
     /// ```text
-    ///                                MSS           s_rtt                         ⎛               ref_wnd               ⎞
-    ///  acked without marks · min(1, ───────) min(1, ─────) max(¼, scl) max(0.1, d) ⎜1 + mul_increase ───────  post · scl ⎟
-    ///                               ref_wnd         25 ms                         ⎝                 MSS                 ⎠
+    ///                      MSS         s_rtt                              ⎛          ref_wnd            ⎞
+    ///  acked · min(1, ─────── ) min(1, ───── ) max(¼, scl) max(0.1, d) · ⎜1 + 0.02 ─────── post · scl⎟
+    ///                    ref_wnd        25 ms                              ⎝            MSS              ⎠
     /// ```
+    ///
+    /// `acked` without what was marked.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = if config.code { input.s_rtt } else { input.s_rtt.max(config.virtual_rtt) };

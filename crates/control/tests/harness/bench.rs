@@ -6,9 +6,9 @@
 //!                     └── Report { packets } ──┴────────────── delay back, loss back ◀─────────────┘
 //! ```
 //!
-//! Every flow has halves of its own; all share the bottleneck. A report joins what the receiver half says with what became of each
-//! packet since the last report (RFC 8888). Public fields may be changed between two calls of [`Bench::run_until`];
-//! the link's rate by [`Bench::set_rate`].
+//! Every flow has halves of its own; all share the bottleneck. A report joins what the receiver half says with what
+//! became of each packet since the last report (RFC 8888). Public fields may be changed between two calls of
+//! [`Bench::run_until`]; the link's rate by [`Bench::set_rate`].
 
 use super::{Decided, Plan};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

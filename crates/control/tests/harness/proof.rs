@@ -278,9 +278,9 @@ pub fn stamp(now: Time, ago: Span) -> Stamp {
     Stamp::of(now.before(ago))
 }
 
-/// A link and what is on it to what a video flow with per-packet feedback makes of it, alone: the link's use, the target, the
-/// queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN field, the marking. `cap`: of
-/// the session, by the capacity.
+/// A link and what is on it to what a video flow with per-packet feedback makes of it, alone: the link's use, the
+/// target, the queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN
+/// field, the marking. `cap`: of the session, by the capacity.
 pub fn bench_table(
     controller: &'static str,
     params: &[(&str, Given)],
@@ -360,8 +360,8 @@ pub fn packet_op() -> impl Strategy<Value = PacketOp> {
     ]
 }
 
-/// Tells a sender half with per-packet feedback what happened, in any order: its rates stay within their limits, its wakes lie
-/// ahead, its window stays finite, and silence means a falling rate.
+/// Tells a sender half with per-packet feedback what happened, in any order: its rates stay within their limits, its
+/// wakes lie ahead, its window stays finite, and silence means a falling rate.
 pub fn packets_stand(
     name: &'static str,
     params: &[(&str, Given)],
