@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_a_session_lacks_is_an_error_that_says_what_it_is_and_who_works_without() {
         let scream = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
-        assert_eq!(scream.check(&[Need::Queue, Need::PacketReports]), Ok(()));
+        assert_eq!(scream.check(&[Need::PacketReports]), Ok(()));
         let error = scream.check(&[Need::Queue]).unwrap_err();
         assert_eq!(error.problem, "it needs packet reports, which this session does not have");
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);

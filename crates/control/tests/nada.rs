@@ -223,7 +223,7 @@ fn a_report_after_a_gap_counts_for_two_intervals_and_what_is_none_for_nothing() 
     let chosen = Chosen::shared("nada", Mode::Repaired, &plan.params).unwrap();
     let mut half = chosen.sender(&plan.setup(ReceiverId(1), "sender"));
     let mut hear = |at: f64, gradual: bool, x_ms: u16, kbps: u32| {
-        let mut bytes = (x_ms * 10 | if gradual { 0x8000 } else { 0 }).to_be_bytes().to_vec();
+        let mut bytes = ((x_ms * 10) | if gradual { 0x8000 } else { 0 }).to_be_bytes().to_vec();
         bytes.extend((kbps * 1_000).to_be_bytes());
         bytes.extend([0, 0]);
         let body = Body { subtype: 1, bytes };

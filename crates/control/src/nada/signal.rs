@@ -138,9 +138,9 @@ fn warped(delay: f64, since: f64, interval: Option<f64>, config: &Config) -> f64
 }
 
 /// ```text
-///                   ⎛p_mark⎞²         ⎛p_loss⎞²
+///                     ⎛p_mark⎞²         ⎛p_loss⎞²
 ///  x = d_tilde + 2 ms ⎜──────⎟  + 10 ms ⎜──────⎟       at most x_max
-///                   ⎝ 1 %  ⎠          ⎝ 1 %  ⎠
+///                     ⎝ 1 %  ⎠          ⎝ 1 %  ⎠
 /// ```
 fn aggregate(delay: f64, loss: f64, marks: f64, config: &Config) -> f64 {
     let (marks, loss) = (marks / config.pmr_ref, loss / config.plr_ref);

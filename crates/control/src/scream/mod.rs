@@ -22,7 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "draft-ietf-ccwg-rfc8298bis-screamv2; EricssonResearch/scream",
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
-    needs: |_| &[Need::PacketReports, Need::Queue],
+    needs: |_| &[Need::PacketReports],
     standard_reports: false,
     repeats: false,
     fallback: false,
