@@ -656,7 +656,8 @@ def controllers(
         console.print("\nParameters of one: steadycast controllers NAME")
         return
     one = chosen[0]
-    console.print(f"{one.name}: {one.about}\n{one.source}; {one.cast}, feedback {one.feedback}\n")
+    needs = "".join(f"\nIt needs {need}: {about}" for need, about in one.needs)
+    console.print(f"{one.name}: {one.about}\n{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
     if not one.params:
         console.print("It has no parameters.")
         return

@@ -79,6 +79,8 @@ class Controller:
     source: str
     cast: str
     feedback: str
+    needs: tuple[tuple[str, str], ...]
+    """What it cannot do without, by name, and what that is."""
     colour: str
     dashes: tuple[float, ...]
     params: tuple[Parameter, ...]
@@ -141,6 +143,7 @@ def _controller(entry: dict[str, Any]) -> Controller:
         source=entry["source"],
         cast=entry["cast"],
         feedback=entry["feedback"],
+        needs=tuple((name, about) for name, about in entry["needs"]),
         colour=entry["colour"],
         dashes=tuple(float(d) for d in entry["dashes"]),
         params=tuple(_parameter(p) for p in entry["params"]),

@@ -175,7 +175,8 @@ def controllers_page() -> str:
     ]
     for one in registry():
         lines += ["", f"## {one.name}", "", f"{one.about[0].upper()}{one.about[1:]}. Source: {one.source}."]
-        lines += ["", f"Serves {one.cast}; feedback: {one.feedback}."]
+        needs = "".join(f" Needs {need}: {about}" for need, about in one.needs)
+        lines += ["", f"Serves {one.cast}; feedback: {one.feedback}.{needs}"]
         if not one.params:
             lines += ["", "It has no parameters."]
             continue

@@ -249,6 +249,8 @@ def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
     one = say("controllers", "asmp").out
     assert re.search(r"^gamma_down +0\.9 \(paper: 0\) +0 … 1 ", one, re.MULTILINE)
     assert re.search(r"^smooth +true +true \| false ", one, re.MULTILINE)
+    assert "It needs" not in one
+    assert "\nIt needs packet reports: " in say("controllers", "scream").out
     wrong = say("controllers", "asmpp")
     assert wrong.code == 2
     assert 'did you mean "asmp"?' in wrong.err

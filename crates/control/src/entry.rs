@@ -1,6 +1,6 @@
 //! What a controller's entry in the registry is made of: its properties, its parameters and their values.
 
-use crate::{Pictures, ReceiverHalf, ReceiverId, SenderHalf};
+use crate::{Need, Pictures, ReceiverHalf, ReceiverId, SenderHalf};
 use std::fmt;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span};
@@ -129,6 +129,18 @@ impl Param {
         range: [Span; 2],
     ) -> Self {
         let kind = Kind::Span { default: of[0], paper: of[1], min: range[0], max: range[1] };
+        Self { name, about, source, kind }
+    }
+
+    /// A rate, as [`Param::number`]; zero means "not set".
+    pub const fn rate(
+        name: &'static str,
+        about: &'static str,
+        source: &'static str,
+        of: [Rate; 2],
+        range: [Rate; 2],
+    ) -> Self {
+        let kind = Kind::Rate { default: of[0], paper: of[1], min: range[0], max: range[1] };
         Self { name, about, source, kind }
     }
 
@@ -400,6 +412,8 @@ pub struct Controller {
     pub cast: Cast,
     /// What clocks its feedback.
     pub feedback: Feedback,
+    /// What it cannot do without, with these values of its parameters.
+    pub needs: fn(&Values) -> &'static [Need],
     /// Whether it can be run on standard receiver reports alone.
     pub standard_reports: bool,
     /// Whether a report says the same when it is said again, as a rate does. Between a slow receiver's reports its last one is
@@ -424,4 +438,11 @@ pub struct Controller {
     pub sender: BuildSender,
     /// Builds its receiver half.
     pub receiver: BuildReceiver,
+}
+
+impl Controller {
+    /// The first of its needs, with these values of its parameters, that is not among those `offered`.
+    pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
+        (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
+    }
 }

@@ -11,6 +11,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "plain RTP (RFC 3550)",
     cast: Cast::Any,
     feedback: Feedback::None,
+    needs: |_| &[],
     standard_reports: true,
     repeats: false,
     fallback: false,

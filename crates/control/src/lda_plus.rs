@@ -21,6 +21,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Sisalem, Wolisz: LDA+ (2000)",
     cast: Cast::Any,
     feedback: Feedback::Periodic,
+    needs: |_| &[],
     standard_reports: true,
     repeats: false,
     fallback: false,

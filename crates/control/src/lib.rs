@@ -82,6 +82,7 @@
 //! ```
 
 mod asmp;
+mod base;
 mod echo;
 mod entry;
 pub mod equation;
@@ -92,11 +93,15 @@ pub mod loss;
 mod message;
 mod meter;
 mod multfrc;
+mod nada;
+mod needs;
 mod pgmcc;
 mod pictures;
 mod queue;
 mod rbuf;
 pub mod registry;
+mod scream;
+mod silence;
 pub mod simulcast;
 mod tfmcc;
 mod tfrc;
@@ -110,6 +115,7 @@ pub use half::{
     SenderHalf, Sent, Slot, Stream, View, Wake, Why, Window,
 };
 pub use message::{Body, Notice};
+pub use needs::Need;
 pub use pictures::{Pictures, Rung};
 
 /// Who sent a report: the SSRC of an RTP receiver.

@@ -1,6 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
-use crate::{ReceiverHalf, SenderHalf, asmp, fixed, lda_plus, multfrc, pgmcc, rbuf, tfmcc, tfrc, tfrcp};
+use crate::{
+    Need, ReceiverHalf, SenderHalf, asmp, fixed, lda_plus, multfrc, nada, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp,
+};
 use std::sync::Arc;
 use steadycast_words::nearest;
 
@@ -29,6 +31,8 @@ pub const ALL: &[&Controller] = &[
     &tfmcc::CONTROLLER,
     &pgmcc::CONTROLLER,
     &lda_plus::CONTROLLER,
+    &scream::CONTROLLER,
+    &nada::CONTROLLER,
 ];
 
 /// The controller that takes over where receivers send standard reports alone and the chosen one needs its own
@@ -75,6 +79,10 @@ pub trait Factory: Send + Sync {
     fn repeats(&self) -> bool {
         false
     }
+    /// See [`Controller::needs`].
+    fn needs(&self) -> &'static [Need] {
+        &[]
+    }
 }
 
 /// A registry entry with its parameters' values.
@@ -87,13 +95,38 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The entry called `name` with `given` over its defaults in `mode`, ready to be shared by all halves of a run.
+    /// The entry called `name` with `given` over its defaults in `mode`.
+    ///
+    /// # Errors
+    /// As [`Chosen::shared`].
+    pub fn new(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
+        let controller = find(name)?;
+        Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
+    }
+
+    /// Nothing, where the session offers all that this controller needs with these parameters.
+    ///
+    /// # Errors
+    /// A need is not `offered`; the error says which, and which controllers work without.
+    pub fn check(&self, offered: &[Need]) -> Result<(), ParamError> {
+        let Some(need) = self.controller.missing(&self.values, offered) else { return Ok(()) };
+        let able = ALL.iter().filter(|c| {
+            Values::resolve(c.params, Mode::Repaired, &[]).is_ok_and(|values| c.missing(&values, offered).is_none())
+        });
+        let able: Vec<_> = able.map(|c| c.name).collect();
+        Err(ParamError {
+            name: self.controller.name.into(),
+            problem: format!("it needs {need}, which this session does not have"),
+            remedy: format!("{} Controllers that work without: {}", need.about(), able.join(", ")),
+        })
+    }
+
+    /// As [`Chosen::new`], ready to be shared by all halves of a run.
     ///
     /// # Errors
     /// An unknown name, or a parameter that can't be taken.
     pub fn shared(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Arc<dyn Factory>, ParamError> {
-        let controller = find(name)?;
-        Ok(Arc::new(Self { controller, values: Values::resolve(controller.params, mode, given)? }))
+        Ok(Arc::new(Self::new(name, mode, given)?))
     }
 }
 
@@ -115,6 +148,9 @@ impl Factory for Chosen {
     }
     fn repeats(&self) -> bool {
         self.controller.repeats
+    }
+    fn needs(&self) -> &'static [Need] {
+        (self.controller.needs)(&self.values)
     }
 }
 
@@ -155,6 +191,19 @@ mod tests {
                     assert!(fits, "{}.{} in {mode:?}", controller.name, param.name);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_a_session_lacks_is_an_error_that_says_what_it_is_and_who_works_without() {
+        let scream = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
+        assert_eq!(scream.check(&[Need::PacketReports]), Ok(()));
+        let error = scream.check(&[Need::Queue]).unwrap_err();
+        assert_eq!(error.problem, "it needs packet reports, which this session does not have");
+        assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
+        for controller in ALL.iter().filter(|c| c.standard_reports) {
+            let values = Values::resolve(controller.params, Mode::Repaired, &[]).unwrap();
+            assert_eq!(controller.missing(&values, &[]), None, "{}", controller.name);
         }
     }
 

@@ -1,6 +1,6 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use steadycast_control::registry::{ALL, Cast, Feedback, Kind, Param};
+use steadycast_control::registry::{ALL, Cast, Feedback, Kind, Mode, Param, Values};
 
 /// All controllers, in the registry's order.
 #[pyfunction]
@@ -26,6 +26,13 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
                 Feedback::None => "none",
             },
         )?;
+        let needs = PyList::empty(py);
+        if let Ok(defaults) = Values::resolve(c.params, Mode::Repaired, &[]) {
+            for need in (c.needs)(&defaults) {
+                needs.append((need.name(), need.about()))?;
+            }
+        }
+        entry.set_item("needs", needs)?;
         entry.set_item("standard_reports", c.standard_reports)?;
         entry.set_item("own_rate", c.own_rate)?;
         entry.set_item("colour", c.colour)?;

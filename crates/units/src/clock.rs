@@ -209,8 +209,8 @@ impl PeerTime {
     }
 }
 
-/// The apparent one-way delay of a packet: its arrival on our clock minus its departure on the other end's. It holds the
-/// unknown offset between the clocks, so only the difference of two of them means anything.
+/// The apparent one-way delay of a packet: its arrival on one end's clock minus its departure on the other end's. It
+/// holds the unknown offset between the clocks, so only the difference of two of them means anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OneWay(i64);
 
@@ -219,6 +219,11 @@ impl OneWay {
     pub fn between(sent: PeerTime, arrived: Time) -> Self {
         let arrived = i64::try_from(arrived.0).unwrap_or(i64::MAX);
         Self(arrived.saturating_sub(sent.0))
+    }
+    /// Of our own packet that left at `sent` and that the other end saw arrive at `arrived`.
+    pub fn to_peer(sent: Time, arrived: PeerTime) -> Self {
+        let sent = i64::try_from(sent.0).unwrap_or(i64::MAX);
+        Self(arrived.0.saturating_sub(sent))
     }
     /// How much longer than `anchor` this packet was under way.
     pub const fn variation_since(self, anchor: Self) -> Offset {

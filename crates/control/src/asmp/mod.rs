@@ -22,6 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Bouras, Gkamas, Kioumourtzis: ASMP (Wiley, 2009); Multi-Evalvid-RA (2009)",
     cast: Cast::Any,
     feedback: Feedback::Periodic,
+    needs: |_| &[],
     standard_reports: true,
     repeats: true,
     fallback: true,

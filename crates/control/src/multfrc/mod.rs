@@ -22,6 +22,7 @@ pub(crate) const MULTFRC: Controller = Controller {
     source: PAPER,
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
+    needs: |_| &[],
     standard_reports: false,
     repeats: false,
     fallback: false,

@@ -18,6 +18,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     cast: Cast::Any,
     feedback: Feedback::Clocked,
+    needs: |_| &[],
     standard_reports: false,
     repeats: false,
     fallback: false,

@@ -21,6 +21,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     cast: Cast::Any,
     feedback: Feedback::Clocked,
+    needs: |_| &[],
     standard_reports: false,
     repeats: false,
     fallback: false,

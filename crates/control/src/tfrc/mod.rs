@@ -22,6 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 5348",
     cast: Cast::Unicast,
     feedback: Feedback::Clocked,
+    needs: |_| &[],
     standard_reports: false,
     repeats: false,
     fallback: false,

@@ -41,6 +41,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         cast: Cast::Unicast,
         feedback: Feedback::Clocked,
+        needs: |_| &[],
         standard_reports: true,
         repeats: false,
         fallback: false,

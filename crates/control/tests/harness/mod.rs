@@ -10,6 +10,7 @@
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
+pub mod bench;
 pub mod proof;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -212,6 +213,7 @@ pub struct Plan {
     pub floor: Rate,
     pub cap: Rate,
     pub pictures: Option<Arc<Pictures>>,
+    pub ecn: Ecn,
     pub seed: Seed,
     pub sender_ahead: Span,
     pub receivers_ahead: Span,
@@ -231,6 +233,7 @@ impl Plan {
             floor: Rate::kbps(1),
             cap: Rate::mbps(100),
             pictures: None,
+            ecn: Ecn::NotEct,
             seed: Seed(1),
             sender_ahead: Span::ZERO,
             receivers_ahead: Span::ZERO,
@@ -251,7 +254,7 @@ impl Plan {
             group: self.receivers > 1,
             id,
             chance: self.seed.part(part),
-            ecn: Ecn::NotEct,
+            ecn: self.ecn,
         }
     }
     pub fn build(self) -> World {

@@ -1,11 +1,13 @@
 //! What every controller has to prove in the same way: its table on an ideal link, and operations in any order.
 
+use super::bench::{Bench, Link, Marking};
 use super::{Loss, Path, Plan, World, s};
 use proptest::prelude::*;
 use std::fmt::Write;
 use steadycast_control::registry::{Chosen, Given, find};
 use steadycast_control::{
-    Arrival, Body, Departing, Due, FrameEdge, Mode, ReceiverHalf, ReceiverId, Reception, Reply, Report, Sent, Slot,
+    Arrival, Body, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, PacketArrival, PacketReport, ReceiverHalf,
+    ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream, Window,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
@@ -274,4 +276,233 @@ pub fn world_stands(name: &'static str, path: &AnyPath, most: f64) -> Result<(),
 /// A report's stamp of so long ago.
 pub fn stamp(now: Time, ago: Span) -> Stamp {
     Stamp::of(now.before(ago))
+}
+
+/// A link and what is on it to what a video flow with per-packet feedback makes of it, alone: the link's use, the
+/// target, the queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN
+/// field, the marking. `cap`: of the session, by the capacity.
+pub fn bench_table(
+    controller: &'static str,
+    params: &[(&str, Given)],
+    rows: &[(u64, u64, Ecn, Marking)],
+    cap: fn(Rate) -> Rate,
+    (from, to): (f64, f64),
+    check: fn(f64, f64, Span),
+) -> String {
+    let mut table = String::from(
+        "capacity    RTT     ECN    marking        used   target   queue p50   queue p95   loss     marked\n\
+         --------  -------  ------  ------------  -----  -------  ----------  ----------  -------  -------\n",
+    );
+    for (kbps, ms, ecn, marking) in rows.iter().copied() {
+        let (rate, rtt) = (Rate::kbps(kbps), Span::millis(ms));
+        let mut plan = Plan::new(controller, Path::clean(rtt));
+        plan.params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        (plan.ecn, plan.cap) = (ecn, cap(rate));
+        let mut bench = Bench::new(Link::new(rate, rtt).marking(marking), &[plan]);
+        bench.run_until(s(to));
+        let (from, last, to) = (s(from), s(to - 1.0), s(to));
+        let (used, loss) = (bench.used(0, from, to), bench.loss(0, from, last));
+        let (p50, p95) = (bench.queue_delay(0, 0.5, from, to), bench.queue_delay(0, 0.95, from, to));
+        let mark = match marking {
+            Marking::Never => "-".to_owned(),
+            Marking::Step(at) => format!("step {at}"),
+            Marking::Ramp(low, high) => format!("{low}…{high}"),
+            Marking::Random(p) => format!("{} %", p * 100.0),
+        };
+        let ecn = match ecn {
+            Ecn::NotEct => "-",
+            Ecn::Ect0 => "ECT(0)",
+            Ecn::Ect1 => "ECT(1)",
+            Ecn::Ce => "CE",
+        };
+        writeln!(
+            table,
+            "{:>8}  {:>7}  {ecn:<6}  {mark:<12}  {used:>5.3}  {:>7.3}  {:>7.1} ms  {:>7.1} ms  {:>6.3}%  {:>6.2}%",
+            rate.to_string(),
+            rtt.to_string(),
+            bench.mean_target(0, from, to).ratio(rate),
+            p50.as_millis_f64(),
+            p95.as_millis_f64(),
+            loss * 100.0,
+            bench.marked(0, from, last) * 100.0,
+        )
+        .unwrap();
+        check(used, loss, p95);
+    }
+    table
+}
+
+/// Something that happens to a sender half with per-packet feedback.
+#[derive(Clone, Debug)]
+pub enum PacketOp {
+    /// A frame of this many bytes has come.
+    Frame(u64),
+    /// A packet leaves; of the media, or padding.
+    Sent(u64, bool),
+    /// A report about the last packets: for each whether it arrived, and marked; and how long they were under way.
+    Report(Vec<(bool, bool)>, u64),
+    /// A report about packets that may never have left, with times of any kind.
+    Odd(Vec<(u64, bool, i64)>),
+    /// A report of the half's own receiver.
+    Real,
+    Timer,
+}
+
+pub fn packet_op() -> impl Strategy<Value = PacketOp> {
+    prop_oneof![
+        3 => (0u64..100_000).prop_map(PacketOp::Frame),
+        8 => (40u64..1_500, any::<bool>()).prop_map(|(size, media)| PacketOp::Sent(size, media)),
+        4 => (prop::collection::vec((prop::bool::weighted(0.9), prop::bool::weighted(0.2)), 0..20), 0u64..2_000)
+            .prop_map(|(fates, ms)| PacketOp::Report(fates, ms)),
+        1 => prop::collection::vec((0u64..400, any::<bool>(), any::<i64>()), 0..20).prop_map(PacketOp::Odd),
+        3 => Just(PacketOp::Real),
+        1 => Just(PacketOp::Timer),
+    ]
+}
+
+/// Tells a sender half with per-packet feedback what happened, in any order: its rates stay within their limits, its
+/// wakes lie ahead, its window stays finite, and silence means a falling rate.
+pub fn packets_stand(
+    name: &'static str,
+    params: &[(&str, Given)],
+    mode: Mode,
+    ecn: Ecn,
+    ops: Vec<(PacketOp, u64)>,
+) -> Result<(), TestCaseError> {
+    let (floor, cap) = (Rate::kbps(10), Rate::mbps(50));
+    let mut plan = Plan::new(name, Path::clean(Span::millis(100)));
+    (plan.mode, plan.floor, plan.cap, plan.ecn) = (mode, floor, cap, ecn);
+    plan.params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+    let chosen = Chosen::shared(name, mode, &plan.params).unwrap();
+    let mut sender = chosen.sender(&plan.setup(ReceiverId(1), "sender"));
+    let mut receiver = chosen.receiver(&plan.setup(ReceiverId(9), "receiver"));
+    let mut now = Time::ZERO;
+    let mut sent: Vec<PacketReport> = Vec::new();
+    let peer = |at: Time| PeerTime::from_nanos(at.as_nanos() as i64 - 5_000_000_000);
+    let hear = |sender: &mut dyn SenderHalf, at: Time, packets: &[PacketReport], body: Option<&Body>| {
+        let (from, rtt, reception) = (ReceiverId(9), Some(Span::millis(60)), None);
+        sender.on_report(&Report { at, from, rtt, reception, body, packets, members: 2 });
+    };
+    for (op, ms) in ops {
+        now += Span::millis(ms);
+        match op.clone() {
+            PacketOp::Frame(bytes) => {
+                let (waiting, frame) = (Bytes::new(bytes), Some(Bytes::new(bytes)));
+                sender.on_queue(&MediaQueue { at: now, waiting, age: Span::millis(bytes / 100), frame });
+            }
+            PacketOp::Sent(bytes, media) => {
+                let (number, size) = (sent.len() as u64, Bytes::new(bytes));
+                let mut stream = Stream::Padding;
+                if media {
+                    stream = Stream::Media;
+                    let edge = FrameEdge::default();
+                    let notice = sender.notice(&Departing { at: now, seq: number, size, edge });
+                    sender.on_sent(&Sent { at: now, number, seq: number, size, data_limited: bytes % 3 == 0 });
+                    if bytes % 7 != 3 {
+                        receiver.on_arrival(&Arrival {
+                            at: now + Span::millis(50),
+                            seq: number,
+                            size,
+                            sent: peer(now),
+                            sampled: peer(now),
+                            edge,
+                            ecn,
+                            notice: notice.bytes(),
+                            buffer: None,
+                        });
+                    }
+                } else {
+                    sender.on_extra_sent(&ExtraSent { at: now, number, stream, size });
+                }
+                sent.push(PacketReport { number, sent: now, size, stream, arrived: None });
+            }
+            PacketOp::Report(fates, delay) => {
+                let from = sent.len().saturating_sub(fates.len());
+                let told = fates.iter().zip(&sent[from..]).map(|((arrived, marked), packet)| {
+                    let at = Some(peer(packet.sent + Span::millis(delay)));
+                    let ecn = Some(if *marked { Ecn::Ce } else { ecn });
+                    PacketReport { arrived: arrived.then_some(PacketArrival { at, ecn }), ..*packet }
+                });
+                let told: Vec<_> = told.collect();
+                hear(&mut *sender, now, &told, None);
+            }
+            PacketOp::Odd(told) => {
+                let told: Vec<_> = told
+                    .into_iter()
+                    .map(|(number, timed, at)| {
+                        let at = timed.then_some(PeerTime::from_nanos(at));
+                        let arrived = Some(PacketArrival { at, ecn: None });
+                        let (sent, size) = (Time::from_nanos(number << 40), Bytes::new(number));
+                        PacketReport { number, sent, size, stream: Stream::Repair, arrived }
+                    })
+                    .collect();
+                hear(&mut *sender, now, &told, None);
+            }
+            PacketOp::Real => {
+                if let Reply::Body(body) = receiver.report(&slot(now + Span::millis(50), 10, 1)) {
+                    hear(&mut *sender, now, &[], Some(&body));
+                }
+            }
+            PacketOp::Timer => sender.on_timer(now),
+        }
+        for _ in 0..600 {
+            match sender.wake() {
+                Some(wake) if wake.at <= now => sender.on_timer(now),
+                _ => break,
+            }
+        }
+        prop_assert!(sender.wake().is_none_or(|w| w.at > now), "{:?} after {:?}", sender.wake(), op);
+        let decision = sender.decision();
+        prop_assert!((floor..=cap).contains(&decision.target), "{:?} after {:?}", decision, op);
+        prop_assert!(decision.pacing > Rate::ZERO && decision.pacing < Rate::mbps(1_000), "{:?}", decision);
+        if let Some(Window::Bytes(bytes)) = decision.window {
+            prop_assert!(bytes < Bytes::new(1_000_000_000), "{:?}", decision);
+        }
+        prop_assert!(decision.why.loss.is_none_or(|p| (0.0..=1.0).contains(&p)), "{:?}", decision);
+    }
+    let before = sender.decision().target;
+    for _ in 0..200 {
+        let number = sent.len() as u64;
+        if sender.decision().window.is_none_or(|w| !w.is_closed()) {
+            let _ = sender.notice(&Departing { at: now, seq: number, size: S, edge: FrameEdge::default() });
+            sender.on_sent(&Sent { at: now, number, seq: number, size: S, data_limited: false });
+            let (sent_at, stream, arrived) = (now, Stream::Media, None);
+            sent.push(PacketReport { number, sent: sent_at, size: S, stream, arrived });
+        }
+        now += Span::millis(500);
+        while let Some(wake) = sender.wake().filter(|w| w.at <= now) {
+            sender.on_timer(wake.at);
+        }
+    }
+    let after = sender.decision().target;
+    prop_assert!(after <= before.scale(0.6).max(floor), "silence left {} at {}", before, after);
+    Ok(())
+}
+
+/// Any path: a flow with per-packet feedback lives, stays within its limits, and neither floods the path nor deadlocks.
+pub fn bench_stands(
+    name: &'static str,
+    params: &[(&str, Given)],
+    path: &AnyPath,
+    ecn: Ecn,
+) -> Result<(), TestCaseError> {
+    let capacity = Rate::kbps(path.kbps);
+    let limit = Bytes::new(1_000 * (path.limit as u64 + 2));
+    let mut link = Link::new(capacity, Span::millis(path.ms)).limit(limit).losing(path.loss);
+    (link.back_loss, link.marking) = (path.back, Marking::Step(Span::millis(5)));
+    let mut plan = Plan::new(name, Path::clean(Span::ZERO));
+    plan.params = params.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+    (plan.seed, plan.floor, plan.cap, plan.ecn) = (Seed(path.seed), Rate::kbps(8), Rate::mbps(10), ecn);
+    let mut bench = Bench::new(link, &[plan]);
+    bench.flows[0].noise = 0.3;
+    bench.run_until(s(20.0));
+    for d in &bench.flows[0].decisions {
+        prop_assert!((Rate::kbps(8)..=Rate::mbps(10)).contains(&d.decision.target));
+    }
+    let late = bench.flows[0].packets.iter().filter(|p| p.sent > s(15.0)).count();
+    prop_assert!(late > 10, "{} packets in the last 5 s", late);
+    let sent: Bytes = bench.flows[0].packets.iter().filter(|p| p.sent > s(10.0)).map(|p| p.size).sum();
+    let sent = sent.per(Span::secs(10));
+    prop_assert!(sent <= capacity.scale(3.0) + Rate::kbps(100), "{} on {}", sent, capacity);
+    Ok(())
 }

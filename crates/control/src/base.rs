@@ -1,0 +1,64 @@
+use std::collections::VecDeque;
+use steadycast_units::{OneWay, Span, Time};
+
+/// The base delay of a path, from which queueing delay is counted: the least one-way delay of the last while, kept as
+/// the minima of slots (LEDBAT, RFC 6817, 3.4.2).
+#[derive(Clone, Debug)]
+pub(crate) struct BaseDelay {
+    slot: Span,
+    slots: usize,
+    /// Minima, oldest first; the last one is of the slot that began at `since`.
+    minima: VecDeque<OneWay>,
+    since: Time,
+}
+
+impl BaseDelay {
+    /// Over `slots` slots (at least one) of this length.
+    pub(crate) fn new(slot: Span, slots: usize) -> Self {
+        Self { slot, slots: slots.max(1), minima: VecDeque::new(), since: Time::ZERO }
+    }
+
+    /// Takes a packet's one-way delay in and gives its queueing delay.
+    pub(crate) fn queueing(&mut self, now: Time, delay: OneWay) -> Span {
+        match self.minima.back_mut() {
+            Some(last) if now.since(self.since) < self.slot => *last = (*last).min(delay),
+            _ => {
+                self.minima.push_back(delay);
+                self.since = now;
+            }
+        }
+        while self.minima.len() > self.slots {
+            self.minima.pop_front();
+        }
+        let base = self.minima.iter().min().copied().unwrap_or(delay);
+        delay.variation_since(base).later()
+    }
+
+    /// Forgets all: the next packet is the base.
+    pub(crate) fn reset(&mut self) {
+        self.minima.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_units::PeerTime;
+
+    #[test]
+    fn a_longer_way_is_the_base_once_the_shorter_one_is_forgotten() {
+        let mut base = BaseDelay::new(Span::secs(60), 10);
+        let mut at = |secs: u64, ms: i64| {
+            let now = Time::ZERO + Span::secs(secs);
+            // The other clock is an hour behind.
+            let arrived = PeerTime::from_nanos(now.as_nanos() as i64 + (ms - 3_600_000) * 1_000_000);
+            base.queueing(now, OneWay::to_peer(now, arrived))
+        };
+        assert_eq!([at(0, 30), at(1, 50), at(2, 20), at(59, 45)], [0, 20, 0, 25].map(Span::millis));
+        // The route is 40 ms longer from here on; ten further slots later that is the base.
+        for minute in 1..10 {
+            assert_eq!(at(60 * minute, 60), Span::millis(40));
+        }
+        assert_eq!(at(600, 61), Span::millis(1));
+    }
+}

@@ -1,0 +1,323 @@
+//! `nada`: Network-Assisted Dynamic Adaptation (RFC 8698).
+//!
+//! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up while there is none of
+//! them, and otherwise settles where x is in inverse proportion to it. The signal is computed by the receiver, which
+//! reports it in six bytes each 100 ms, or by the sender from per-packet feedback. `docs/controllers/nada.md` has the
+//! equations and the deviations.
+
+mod message;
+mod receiver;
+mod sender;
+mod signal;
+
+use crate::Need;
+use crate::entry::{Cast, Controller, Feedback, Param, Setup, Values};
+use steadycast_units::{Rate, Span};
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "nada",
+    about: "delay, loss and marks as one signal; the rate settles where the signal is in inverse proportion to it",
+    source: "RFC 8698",
+    cast: Cast::Unicast,
+    feedback: Feedback::Clocked,
+    needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
+    standard_reports: false,
+    repeats: false,
+    fallback: false,
+    own_rate: false,
+    extension: 0,
+    app: *b"NADA",
+    colour: "#bc5090",
+    dashes: &[],
+    params: PARAMS,
+    sender: |setup, values| Box::new(sender::Sender::new(setup, &Config::new(setup, values))),
+    receiver: |setup, values| Box::new(receiver::Receiver::new(&Config::new(setup, values))),
+};
+
+const PARAMS: &[Param] = &[
+    Param::choice(
+        "at",
+        "where the signal is computed: at the receiver, or at the sender from per-packet feedback",
+        "RFC 8698, 5.3",
+        ["receiver", "receiver"],
+        &["receiver", "sender"],
+    ),
+    Param::number(
+        "prio",
+        "weight of this flow among others: its share is in proportion to it",
+        "RFC 8698, PRIO",
+        [1.0, 1.0],
+        [0.01, 100.0],
+    ),
+    Param::rate(
+        "r_min",
+        "least rate; not set: the session's floor",
+        "RFC 8698, RMIN",
+        [Rate::ZERO, Rate::kbps(150)],
+        [Rate::kbps(1), Rate::mbps(1_000)],
+    ),
+    Param::rate(
+        "r_max",
+        "most rate, and the measure of its share; not set: the session's cap",
+        "RFC 8698, RMAX",
+        [Rate::ZERO, Rate::kbps(1_500)],
+        [Rate::kbps(1), Rate::mbps(1_000)],
+    ),
+    Param::span(
+        "x_ref",
+        "the signal at which the rate is r_max",
+        "RFC 8698, XREF",
+        [Span::millis(10), Span::millis(10)],
+        [Span::millis(1), Span::millis(500)],
+    ),
+    Param::number("kappa", "gain of both terms", "RFC 8698, KAPPA", [0.5, 0.5], [0.01, 5.0]),
+    Param::number("eta", "gain of the signal's change", "RFC 8698, ETA", [2.0, 2.0], [0.0, 20.0]),
+    Param::span(
+        "tau",
+        "the longest round-trip time that is stable",
+        "RFC 8698, TAU",
+        [Span::millis(500), Span::millis(500)],
+        [Span::millis(50), Span::secs(10)],
+    ),
+    Param::span(
+        "delta",
+        "the reports' interval",
+        "RFC 8698, DELTA",
+        [Span::millis(100), Span::millis(100)],
+        [Span::millis(20), Span::millis(500)],
+    ),
+    Param::span(
+        "log_window",
+        "over which rate, loss and marks are counted",
+        "RFC 8698, LOGWIN",
+        [Span::millis(500), Span::millis(500)],
+        [Span::millis(50), Span::secs(10)],
+    ),
+    Param::span(
+        "q_eps",
+        "queueing delay that ends the ramp-up",
+        "RFC 8698, QEPS",
+        [Span::millis(10), Span::millis(10)],
+        [Span::millis(1), Span::millis(500)],
+    ),
+    Param::span(
+        "d_filt",
+        "what the delay filter adds to the round trip",
+        "RFC 8698, DFILT",
+        [Span::millis(120), Span::millis(120)],
+        [Span::ZERO, Span::secs(1)],
+    ),
+    Param::number("gamma_max", "most ramp-up per report", "RFC 8698, GAMMA_MAX", [0.5, 0.5], [0.0, 2.0]),
+    Param::span(
+        "q_bound",
+        "the queue that a ramp-up may build",
+        "RFC 8698, QBOUND",
+        [Span::millis(50), Span::millis(50)],
+        [Span::millis(1), Span::secs(1)],
+    ),
+    Param::number(
+        "multi_loss",
+        "loss intervals without a loss until delay is taken at its face again",
+        "RFC 8698, MULTILOSS",
+        [7.0, 7.0],
+        [0.0, 100.0],
+    ),
+    Param::span(
+        "q_th",
+        "beside losses a delay above this counts less, the more it is",
+        "RFC 8698, QTH",
+        [Span::millis(50), Span::millis(50)],
+        [Span::millis(1), Span::secs(1)],
+    ),
+    Param::number("lambda", "how much less", "RFC 8698, LAMBDA", [0.5, 0.5], [0.0, 10.0]),
+    Param::number("plr_ref", "the loss that counts as d_loss", "RFC 8698, PLRREF", [0.01, 0.01], [1e-4, 1.0]),
+    Param::number("pmr_ref", "the share of marks that counts as d_mark", "RFC 8698, PMRREF", [0.01, 0.01], [1e-4, 1.0]),
+    Param::span(
+        "d_loss",
+        "the delay that a loss of plr_ref counts as",
+        "RFC 8698, DLOSS",
+        [Span::millis(10), Span::millis(10)],
+        [Span::ZERO, Span::secs(1)],
+    ),
+    Param::span(
+        "d_mark",
+        "the delay that marks of pmr_ref count as",
+        "RFC 8698, DMARK",
+        [Span::millis(2), Span::millis(2)],
+        [Span::ZERO, Span::secs(1)],
+    ),
+    Param::number("alpha", "gain of the means of loss and marks", "RFC 8698, ALPHA", [0.1, 0.1], [0.001, 1.0]),
+    Param::number("fps", "frames per second", "RFC 8698, FPS", [30.0, 30.0], [1.0, 240.0]),
+    Param::number(
+        "beta_v",
+        "how much a waiting queue lowers the encoder's rate",
+        "RFC 8698, BETA_V",
+        [0.1, 0.1],
+        [0.0, 10.0],
+    ),
+    Param::number("beta_s", "how much it raises the sending rate", "RFC 8698, BETA_S", [0.1, 0.1], [0.0, 10.0]),
+    Param::span(
+        "x_max",
+        "the signal's greatest value",
+        "ns3-rmcat: 500 ms; RFC 8698, 5.3: what 15 bits hold",
+        [Span::millis(500), message::MOST_X],
+        [Span::millis(50), message::MOST_X],
+    ),
+    Param::number(
+        "filter",
+        "packets of whose queueing delays the least counts",
+        "RFC 8698, 5.1.1",
+        [15.0, 15.0],
+        [1.0, 1_000.0],
+    ),
+    Param::span(
+        "base_over",
+        "the base delay is the least of this time",
+        "RFC 8698, 5.1.1: tens of minutes; RFC 6817",
+        [Span::secs(600), Span::secs(600)],
+        [Span::secs(10), Span::secs(7_200)],
+    ),
+    Param::switch("marks_end_ramp", "a mark ends the ramp-up, as a loss does", "own", [true, false]),
+    Param::span(
+        "silence",
+        "without a report for this (or two intervals and a round trip) the rate is halved",
+        "own",
+        [Span::millis(500), Span::millis(500)],
+        [Span::millis(100), Span::secs(10)],
+    ),
+];
+
+/// Most by which the rate-shaping buffer moves either rate, as a share of the reference rate (RFC 8698, 5.2.2).
+const MOST_SHAPING: f64 = 0.05;
+/// A report that came after a gap counts for this many intervals at most.
+const MOST_INTERVALS: u64 = 2;
+/// Slots of the base delay's memory.
+const BASE_SLOTS: u64 = 10;
+
+/// What the parameters say, looked up once. Rates in bit/s, times of the signal in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    at_sender: bool,
+    /// The session's floor, to which silence leads.
+    floor: f64,
+    prio: f64,
+    r_min: f64,
+    r_max: f64,
+    x_ref: f64,
+    kappa: f64,
+    eta: f64,
+    tau: f64,
+    delta: Span,
+    log_window: Span,
+    q_eps: Span,
+    d_filt: f64,
+    gamma_max: f64,
+    q_bound: f64,
+    multi_loss: f64,
+    q_th: f64,
+    lambda: f64,
+    plr_ref: f64,
+    pmr_ref: f64,
+    d_loss: f64,
+    d_mark: f64,
+    alpha: f64,
+    fps: f64,
+    beta_v: f64,
+    beta_s: f64,
+    x_max: f64,
+    filter: usize,
+    base_slot: Span,
+    base_slots: usize,
+    marks_end_ramp: bool,
+    silence: Span,
+}
+
+impl Config {
+    fn new(setup: &Setup, values: &Values) -> Self {
+        let secs = |name: &str| values.span(name).as_secs_f64();
+        let within = |name: &str, default: Rate| {
+            values.rate(name).unwrap_or(default).max(setup.floor).min(setup.cap).as_bps_f64()
+        };
+        let r_max = within("r_max", setup.cap);
+        Self {
+            at_sender: values.choice("at") == "sender",
+            floor: setup.floor.as_bps_f64().min(r_max),
+            prio: values.number("prio"),
+            r_min: within("r_min", setup.floor).min(r_max),
+            r_max,
+            x_ref: secs("x_ref"),
+            kappa: values.number("kappa"),
+            eta: values.number("eta"),
+            tau: secs("tau"),
+            delta: values.span("delta"),
+            log_window: values.span("log_window"),
+            q_eps: values.span("q_eps"),
+            d_filt: secs("d_filt"),
+            gamma_max: values.number("gamma_max"),
+            q_bound: secs("q_bound"),
+            multi_loss: values.number("multi_loss"),
+            q_th: secs("q_th"),
+            lambda: values.number("lambda"),
+            plr_ref: values.number("plr_ref"),
+            pmr_ref: values.number("pmr_ref"),
+            d_loss: secs("d_loss"),
+            d_mark: secs("d_mark"),
+            alpha: values.number("alpha"),
+            fps: values.number("fps"),
+            beta_v: values.number("beta_v"),
+            beta_s: values.number("beta_s"),
+            x_max: secs("x_max"),
+            filter: values.number("filter") as usize,
+            base_slot: values.span("base_over") / BASE_SLOTS,
+            base_slots: BASE_SLOTS as usize,
+            marks_end_ramp: values.switch("marks_end_ramp"),
+            silence: values.span("silence"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Chosen, Mode};
+    use steadycast_units::{Bytes, Ecn, Seed};
+
+    /// As printed: 150 kb/s to 1.5 Mb/s.
+    pub(super) fn printed() -> Config {
+        let chosen = Chosen::new("nada", Mode::Paper, &[]).unwrap();
+        let setup = Setup {
+            packet: Bytes::new(1_000),
+            mode: Mode::Paper,
+            floor: Rate::kbps(10),
+            cap: Rate::mbps(50),
+            pictures: None,
+            session_bandwidth: Rate::mbps(50),
+            group: false,
+            id: crate::ReceiverId(1),
+            ecn: Ecn::NotEct,
+            chance: Seed(1).part("config"),
+        };
+        Config::new(&setup, &chosen.values)
+    }
+
+    #[test]
+    fn limits_that_are_not_set_are_the_sessions() {
+        let printed = printed();
+        assert_eq!([printed.r_min, printed.r_max], [150e3, 1.5e6]);
+        let setup = Setup {
+            packet: Bytes::new(1_000),
+            mode: Mode::Repaired,
+            floor: Rate::kbps(300),
+            cap: Rate::mbps(4),
+            pictures: None,
+            session_bandwidth: Rate::mbps(4),
+            group: false,
+            id: crate::ReceiverId(1),
+            ecn: Ecn::NotEct,
+            chance: Seed(1).part("config"),
+        };
+        let own = Config::new(&setup, &Chosen::new("nada", Mode::Repaired, &[]).unwrap().values);
+        assert_eq!([own.r_min, own.r_max], [300e3, 4e6]);
+    }
+}

@@ -1,0 +1,78 @@
+use super::Config;
+use super::signal::{Packet, Signal};
+use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
+use steadycast_units::{OneWay, Span, Time};
+
+/// The receiving half: it computes the signal, or only asks for reports of single packets.
+pub(super) struct Receiver {
+    delta: Span,
+    /// `None` where the sender computes it.
+    signal: Option<Signal>,
+    last: Option<Time>,
+    /// Something has arrived since the last report.
+    fresh: bool,
+    view: View,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &Config) -> Self {
+        let signal = (!config.at_sender).then(|| Signal::new(config));
+        Self { delta: config.delta, signal, last: None, fresh: false, view: View::default() }
+    }
+
+    fn take(&mut self, packet: &Packet) {
+        self.last.get_or_insert(packet.at);
+        self.fresh = true;
+        if let Some(signal) = &mut self.signal {
+            signal.on_packet(packet);
+        }
+    }
+}
+
+impl ReceiverHalf for Receiver {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        self.take(&Packet {
+            at: arrival.at,
+            number: Some(arrival.seq),
+            missing: 0,
+            size: arrival.size,
+            delay: Some(OneWay::between(arrival.sent, arrival.at)),
+            marked: arrival.ecn.is_ce(),
+        });
+    }
+
+    fn on_extra(&mut self, extra: &ExtraArrival) {
+        self.take(&Packet {
+            at: extra.at,
+            number: None,
+            missing: extra.missing,
+            size: extra.size,
+            delay: Some(OneWay::between(extra.sent, extra.at)),
+            marked: extra.ecn.is_ce(),
+        });
+    }
+
+    fn due(&self) -> Due {
+        match self.last.filter(|_| self.fresh) {
+            Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
+            None => Due::Hold,
+        }
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        (self.last, self.fresh) = (Some(slot.now), false);
+        let Some(signal) = &mut self.signal else { return Reply::Plain };
+        let message = signal.report(slot.now);
+        self.view = View {
+            rate: Some(message.received),
+            loss: Some(signal.loss()),
+            rtt: None,
+            state: Some(if message.gradual { "gradual" } else { "ramp-up" }),
+        };
+        Reply::Body(message.body())
+    }
+
+    fn view(&self) -> View {
+        self.view
+    }
+}

@@ -1,0 +1,386 @@
+use super::message::Message;
+use super::signal::{Packet, Signal};
+use super::{Config, MOST_INTERVALS, MOST_SHAPING};
+use crate::entry::Setup;
+use crate::silence::Silence;
+use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use steadycast_units::{OneWay, Rate, Span, Time};
+
+/// Of the round-trip times of this many reports the least counts (ns3-rmcat).
+const RTTS: usize = 15;
+/// Packets that were missing are remembered up to this many, so that a late one is told from one that is told twice.
+const MISSING: usize = 512;
+/// A round-trip time above this is no measurement.
+const ABSURD_RTT: Span = Span::secs(60);
+/// Where the sender computes the signal, it does so at most this often, as a share of the interval.
+const LEAST_INTERVAL: f64 = 0.5;
+
+/// The reference rate, after one report (RFC 8698, 4.3).
+///
+/// ```text
+///  rmode 0:  γ = min( 0.5, QBOUND / (rtt + DELTA + DFILT) ),   r ← max( r, (1 + γ) r_recv )
+///
+///                 ⎛       δ   x − PRIO XREF RMAX/r             x − x_prev ⎞
+///  rmode 1:  r ← r⎜1 − κ ─── ────────────────────── − κ η  ─────────── ⎟
+///                 ⎝       τ            τ                        τ       ⎠
+/// ```
+#[derive(Clone, Debug)]
+struct Law {
+    config: Config,
+    rate: f64,
+    x_prev: f64,
+}
+
+impl Law {
+    fn gamma(&self, rtt: f64) -> f64 {
+        let config = &self.config;
+        (config.q_bound / (rtt + config.delta.as_secs_f64() + config.d_filt)).min(config.gamma_max)
+    }
+
+    fn update(&mut self, message: &Message, rtt: f64, delta: Span) {
+        let config = &self.config;
+        let x = message.x.as_secs_f64().min(config.x_max);
+        if message.gradual {
+            let offset = x - config.prio * config.x_ref * config.r_max / self.rate;
+            let change = x - self.x_prev;
+            let by = delta.as_secs_f64() / config.tau * offset / config.tau + config.eta * change / config.tau;
+            self.rate *= 1.0 - config.kappa * by;
+        } else {
+            self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
+        }
+        self.set(self.rate);
+        self.x_prev = x;
+    }
+
+    fn set(&mut self, rate: f64) {
+        self.rate = rate.clamp(self.config.r_min, self.config.r_max);
+    }
+
+    /// The encoder's rate and the sending rate while so many bytes wait (RFC 8698, 5.2.2).
+    fn shaped(&self, waiting: f64) -> (f64, f64) {
+        let config = &self.config;
+        let by = |beta: f64| (beta * 8.0 * waiting * config.fps).min(MOST_SHAPING * self.rate);
+        (
+            (self.rate - by(config.beta_v)).max(config.r_min.min(self.rate)),
+            (self.rate + by(config.beta_s)).min(config.r_max),
+        )
+    }
+}
+
+/// What the sender knows of single packets where it computes the signal.
+#[derive(Clone, Debug)]
+struct Own {
+    signal: Signal,
+    /// The newest packet that was told of.
+    highest: Option<u64>,
+    missing: VecDeque<u64>,
+    /// When the last packet arrived, on our own clock.
+    newest: Time,
+}
+
+impl Own {
+    fn new(config: &Config) -> Self {
+        Self { signal: Signal::new(config), highest: None, missing: VecDeque::new(), newest: Time::ZERO }
+    }
+
+    /// Takes in what a report says; when the newest packet left that it is the first to tell of. Arrivals are counted
+    /// back from the report's own, so that whatever a receiver says of its clock our log moves on.
+    fn hear(&mut self, now: Time, packets: &[PacketReport]) -> Option<Time> {
+        let mut newest = None;
+        let last = packets.iter().rposition(|packet| packet.arrived.is_some())?;
+        let end = packets.iter().filter_map(|packet| packet.arrived?.at).max();
+        for packet in &packets[..=last] {
+            let fresh = self.highest.is_none_or(|highest| packet.number > highest);
+            let Some(arrived) = packet.arrived else {
+                if fresh {
+                    self.missing.push_back(packet.number);
+                    while self.missing.len() > MISSING {
+                        self.missing.pop_front();
+                    }
+                }
+                continue;
+            };
+            if fresh {
+                self.highest = Some(packet.number);
+                newest = Some(packet.sent);
+            } else if let Some(place) = self.missing.iter().position(|number| *number == packet.number) {
+                self.missing.remove(place);
+            } else {
+                continue;
+            }
+            let before = arrived.at.zip(end).map_or(Span::ZERO, |(at, end)| end.since(at).later());
+            self.newest = self.newest.max(now.before(before));
+            self.signal.on_packet(&Packet {
+                at: self.newest,
+                number: Some(packet.number),
+                missing: 0,
+                size: packet.size,
+                delay: arrived.at.map(|at| OneWay::to_peer(packet.sent, at)),
+                marked: arrived.ecn.is_some_and(|ecn| ecn.is_ce()),
+            });
+        }
+        newest
+    }
+}
+
+/// The sending half.
+pub(super) struct Sender {
+    config: Config,
+    law: Law,
+    own: Option<Own>,
+    silence: Silence,
+    /// Round-trip times of the latest reports.
+    rtts: VecDeque<Span>,
+    /// When the rate was updated last, or the first packet left.
+    updated: Option<Time>,
+    heard: bool,
+    waiting: f64,
+    loss: Option<f64>,
+    rule: &'static str,
+    limit: Limit,
+    by: Option<ReceiverId>,
+}
+
+impl Sender {
+    pub(super) fn new(_: &Setup, config: &Config) -> Self {
+        Self {
+            law: Law { config: *config, rate: config.r_min, x_prev: 0.0 },
+            own: config.at_sender.then(|| Own::new(config)),
+            silence: Silence::default(),
+            rtts: VecDeque::new(),
+            updated: None,
+            heard: false,
+            waiting: 0.0,
+            loss: None,
+            rule: "least rate until the first report",
+            limit: Limit::Start,
+            by: None,
+            config: *config,
+        }
+    }
+
+    fn rtt(&self) -> Option<Span> {
+        self.rtts.iter().min().copied()
+    }
+
+    fn patience(&self) -> Span {
+        self.config.silence.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
+    }
+
+    fn sent(&mut self, at: Time) {
+        self.updated.get_or_insert(at);
+        self.silence.on_sent(at, self.patience());
+    }
+
+    fn measure(&mut self, rtt: Option<Span>) {
+        let Some(rtt) = rtt.filter(|rtt| *rtt < ABSURD_RTT) else { return };
+        self.rtts.push_back(rtt);
+        while self.rtts.len() > RTTS {
+            self.rtts.pop_front();
+        }
+    }
+
+    fn update(&mut self, now: Time, message: &Message) {
+        let since = self.updated.map_or(self.config.delta, |at| now.since(at));
+        let delta = since.min(self.config.delta * MOST_INTERVALS);
+        self.updated = Some(now);
+        self.law.update(message, self.rtt().unwrap_or_default().as_secs_f64(), delta);
+        self.rule = if message.gradual { "gradual update" } else { "accelerated ramp-up" };
+        self.limit = if message.gradual {
+            Limit::Network
+        } else if self.limit == Limit::Start {
+            Limit::Start
+        } else {
+            Limit::Network
+        };
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent(sent.at);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.sent(sent.at);
+    }
+
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        self.waiting = queue.waiting.as_f64();
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let now = report.at;
+        if let Some(own) = &mut self.own {
+            let Some(sent) = own.hear(now, report.packets) else { return };
+            self.measure(Some(now.since(sent)));
+            self.silence.on_heard();
+            self.by = Some(report.from);
+            let least = self.config.delta.scale(LEAST_INTERVAL);
+            if self.heard && self.updated.is_some_and(|at| now.since(at) < least) {
+                return;
+            }
+            let message = self.own.as_mut().map(|own| {
+                let message = own.signal.report(now);
+                self.loss = Some(own.signal.loss());
+                message
+            });
+            if let Some(message) = message {
+                self.update(now, &message);
+            }
+        } else {
+            let Some(message) = report.body.and_then(Message::read) else { return };
+            self.measure(report.rtt);
+            self.silence.on_heard();
+            self.by = Some(report.from);
+            self.loss = report.reception.map(|r| r.fraction.clamp(0.0, 1.0));
+            self.update(now, &message);
+        }
+        self.heard = true;
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.silence.is_over(now) {
+            self.law.rate = (self.law.rate / 2.0).max(self.config.floor);
+            self.rule = "no feedback: halved";
+            self.limit = Limit::Network;
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.silence.wake()
+    }
+
+    fn decision(&self) -> Decision {
+        let (target, pacing) = self.law.shaped(self.waiting);
+        let limit = if self.law.rate >= self.config.r_max {
+            Limit::Cap
+        } else if self.law.rate <= self.config.r_min && self.limit != Limit::Start {
+            Limit::Floor
+        } else {
+            self.limit
+        };
+        Decision {
+            target: Rate::from_bps_f64(target),
+            pacing: Rate::from_bps_f64(pacing),
+            window: None,
+            limit,
+            why: Why { rule: Cow::Borrowed(self.rule), loss: self.loss, rtt: self.rtt(), by: self.by },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::printed;
+    use super::*;
+
+    fn near(got: f64, want: f64, by: f64) {
+        assert!((got - want).abs() <= by, "{got} is not {want}");
+    }
+
+    fn law(rate: f64, x_prev_ms: f64) -> Law {
+        Law { config: printed(), rate, x_prev: x_prev_ms / 1e3 }
+    }
+
+    fn gradual(x_ms: f64) -> Message {
+        Message { gradual: true, x: Span::from_secs_f64(x_ms / 1e3), received: Rate::ZERO }
+    }
+
+    #[test]
+    fn the_ramp_up_is_slower_the_longer_the_round_trip() {
+        for (rtt, want) in [(0.0, 0.2273), (0.05, 0.1852), (0.1, 0.156_25), (0.2, 0.1190), (0.3, 0.0962)] {
+            near(law(1e6, 0.0).gamma(rtt), want, 5e-5);
+        }
+        let mut law = law(300e3, 0.0);
+        let message = |kbps| Message { gradual: false, x: Span::millis(4), received: Rate::kbps(kbps) };
+        law.update(&message(400), 0.1, Span::millis(100));
+        near(law.rate, 400e3 * 1.156_25, 1.0);
+        // It never lowers the rate, and the signal is remembered all the same.
+        law.update(&message(100), 0.1, Span::millis(100));
+        near(law.rate, 400e3 * 1.156_25, 1.0);
+        near(law.x_prev, 0.004, 1e-9);
+    }
+
+    #[test]
+    fn the_gradual_update_has_its_derived_values() {
+        let cases = [
+            (1e6, 15.0, 15.0, 1e6),
+            (1e6, 20.0, 15.0, 989e3),
+            (1e6, 20.0, 20.0, 999e3),
+            (500e3, 0.0, 0.0, 503e3),
+            (1.5e6, 30.0, 10.0, 1_434e3),
+        ];
+        for (rate, x, x_prev, want) in cases {
+            let mut law = law(rate, x_prev);
+            law.update(&gradual(x), 0.1, Span::millis(100));
+            near(law.rate, want, 1.0);
+            near(law.x_prev, x / 1e3, 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_rate_rests_where_the_signal_is_in_inverse_proportion_to_it() {
+        // As delay, as loss and as marks: x* = 10 ms · 1.5 Mb/s / r.
+        for (rate, x, loss, marks) in
+            [(1e6, 15.0, 0.0122, 0.0274), (500e3, 30.0, 0.0173, 0.0387), (150e3, 100.0, 0.0316, 0.0707)]
+        {
+            let mut law = law(rate, x);
+            law.update(&gradual(x), 0.1, Span::millis(100));
+            near(law.rate, rate, 1.0);
+            near((x / 10.0f64).sqrt() / 100.0, loss, 1e-4);
+            near((x / 2.0f64).sqrt() / 100.0, marks, 1e-4);
+        }
+    }
+
+    #[test]
+    fn a_signal_that_falls_from_300_to_4_ms_multiplies_the_rate_once_by_1_59_and_no_more_than_to_its_limit() {
+        let mut law = Law { rate: 500e3, ..law(0.0, 300.0) };
+        law.update(&gradual(4.0), 0.1, Span::millis(100));
+        near(law.rate / 500e3, 1.592 + 0.1 * 0.052, 0.001);
+        (law.rate, law.x_prev) = (1.4e6, 0.3);
+        law.update(&gradual(4.0), 0.1, Span::millis(100));
+        near(law.rate, 1.5e6, 1e-6);
+        law.update(&gradual(3_000.0), 0.1, Span::millis(200));
+        near(law.rate, 150e3, 1e-6);
+    }
+
+    #[test]
+    fn two_thousand_waiting_bytes_move_both_rates_by_48_kb_s_and_many_by_a_twentieth() {
+        let law = law(1e6, 0.0);
+        assert_eq!(law.shaped(0.0), (1e6, 1e6));
+        assert_eq!(law.shaped(2_000.0), (952e3, 1_048e3));
+        assert_eq!(law.shaped(20_000.0), (950e3, 1_050e3));
+        assert_eq!(Law { rate: 1.49e6, ..law.clone() }.shaped(20_000.0).1, 1.5e6);
+        assert_eq!(Law { rate: 151e3, ..law }.shaped(20_000.0).0, 150e3);
+    }
+
+    #[test]
+    fn a_receiver_whose_clock_jumps_moves_no_rate_but_by_one_report() {
+        use crate::{PacketArrival, Stream};
+        use steadycast_units::{Bytes, PeerTime};
+        let mut own = Own::new(&printed());
+        let mut rates = Vec::new();
+        // 1 Mb/s: ten packets of 1250 bytes in each report; one report is about arrivals a year ahead.
+        for n in 0..100u64 {
+            let now = Time::ZERO + Span::millis(100 * (n + 1));
+            let ahead = if n == 50 { 31_536_000_000_000_000 } else { 0 };
+            let packets: Vec<_> = (0..10)
+                .map(|i| {
+                    let number = 10 * n + i;
+                    let (sent, stream) = (Time::ZERO + Span::millis(10 * number), Stream::Media);
+                    let at = Some(PeerTime::from_nanos(number as i64 * 10_000_000 + ahead));
+                    let arrived = Some(PacketArrival { at, ecn: None });
+                    PacketReport { number, sent, size: Bytes::new(1_250), stream, arrived }
+                })
+                .collect();
+            assert!(own.hear(now, &packets).is_some());
+            rates.push(own.signal.report(now).received.as_bps_f64());
+        }
+        for rate in &rates[5..] {
+            near(*rate, 1e6, 25e3);
+        }
+    }
+}

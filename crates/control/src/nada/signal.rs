@@ -1,0 +1,249 @@
+use super::Config;
+use super::message::Message;
+use crate::base::BaseDelay;
+use crate::loss::{Heard, LossHistory, LossSettings};
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, OneWay, Span, Time};
+
+/// A packet that arrived, as both ends know it. The time is that of one clock, whichever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub(super) at: Time,
+    /// Its place in its stream; `None` for a packet outside the count, whose own gap is `missing`.
+    pub(super) number: Option<u64>,
+    pub(super) missing: u64,
+    pub(super) size: Bytes,
+    pub(super) delay: Option<OneWay>,
+    pub(super) marked: bool,
+}
+
+/// What the log keeps of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Logged {
+    at: Time,
+    size: Bytes,
+    /// In order: it counts as received. A late one has been counted as missing.
+    counts: bool,
+    missing: u64,
+    queue: Span,
+    marked: bool,
+}
+
+/// The aggregate congestion signal, from packets (RFC 8698, 4.2 and 5.1).
+#[derive(Clone, Debug)]
+pub(super) struct Signal {
+    config: Config,
+    base: BaseDelay,
+    log: VecDeque<Logged>,
+    /// Unfiltered queueing delays of the latest packets.
+    queues: VecDeque<Span>,
+    highest: Option<u64>,
+    first: Option<Time>,
+    packets: u64,
+    history: LossHistory,
+    loss: f64,
+    marks: f64,
+}
+
+impl Signal {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            config: *config,
+            base: BaseDelay::new(config.base_slot, config.base_slots),
+            log: VecDeque::new(),
+            queues: VecDeque::new(),
+            highest: None,
+            first: None,
+            packets: 0,
+            history: LossHistory::new(LossSettings { discount: 1.0, ndupack: 3 }),
+            loss: 0.0,
+            marks: 0.0,
+        }
+    }
+
+    /// The mean share of lost packets.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    pub(super) fn on_packet(&mut self, packet: &Packet) {
+        self.first.get_or_insert(packet.at);
+        self.packets += 1;
+        let mut counts = true;
+        let mut missing = packet.missing;
+        if let Some(number) = packet.number {
+            counts = self.highest.is_none_or(|highest| number > highest);
+            missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
+            self.highest = self.highest.max(Some(number));
+            let so_far = self.packets as f64;
+            let heard = Heard { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
+            self.history.on_packet(&heard, || so_far);
+        }
+        let queue = packet.delay.map_or_else(
+            || self.queues.back().copied().unwrap_or_default(),
+            |delay| self.base.queueing(packet.at, delay),
+        );
+        self.queues.push_back(queue);
+        while self.queues.len() > self.config.filter {
+            self.queues.pop_front();
+        }
+        let Packet { at, size, marked, .. } = *packet;
+        self.log.push_back(Logged { at, size, counts, missing, queue, marked });
+        self.forget(packet.at);
+    }
+
+    fn forget(&mut self, now: Time) {
+        while self.log.front().is_some_and(|packet| now.since(packet.at) > self.config.log_window) {
+            self.log.pop_front();
+        }
+    }
+
+    /// What there is to report now. The means of loss and marks move by one step.
+    pub(super) fn report(&mut self, now: Time) -> Message {
+        self.forget(now);
+        let count = |of: fn(&Logged) -> u64| self.log.iter().map(of).fold(0, u64::saturating_add);
+        let (lost, got) = (count(|p| p.missing), count(|p| u64::from(p.counts)));
+        let (marked, all) = (count(|p| u64::from(p.marked)), self.log.len() as u64);
+        let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+        let alpha = self.config.alpha;
+        self.loss += alpha * (share(lost, lost.saturating_add(got)) - self.loss);
+        self.marks += alpha * (share(marked, all) - self.marks);
+        let filtered = self.queues.iter().min().copied().unwrap_or_default().as_secs_f64();
+        let interval = self.history.rate().map(|p| 1.0 / p.get());
+        let delay = warped(filtered, self.history.open(), interval, &self.config);
+        let x = aggregate(delay, self.loss, self.marks, &self.config);
+        let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < self.config.q_eps);
+        let covered = self.first.map_or(Span::ZERO, |first| now.since(first));
+        let window = covered.clamp(self.config.delta, self.config.log_window.max(self.config.delta));
+        Message {
+            gradual: !quiet || (self.config.marks_end_ramp && marked > 0),
+            x: Span::from_secs_f64(x),
+            received: self.log.iter().map(|p| p.size).sum::<Bytes>().per(window),
+        }
+    }
+}
+
+/// Beside losses a long delay counts less, so that flows that fill the queue do not starve this one (RFC 8698, 4.2).
+/// Seconds; `since` and `interval`: packets since the last loss, and the mean loss interval.
+///
+/// ```text
+///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss
+///  d_tilde =  d                             else; in the eighth interval it goes over from one to the other
+/// ```
+fn warped(delay: f64, since: f64, interval: Option<f64>, config: &Config) -> f64 {
+    let Some(interval) = interval.filter(|_| delay >= config.q_th) else { return delay };
+    let warped = config.q_th * libm::exp(-config.lambda * (delay - config.q_th) / config.q_th);
+    let beyond = ((since - config.multi_loss * interval) / interval).clamp(0.0, 1.0);
+    beyond * delay + (1.0 - beyond) * warped
+}
+
+/// ```text
+///                     ⎛p_mark⎞²         ⎛p_loss⎞²
+///  x = d_tilde + 2 ms ⎜──────⎟  + 10 ms ⎜──────⎟       at most x_max
+///                     ⎝ 1 %  ⎠          ⎝ 1 %  ⎠
+/// ```
+fn aggregate(delay: f64, loss: f64, marks: f64, config: &Config) -> f64 {
+    let (marks, loss) = (marks / config.pmr_ref, loss / config.plr_ref);
+    (delay + config.d_mark * marks * marks + config.d_loss * loss * loss).min(config.x_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::printed;
+    use super::*;
+
+    fn near(got: f64, want: f64, by: f64) {
+        assert!((got - want).abs() <= by, "{got} is not {want}");
+    }
+
+    fn ms(n: u64) -> Time {
+        Time::ZERO + Span::millis(n)
+    }
+
+    #[test]
+    fn beside_losses_a_delay_above_50_ms_counts_less_the_longer_it_is() {
+        let config = printed();
+        for (delay, want) in [(0.075, 0.038_940), (0.1, 0.030_327), (0.15, 0.018_394), (0.3, 0.004_104)] {
+            near(warped(delay, 10.0, Some(100.0), &config), want, 1e-6);
+            near(warped(delay, 699.0, Some(100.0), &config), want, 1e-6);
+            // In the eighth interval half and half, and then, and before any loss, as it is.
+            near(warped(delay, 750.0, Some(100.0), &config), f64::midpoint(delay, want), 1e-6);
+            near(warped(delay, 801.0, Some(100.0), &config), delay, 1e-9);
+            near(warped(delay, 10.0, None, &config), delay, 1e-9);
+        }
+        near(warped(0.049, 10.0, Some(100.0), &config), 0.049, 1e-9);
+        near(warped(0.05, 10.0, Some(100.0), &config), 0.05, 1e-9);
+    }
+
+    #[test]
+    fn loss_and_marks_count_by_their_squares() {
+        let config = printed();
+        for (loss, want) in [(0.005, 0.0025), (0.01, 0.010), (0.02, 0.040), (0.05, 0.250)] {
+            near(aggregate(0.0, loss, 0.0, &config), want, 1e-9);
+        }
+        for (marks, want) in [(0.01, 0.002), (0.05, 0.050), (0.1, 0.200)] {
+            near(aggregate(0.0, 0.0, marks, &config), want, 1e-9);
+        }
+        near(aggregate(0.015, 0.01, 0.01, &config), 0.027, 1e-9);
+        near(aggregate(1.0, 1.0, 0.0, &config), 3.2767, 1e-9);
+    }
+
+    /// Packets each 10 ms, but for those that `lost` names, each with the queueing delay that `queue` gives.
+    fn run(
+        signal: &mut Signal,
+        numbers: std::ops::Range<u64>,
+        lost: fn(u64) -> bool,
+        queue: fn(u64) -> u64,
+    ) -> Message {
+        let end = numbers.end;
+        for number in numbers.filter(|n| !lost(*n)) {
+            let (sent, at) = (ms(number * 10), ms(number * 10 + 30 + queue(number)));
+            let delay = OneWay::to_peer(sent, steadycast_units::PeerTime::from_nanos(at.as_nanos() as i64));
+            let (size, delay) = (Bytes::new(1_250), Some(delay));
+            signal.on_packet(&Packet { at, number: Some(number), missing: 0, size, delay, marked: number % 20 == 7 });
+        }
+        signal.report(ms(end * 10 + 30))
+    }
+
+    #[test]
+    fn without_loss_and_queue_the_rate_may_ramp_up_and_a_single_slow_packet_ends_that() {
+        let config = printed();
+        let mut signal = Signal::new(&config);
+        let message = run(&mut signal, 0..100, |_| false, |_| 0);
+        assert!(!message.gradual);
+        // Two of fifty packets marked, a tenth of that taken: (0.004/0.01)² · 2 ms.
+        near(message.x.as_secs_f64(), 0.000_32, 1e-6);
+        near(message.received.as_bps_f64(), 1e6, 25e3);
+        // One packet of fifty waited 12 ms: the least of fifteen does not show it, the mode does.
+        let message = run(&mut signal, 100..150, |_| false, |n| if n == 120 { 12 } else { 0 });
+        assert!(message.gradual && message.x < Span::millis(3), "{message:?}");
+        assert!(!run(&mut signal, 150..250, |_| false, |_| 9).gradual);
+    }
+
+    #[test]
+    fn a_tenth_of_what_is_missing_goes_into_the_mean_and_a_late_packet_is_lost() {
+        let config = printed();
+        let mut signal = Signal::new(&config);
+        run(&mut signal, 0..100, |_| false, |_| 0);
+        let message = run(&mut signal, 100..150, |n| n % 10 == 5, |_| 0);
+        assert!(message.gradual);
+        near(signal.loss(), 0.01, 0.001);
+        let late = Packet {
+            at: ms(1_530),
+            number: Some(105),
+            missing: 0,
+            size: Bytes::new(1_250),
+            delay: None,
+            marked: false,
+        };
+        signal.on_packet(&late);
+        signal.report(ms(1_530));
+        near(signal.loss(), 0.019, 0.0015);
+    }
+
+    #[test]
+    fn marks_end_the_ramp_up_unless_as_printed() {
+        let config = Config { marks_end_ramp: true, ..printed() };
+        assert!(run(&mut Signal::new(&config), 0..100, |_| false, |_| 0).gradual);
+    }
+}

@@ -1,0 +1,396 @@
+use super::Config;
+use super::delay::Delay;
+use super::flight::{Flight, News};
+use super::window::{Cut, Input, Peak, Window, alpha};
+use crate::base::BaseDelay;
+use crate::entry::Setup;
+use crate::meter::Meter;
+use crate::silence::Silence;
+use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window as Free};
+use std::borrow::Cow;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// Alpha is updated at most this often, in seconds.
+const ALPHA_INTERVAL: f64 = 0.01;
+/// Gain of the round-trip time (RFC 6298, 2.3).
+const RTT_GAIN: f64 = 0.125;
+/// A round-trip time above this is no measurement.
+const ABSURD_RTT: f64 = 60.0;
+/// Bounds of the terms by which the target is below what the window carries.
+const MOST_ADJUST: f64 = 0.5;
+const MOST_FRAME_DEVIATION: f64 = 0.2;
+const MOST_SMALL_WINDOW: f64 = 0.2;
+const SMALL_WINDOW: f64 = 0.1;
+/// Frames further apart than this say nothing about their period.
+const ABSURD_PERIOD: Span = Span::millis(500);
+/// The rate at which packets leave before the first feedback.
+const FIRST_PACE: f64 = 1e6;
+/// A standing queue is drained at half the rate for this many round trips, and for this time at least.
+const DRAIN_ROUNDS: f64 = 5.0;
+const DRAIN_LEAST: Span = Span::millis(200);
+/// From this share of the cap on the window follows what is in flight; its bound is this many times what the cap needs.
+const NEAR_CAP: f64 = 0.95;
+const CAP_ROOM: f64 = 1.5;
+/// The reference code's round-trip time in the rate: a millisecond more, and 0.2 s at most.
+const CODE_RTT_MORE: f64 = 0.001;
+const CODE_RTT_MOST: f64 = 0.2;
+/// Greatest gain of the mean loss.
+const LOSS_GAIN: f64 = 0.0025;
+/// Silence lasts this many round trips at least.
+const SILENT_ROUNDS: f64 = 4.0;
+
+/// The sending half.
+pub(super) struct Sender {
+    config: Config,
+    floor: f64,
+    cap: f64,
+    window: Window,
+    flight: Flight,
+    delay: Delay,
+    base: BaseDelay,
+    silence: Silence,
+    peak: Peak,
+    acked: Meter,
+    alpha: f64,
+    /// Packets told of since alpha was updated, the marked ones among them, and when that was.
+    told: (u32, u32),
+    alpha_at: Option<Time>,
+    filtered_at: Option<Time>,
+    s_rtt: Option<f64>,
+    /// The reference code's first mean of two in series; and when the second was updated.
+    first_rtt: f64,
+    second_at: Option<Time>,
+    falling: bool,
+    loss_rate: f64,
+    /// Most bytes in flight in this round trip and in the last one, when this one began, and whether it had a loss.
+    most: (f64, f64),
+    round_began: Option<Time>,
+    round_lost: bool,
+    frame_period: f64,
+    last_frame: Option<Time>,
+    adjust: f64,
+    frame_deviation: f64,
+    drain_until: Option<Time>,
+    target: f64,
+    rule: &'static str,
+    by: Option<ReceiverId>,
+}
+
+/// What a window carries per round trip, and what of it is left for the encoder, in bit/s.
+///
+/// ```text
+///           8 ref_wnd                                            MSS                       1
+///  target = ───────── (1 − clamp(MSS/ref_wnd − 0.1, 0, 0.2)) ────────────  ─────────────────────────────
+///             s_rtt                                           MSS + 20 B   1.2 + adjust + frame_deviation
+/// ```
+fn carried(ref_wnd: f64, s_rtt: f64, (adjust, frame_deviation): (f64, f64), config: &Config) -> f64 {
+    let ratio = (config.mss / ref_wnd).min(1.0);
+    let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
+    let payload = config.mss / (config.mss + config.packet_overhead);
+    let (rtt, divisor) = if config.code {
+        ((s_rtt + CODE_RTT_MORE).min(CODE_RTT_MOST), config.rate_divisor * (1.0 + adjust))
+    } else {
+        (s_rtt, config.rate_divisor + adjust + frame_deviation)
+    };
+    8.0 * ref_wnd / rtt.max(1e-4) * small * payload / divisor
+}
+
+impl Sender {
+    pub(super) fn new(setup: &Setup, config: Config) -> Self {
+        let cap = setup.cap.as_bps_f64();
+        let floor = setup.floor.as_bps_f64().min(cap);
+        Self {
+            floor,
+            cap,
+            window: Window::new(&config),
+            flight: Flight::new(config.reordering, !config.code),
+            delay: Delay::new(&config),
+            base: BaseDelay::new(config.base_slot, config.base_slots),
+            silence: Silence::default(),
+            peak: Peak::default(),
+            acked: Meter::default(),
+            alpha: config.alpha_start,
+            told: (0, 0),
+            alpha_at: None,
+            filtered_at: None,
+            s_rtt: None,
+            first_rtt: 0.0,
+            second_at: None,
+            falling: false,
+            loss_rate: 0.0,
+            most: (0.0, 0.0),
+            round_began: None,
+            round_lost: false,
+            frame_period: 0.02,
+            last_frame: None,
+            adjust: 0.0,
+            frame_deviation: 0.0,
+            drain_until: None,
+            target: floor,
+            rule: "least rate until the first feedback",
+            by: None,
+            config,
+        }
+    }
+
+    fn patience(&self) -> Span {
+        self.config.silence.max(Span::from_secs_f64(self.s_rtt.unwrap_or(0.0) * SILENT_ROUNDS))
+    }
+
+    fn sent(&mut self, at: Time, number: u64, size: Bytes) {
+        self.flight.on_sent(number, size.get(), at);
+        let bytes = self.flight.bytes() as f64;
+        self.most.0 = self.most.0.max(bytes);
+        self.peak.add(at, bytes);
+        self.silence.on_sent(at, self.patience());
+    }
+
+    /// RFC 6298's mean; much slower while it falls and the source sends less than it may: the rate would follow.
+    fn measure(&mut self, now: Time, rtt: f64) {
+        let Some(s_rtt) = self.s_rtt else {
+            (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, Some(now));
+            return;
+        };
+        let mut sample = rtt;
+        if self.config.code {
+            self.first_rtt += RTT_GAIN * (rtt - self.first_rtt);
+            if self.second_at.is_some_and(|at| now.since(at).as_secs_f64() < s_rtt) {
+                return;
+            }
+            self.second_at = Some(now);
+            sample = self.first_rtt;
+        }
+        self.falling = sample < s_rtt;
+        let limited = self.window.room(self.most.0.max(self.most.1), &self.config) < self.window.bytes;
+        let gain = if self.falling && limited { self.config.rtt_idle_gain } else { RTT_GAIN };
+        self.s_rtt = Some(s_rtt + gain * (sample - s_rtt));
+    }
+
+    /// A round trip is over: its extremes become the last one's.
+    fn turn(&mut self, now: Time, s_rtt: f64) {
+        if self.round_began.is_some_and(|began| now.since(began).as_secs_f64() < s_rtt) {
+            return;
+        }
+        if self.delay.round(self.round_lost, &self.config) {
+            self.base.reset();
+            self.drain_until = Some(now + Span::from_secs_f64(s_rtt * DRAIN_ROUNDS).max(DRAIN_LEAST));
+        }
+        self.round_lost = false;
+        self.most = (self.flight.bytes() as f64, self.most.0);
+        self.round_began = Some(now);
+    }
+
+    fn count_losses(&mut self, news: &News) {
+        let gain = LOSS_GAIN.min(self.config.mss / (2.0 * self.window.bytes));
+        for _ in 0..news.delivered {
+            self.loss_rate -= gain * self.loss_rate;
+        }
+        for _ in 0..news.lost {
+            self.loss_rate += gain * (1.0 - self.loss_rate);
+        }
+        self.round_lost |= news.lost > 0;
+    }
+
+    /// Updates alpha; whether all packets since its last update were marked.
+    fn count_marks(&mut self, now: Time, news: &News, s_rtt: f64) -> bool {
+        self.told.0 += news.delivered;
+        self.told.1 += news.marked;
+        let due = self.alpha_at.is_none_or(|at| now.since(at).as_secs_f64() >= ALPHA_INTERVAL.min(s_rtt));
+        let all = self.told.0 > 0 && self.told.0 == self.told.1;
+        if due && self.told.0 > 0 {
+            self.alpha = alpha(self.alpha, f64::from(self.told.1) / f64::from(self.told.0), &self.config);
+            (self.told, self.alpha_at) = ((0, 0), Some(now));
+        }
+        all
+    }
+
+    fn set_target(&mut self, now: Time) {
+        let Some(s_rtt) = self.s_rtt else { return };
+        let mut target = carried(self.window.bytes, s_rtt, (self.adjust, self.frame_deviation), &self.config);
+        if self.drain_until.is_some_and(|until| now < until) {
+            target /= 2.0;
+            self.rule = "standing queue: drained";
+        }
+        self.target = target.clamp(self.floor, self.cap);
+    }
+
+    fn limit_at_cap(&mut self) {
+        let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
+        if self.target > NEAR_CAP * self.cap {
+            let needed = CAP_ROOM * self.cap / 8.0 * (s_rtt + CODE_RTT_MORE);
+            self.window.limit(peak.max(needed), &self.config);
+        }
+    }
+
+    fn overhead(&self) -> f64 {
+        let (least, most) = (self.config.overhead_min, self.config.overhead_max);
+        least + (most - least).max(0.0) * self.delay.scale
+    }
+
+    fn pace(&self) -> f64 {
+        let config = &self.config;
+        let pace = config.pacing_headroom * self.target.max(config.pace_min);
+        if self.s_rtt.is_none() {
+            return pace.max(FIRST_PACE);
+        }
+        let above = (self.target / self.cap - config.relaxed_pacing) / (1.0 - config.relaxed_pacing).max(1e-9);
+        pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / config.relaxed_pacing_most, 1.0)
+    }
+}
+
+impl SenderHalf for Sender {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent(sent.at, sent.number, sent.size);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.sent(sent.at, sent.number, sent.size);
+    }
+
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        let Some(frame) = queue.frame else { return };
+        let gap = self.last_frame.replace(queue.at).map(|last| queue.at.since(last));
+        if let Some(gap) = gap.filter(|gap| *gap < ABSURD_PERIOD) {
+            self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
+        }
+        let period = self.frame_period.max(1e-3);
+        let error = (queue.age.as_secs_f64() - period * self.config.queue_goal) / period;
+        self.adjust = (self.adjust + self.config.rate_adjust_gain * error).clamp(0.0, MOST_ADJUST);
+        let nominal = (self.target * period / 8.0).max(1.0);
+        let over = (frame.as_f64() / nominal - 1.0).max(0.0);
+        self.frame_deviation += self.config.frame_size_gain * (over - self.frame_deviation);
+        self.frame_deviation = self.frame_deviation.min(MOST_FRAME_DEVIATION);
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let now = report.at;
+        let news = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
+        if news == News::default() {
+            return;
+        }
+        if news.delivered > 0 {
+            self.silence.on_heard();
+            if self.flight.bytes() > 0 {
+                self.silence.on_sent(now, self.patience());
+            }
+        }
+        self.by = Some(report.from);
+        if let Some((sent, delay)) = news.newest {
+            let rtt = now.since(sent).as_secs_f64();
+            if rtt < ABSURD_RTT {
+                self.measure(now, rtt);
+            }
+            if let Some(delay) = delay {
+                self.delay.sample(self.base.queueing(now, delay).as_secs_f64());
+            }
+        }
+        let Some(s_rtt) = self.s_rtt else { return };
+        self.turn(now, s_rtt);
+        self.count_losses(&news);
+        let all_marked = self.count_marks(now, &news, s_rtt);
+        let every = self.config.virtual_rtt.min(s_rtt);
+        if self.filtered_at.is_none_or(|at| now.since(at).as_secs_f64() >= every) {
+            self.filtered_at = Some(now);
+            self.delay.filter(&self.config);
+        }
+        let over = Span::from_secs_f64(s_rtt.max(2.0 * self.frame_period));
+        self.acked.add(Bytes::new(news.acked), now, over);
+        let arrives = self.acked.rate(now, over).map_or(0.0, Rate::as_bps_f64);
+        // The reference code: a queue that empties already needs no further cut.
+        let drains = self.config.code && self.falling && all_marked;
+        let before = self.window.bytes;
+        let cut = self.window.update(
+            &Input {
+                now,
+                s_rtt,
+                lost: news.latest_lost,
+                marked: news.latest_marked.filter(|_| !drains),
+                alpha: self.alpha,
+                loss_rate: self.loss_rate,
+                qdelay: self.delay.latest,
+                qdelay_mean: self.delay.mean,
+                qdelay_target: self.delay.target,
+                delay_scale: self.delay.scale,
+                spared: self.config.spare && self.target < self.config.spare_below * arrives,
+                acked: news.acked as f64,
+                acked_marked: news.acked_marked as f64,
+                flight: self.most.0.max(self.most.1),
+                flight_before: self.most.1,
+                at_cap: self.target >= self.cap,
+            },
+            &self.config,
+        );
+        self.limit_at_cap();
+        self.rule = match cut {
+            Some(Cut::Loss) => "loss",
+            Some(Cut::ClassicMark) => "ECN mark",
+            Some(Cut::L4sMark) => "L4S marks",
+            Some(Cut::Delay) => "queueing delay",
+            None if self.window.bytes > before => "window grows",
+            None if self.target >= self.cap => "cap reached",
+            None => "window held",
+        };
+        self.set_target(now);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.silence.is_over(now) {
+            self.flight.clear(now);
+            self.window.halve(now, &self.config);
+            self.target = (self.target / 2.0).max(self.floor);
+            self.rule = "no feedback: halved";
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.silence.wake()
+    }
+
+    fn decision(&self) -> Decision {
+        let limit = if self.target >= self.cap {
+            Limit::Cap
+        } else if !self.window.has_fallen() {
+            Limit::Start
+        } else if self.target <= self.floor {
+            Limit::Floor
+        } else {
+            Limit::Network
+        };
+        let free = self.window.bytes * self.overhead() - self.flight.bytes() as f64;
+        Decision {
+            target: Rate::from_bps_f64(self.target),
+            pacing: Rate::from_bps_f64(self.pace()),
+            window: Some(Free::Bytes(Bytes::new(free.max(0.0) as u64))),
+            limit,
+            why: Why {
+                rule: Cow::Borrowed(self.rule),
+                loss: Some(self.loss_rate),
+                rtt: self.s_rtt.map(Span::from_secs_f64),
+                by: self.by,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn near(got: f64, want: f64) {
+        assert!((got - want).abs() <= 1.0, "{got} is not {want}");
+    }
+
+    #[test]
+    fn the_target_is_what_the_window_carries_less_headers_and_room() {
+        let draft = config("draft");
+        near(carried(20_000.0, 0.05, (0.0, 0.0), &draft), 2_614_379.0);
+        // Of a small window up to a fifth less.
+        near(carried(5_000.0, 0.05, (0.0, 0.0), &draft), 588_235.0);
+        near(carried(20_000.0, 0.05, (0.5, 0.2), &draft), 2_614_379.0 * 1.2 / 1.9);
+        // 1 ms more, 1.1, and a round trip of 0.2 s at most.
+        let code = config("code");
+        near(carried(20_000.0, 0.05, (0.0, 0.0), &code), 160_000.0 / 0.051 / 1.02 / 1.1);
+        near(carried(20_000.0, 0.9, (0.5, 0.2), &code), 160_000.0 / 0.2 / 1.02 / 1.65);
+    }
+}

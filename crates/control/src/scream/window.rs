@@ -1,0 +1,489 @@
+use super::Config;
+use steadycast_units::{Span, Time};
+
+/// Bounds of the scale near the inflection point, and its factor.
+const LEAST_SCALE: f64 = 0.1;
+const INFLECTION: f64 = 8.0;
+/// A cut is scaled down to this near the inflection point or where the delay varies.
+const LEAST_CUT: f64 = 0.25;
+/// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
+const LONG_QUIET: f64 = 100.0;
+/// Growth per round trip of what a policer leaves.
+const POLICER_GROWS: f64 = 0.001;
+/// The reference code's while policed.
+const CODE_POLICER_LEAVES: f64 = 0.8;
+const CODE_POLICER_BETA: f64 = 0.95;
+
+/// The share of marked packets, as L4S counts it: up by an eighth of the way, down by 1/128.
+///
+/// ```text
+///  α ← F/8 + 7α/8    where F ≥ α        α ← 127 α/128    else
+/// ```
+pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
+    if marked >= alpha {
+        config.alpha_up * marked + (1.0 - config.alpha_up) * alpha
+    } else {
+        alpha * (1.0 - config.alpha_down)
+    }
+}
+
+/// What a window is updated by. Times in seconds, sizes in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input {
+    pub(super) now: Time,
+    pub(super) s_rtt: f64,
+    /// When the latest lost and the latest marked packet of this report left.
+    pub(super) lost: Option<Time>,
+    pub(super) marked: Option<Time>,
+    pub(super) alpha: f64,
+    pub(super) loss_rate: f64,
+    pub(super) qdelay: f64,
+    pub(super) qdelay_mean: f64,
+    pub(super) qdelay_target: f64,
+    pub(super) delay_scale: f64,
+    /// The target is well below what arrives.
+    pub(super) spared: bool,
+    pub(super) acked: f64,
+    pub(super) acked_marked: f64,
+    /// Most bytes in flight in this and the last round trip, and in the last one alone.
+    pub(super) flight: f64,
+    pub(super) flight_before: f64,
+    /// The target has reached its cap.
+    pub(super) at_cap: bool,
+}
+
+/// Why a window fell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    Loss,
+    ClassicMark,
+    L4sMark,
+    Delay,
+}
+
+/// The reference window.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) bytes: f64,
+    /// Where congestion last stopped its growth: near it, it moves slowly.
+    inflection: f64,
+    may_move: bool,
+    /// Losses and marks that no cut has answered yet.
+    lost: bool,
+    marked: bool,
+    /// Since never: at first nothing was congested, whatever the clock shows.
+    congested: Option<Time>,
+    reacted: Option<Time>,
+    /// The last cut for a loss or a classic mark.
+    episode: Option<Time>,
+    policed: Option<f64>,
+}
+
+impl Window {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            bytes: config.min_ref_wnd,
+            inflection: 1.0,
+            may_move: true,
+            lost: false,
+            marked: false,
+            congested: None,
+            reacted: None,
+            episode: None,
+            policed: None,
+        }
+    }
+
+    /// Whether it has fallen before.
+    pub(super) fn has_fallen(&self) -> bool {
+        self.reacted.is_some()
+    }
+
+    /// In [0.1, 1]: 1 from ±12.5 % of the inflection point on.
+    fn scale(&self) -> f64 {
+        let off = INFLECTION * (self.bytes - self.inflection) / self.inflection;
+        (off * off).clamp(LEAST_SCALE, 1.0)
+    }
+
+    /// One update: first a cut, where one is due, then growth. The scale is that of the window and inflection point
+    /// before.
+    pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
+        let scale = self.scale();
+        let cut = self.shrink(scale, input, config);
+        self.grow(scale, input, config);
+        cut
+    }
+
+    fn shrink(&mut self, scale: f64, input: &Input, config: &Config) -> Option<Cut> {
+        // What left before the last cut belongs to it.
+        let fresh = |sent: Option<Time>| {
+            sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
+        };
+        let queued = input.qdelay_mean > input.qdelay_target / 4.0;
+        self.lost |= fresh(input.lost) && (queued || input.loss_rate >= config.loss_ignored);
+        self.marked |= if config.l4s { input.marked.is_some() } else { fresh(input.marked) };
+        if input.lost.is_some() || input.marked.is_some() {
+            self.congested = Some(input.now);
+        }
+        let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
+        if since < config.cut_interval.min(input.s_rtt) {
+            return None;
+        }
+        let half = input.qdelay_target / 2.0;
+        let cut = if self.lost {
+            Cut::Loss
+        } else if self.marked {
+            if config.l4s { Cut::L4sMark } else { Cut::ClassicMark }
+        } else if input.qdelay_mean > half {
+            Cut::Delay
+        } else {
+            return None;
+        };
+        let before = self.bytes;
+        let spared = if input.spared { config.spare_by } else { 1.0 };
+        let long_way = (input.s_rtt / config.virtual_rtt).max(1.0);
+        match cut {
+            Cut::Loss => self.bytes *= self.beta_loss(input, config),
+            Cut::ClassicMark => self.bytes *= config.beta_ecn,
+            Cut::L4sMark => {
+                let mut by = input.alpha / 2.0 * spared / long_way;
+                if input.qdelay < input.qdelay_target / 4.0 {
+                    by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
+                }
+                let long = LONG_QUIET * config.virtual_rtt.max(input.s_rtt);
+                if since > long && self.reacted.is_some() {
+                    self.bytes = self.bytes.min(input.flight_before);
+                }
+                self.bytes *= 1.0 - by;
+            }
+            Cut::Delay => {
+                let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
+                self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way;
+            }
+        }
+        if std::mem::take(&mut self.may_move) {
+            self.inflection = before;
+        }
+        self.bytes = self.bytes.max(config.min_ref_wnd);
+        (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
+        if matches!(cut, Cut::Loss | Cut::ClassicMark) {
+            self.episode = Some(input.now);
+        }
+        Some(cut)
+    }
+
+    /// What a loss leaves. A policer drops without a queue: the window then keeps below what it was.
+    fn beta_loss(&mut self, input: &Input, config: &Config) -> f64 {
+        let polices = input.loss_rate > config.policer_loss && input.qdelay_mean < input.qdelay_target / 4.0;
+        if config.policer && polices {
+            self.policed = Some(if config.code {
+                CODE_POLICER_LEAVES * f64::midpoint(self.bytes, self.inflection)
+            } else {
+                config.policer_leaves * self.bytes
+            });
+        }
+        if config.code && self.policed.is_some() { CODE_POLICER_BETA } else { config.beta_loss }
+    }
+
+    /// Grows by a packet per round trip and a small share of itself.
+    ///
+    /// ```text
+    ///                      MSS         s_rtt                              ⎛          ref_wnd            ⎞
+    ///  acked · min(1, ─────── ) min(1, ───── ) max(¼, scl) max(0.1, d) · ⎜1 + 0.02 ─────── post · scl⎟
+    ///                    ref_wnd        25 ms                              ⎝            MSS              ⎠
+    /// ```
+    ///
+    /// `acked` without what was marked.
+    fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
+        let ratio = (config.mss / self.bytes).min(1.0);
+        let rtts = if config.code { input.s_rtt } else { input.s_rtt.max(config.virtual_rtt) };
+        let post = self
+            .congested
+            .map_or(1.0, |at| (input.now.since(at).as_secs_f64() / (config.post_congestion * rtts)).clamp(0.0, 1.0));
+        let by = (input.acked - input.acked_marked).max(0.0)
+            * ratio
+            * (input.s_rtt / config.virtual_rtt).min(1.0)
+            * scale.max(LEAST_CUT)
+            * input.delay_scale.max(LEAST_SCALE)
+            * (1.0 + config.mul_increase * self.bytes / config.mss * post * scale);
+        if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
+            self.bytes += by;
+            self.may_move = true;
+        }
+        if let Some(policed) = &mut self.policed {
+            *policed *= 1.0 + POLICER_GROWS * (input.acked / self.bytes).min(1.0);
+            self.bytes = self.bytes.min(*policed).max(config.min_ref_wnd);
+        }
+    }
+
+    /// The most that the window may grow to, so that it tells of what the source sends.
+    pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
+        config.mss + config.head_room * flight
+    }
+
+    /// Not above `most`.
+    pub(super) fn limit(&mut self, most: f64, config: &Config) {
+        self.bytes = self.bytes.min(most).max(config.min_ref_wnd);
+    }
+
+    /// Nothing was heard for long.
+    pub(super) fn halve(&mut self, now: Time, config: &Config) {
+        self.bytes = (self.bytes / 2.0).max(config.min_ref_wnd);
+        self.congested = Some(now);
+        self.reacted = Some(now);
+        self.episode = Some(now);
+    }
+}
+
+/// The largest of several values over a while, in slots of 50 ms (the reference code's rule for a source at its cap).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peak {
+    slots: std::collections::VecDeque<f64>,
+    since: Option<Time>,
+}
+
+impl Peak {
+    const SLOT: Span = Span::millis(50);
+    const SLOTS: usize = 20;
+
+    pub(super) fn add(&mut self, now: Time, value: f64) {
+        match self.slots.front_mut() {
+            Some(front) if self.since.is_some_and(|since| now.since(since) < Self::SLOT) => *front = front.max(value),
+            _ => {
+                self.slots.push_front(value);
+                self.slots.truncate(Self::SLOTS);
+                self.since = Some(now);
+            }
+        }
+    }
+
+    /// Over the last second; `None` before that has passed.
+    pub(super) fn get(&self) -> Option<f64> {
+        (self.slots.len() == Self::SLOTS).then(|| self.slots.iter().copied().fold(0.0, f64::max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn near(got: f64, want: f64) {
+        assert!((got - want).abs() <= want.abs() * 1e-6 + 1e-6, "{got} is not {want}");
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::millis(ms)
+    }
+
+    /// Nothing happened, 50 ms of round trip, no queue.
+    fn quiet(ms: u64) -> Input {
+        Input {
+            now: at(ms),
+            s_rtt: 0.05,
+            lost: None,
+            marked: None,
+            alpha: 0.0,
+            loss_rate: 0.0,
+            qdelay: 0.0,
+            qdelay_mean: 0.0,
+            qdelay_target: 0.06,
+            delay_scale: 1.0,
+            spared: false,
+            acked: 0.0,
+            acked_marked: 0.0,
+            flight: 1e9,
+            flight_before: 1e9,
+            at_cap: false,
+        }
+    }
+
+    fn window(bytes: f64, inflection: f64) -> Window {
+        Window { bytes, inflection, ..Window::new(&config("draft")) }
+    }
+
+    #[test]
+    fn alpha_rises_by_an_eighth_and_falls_by_a_128th() {
+        let config = config("draft");
+        let mut value = 0.0;
+        for (marked, want) in [(1.0, 0.125), (1.0, 0.234_375), (0.0, 0.232_543_945), (0.5, 0.265_975_952)] {
+            value = alpha(value, marked, &config);
+            near(value, want);
+        }
+    }
+
+    #[test]
+    fn alpha_of_a_steady_fifth_is_a_fifth_after_two_seconds_of_reports_each_25_ms() {
+        let config = config("draft");
+        let after = (0..80).fold(config.alpha_start, |value, _| alpha(value, 0.2, &config));
+        assert!((after - 0.2).abs() < 0.01, "{after}");
+    }
+
+    #[test]
+    fn near_the_inflection_point_everything_is_slower() {
+        for (off, want) in
+            [(0.125, 1.0), (-0.125, 1.0), (0.05, 0.16), (-0.05, 0.16), (0.0395, 0.1), (0.0, 0.1), (3.0, 1.0)]
+        {
+            near(window(20_000.0 * (1.0 + off), 20_000.0).scale(), want);
+        }
+        // At first it is one byte.
+        near(Window::new(&config("draft")).scale(), 1.0);
+    }
+
+    #[test]
+    fn a_full_window_acknowledged_adds_a_packet_and_two_percent() {
+        let config = config("draft");
+        let mut window = window(20_000.0, 1.0);
+        window.update(&Input { acked: 20_000.0, ..quiet(50) }, &config);
+        near(window.bytes, 21_400.0);
+        let mut start = Window::new(&config);
+        let rounds = (1..100).find(|n| {
+            start.update(&Input { acked: start.bytes, ..quiet(50 * n) }, &config);
+            start.bytes >= 31_250.0
+        });
+        assert_eq!(rounds, Some(22));
+        // Marked bytes add nothing.
+        let before = window.bytes;
+        window.update(&Input { acked: 8_000.0, acked_marked: 8_000.0, ..quiet(100) }, &config);
+        near(window.bytes, before);
+    }
+
+    #[test]
+    fn a_window_grows_to_what_half_as_much_again_as_was_in_flight_and_not_at_the_cap() {
+        let config = config("draft");
+        let input = |flight| Input { acked: 20_000.0, flight, ..quiet(50) };
+        for (flight, at_cap, want) in [(13_600.0, false, 21_400.0), (13_599.0, false, 20_000.0), (1e9, true, 20_000.0)]
+        {
+            let mut window = window(20_000.0, 1.0);
+            window.update(&Input { at_cap, ..input(flight) }, &config);
+            near(window.bytes, want);
+        }
+    }
+
+    #[test]
+    fn each_event_takes_its_share() {
+        let classic = config("draft");
+        let l4s = Config { l4s: true, ..classic };
+        let marked = Some(at(990));
+        let cases = [
+            (&classic, Input { lost: marked, ..quiet(1_000) }, Cut::Loss, 0.7),
+            (&classic, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
+            // α/2 by s_rtt/25 ms.
+            (&l4s, Input { marked, alpha: 0.4, qdelay: 0.02, ..quiet(1_000) }, Cut::L4sMark, 0.9),
+            (&classic, Input { qdelay_mean: 0.045, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
+            (&classic, Input { qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Delay, 0.75),
+            (&classic, Input { qdelay_mean: 0.2, spared: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.0625),
+            // A loss goes before a mark, and a mark before delay.
+            (&classic, Input { lost: marked, marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Loss, 0.7),
+            (&classic, Input { marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
+        ];
+        for (config, input, cut, leaves) in cases {
+            let mut window = window(20_000.0, 1.0);
+            assert_eq!(window.update(&input, config), Some(cut));
+            near(window.bytes, 20_000.0 * leaves);
+        }
+        let code = config("code");
+        let mut window = window(20_000.0, 1.0);
+        window.update(&Input { marked, ..quiet(1_000) }, &code);
+        near(window.bytes, 18_000.0);
+    }
+
+    #[test]
+    fn a_cut_takes_the_old_inflection_point_and_moves_it_only_after_growth() {
+        let config = Config { l4s: true, ..config("draft") };
+        let mut window = window(20_000.0, 40_000.0);
+        let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
+        // Far from it: the whole cut; the point is then the window before the cut.
+        window.update(&marked(1_000), &config);
+        near(window.bytes, 16_000.0);
+        near(window.inflection, 20_000.0);
+        window.update(&marked(1_100), &config);
+        near(window.inflection, 20_000.0);
+        near(window.bytes, 12_800.0);
+        window.update(&Input { acked: 1_000.0, ..quiet(1_150) }, &config);
+        let grown = window.bytes;
+        window.update(&marked(1_200), &config);
+        near(window.inflection, grown);
+        // At it: a quarter of the cut.
+        let mut near_it = Window { bytes: 20_000.0, inflection: 20_000.0, ..window };
+        near_it.update(&marked(2_000), &config);
+        near(near_it.bytes, 20_000.0 * (1.0 - 0.2 / 4.0));
+    }
+
+    #[test]
+    fn before_the_first_congestion_growth_is_whole_and_the_first_mark_is_no_late_one() {
+        let config = Config { l4s: true, ..config("draft") };
+        // The clock stands near zero: "never" is not zero.
+        let mut window = window(20_000.0, 1.0);
+        window.update(&Input { acked: 20_000.0, ..quiet(1) }, &config);
+        near(window.bytes, 21_400.0);
+        let first = Input { marked: Some(at(60_000)), flight_before: 5_000.0, ..quiet(60_000) };
+        window.update(&first, &config);
+        near(window.bytes, 21_400.0);
+        // After a reaction and 100 round trips the window first comes down to what was in flight.
+        let late = Input { marked: Some(at(66_000)), flight_before: 5_000.0, ..quiet(66_000) };
+        window.update(&late, &config);
+        near(window.bytes, 5_000.0);
+    }
+
+    #[test]
+    fn growth_is_held_back_for_a_hundred_round_trips_after_congestion() {
+        let config = config("draft");
+        for (ms, want) in [(0, 1_000.0), (2_500, 1_200.0), (5_000, 1_400.0), (50_000, 1_400.0)] {
+            let mut window = Window { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
+            window.update(&Input { acked: 20_000.0, ..quiet(1_000 + ms) }, &config);
+            near(window.bytes, 20_000.0 + want);
+        }
+    }
+
+    #[test]
+    fn losses_of_one_round_trip_of_100_ms_cut_once_and_as_printed_four_times() {
+        // Losses of packets that left between 0 and 100 ms, told each 25 ms from 100 ms on.
+        for (once, want) in [(true, 0.7), (false, 0.7f64 * 0.7 * 0.7 * 0.7)] {
+            let config = Config { once_per_rtt: once, ..config("draft") };
+            let mut window = window(100_000.0, 1.0);
+            for n in 0..4 {
+                let lost = Some(at(25 * n + 1));
+                window.update(&Input { lost, s_rtt: 0.1, ..quiet(100 + 25 * n) }, &config);
+            }
+            near(window.bytes, 100_000.0 * want);
+        }
+    }
+
+    #[test]
+    fn the_code_ignores_rare_losses_without_a_queue() {
+        let code = config("code");
+        for (loss_rate, mean, leaves) in [(0.005, 0.0, 1.0), (0.02, 0.0, 0.7), (0.005, 0.03, 0.7)] {
+            let mut window = window(20_000.0, 1.0);
+            let input = Input { lost: Some(at(990)), loss_rate, qdelay_mean: mean, qdelay_target: 0.1, ..quiet(1_000) };
+            window.update(&input, &code);
+            near(window.bytes, 20_000.0 * leaves);
+        }
+    }
+
+    #[test]
+    fn beside_a_policer_the_window_stays_below_what_it_was() {
+        let config = Config { policer: true, ..config("draft") };
+        let mut window = window(20_000.0, 1.0);
+        window.update(&Input { lost: Some(at(990)), loss_rate: 0.2, ..quiet(1_000) }, &config);
+        near(window.bytes, 14_000.0);
+        for n in 1..40 {
+            window.update(&Input { acked: window.bytes, ..quiet(1_000 + 50 * n) }, &config);
+        }
+        // 0.9 of it, and 0.1 % per round trip.
+        assert!((18_500.0..=18_750.0).contains(&window.bytes), "{}", window.bytes);
+    }
+
+    #[test]
+    fn a_peak_is_known_after_a_second_and_forgotten_a_second_later() {
+        let mut peak = Peak::default();
+        let mut after = |from: u64, to: u64, value: f64| {
+            (from..to).for_each(|ms| peak.add(at(ms), value));
+            peak.get()
+        };
+        assert_eq!(after(0, 900, 5.0), None);
+        assert_eq!(after(900, 1_000, 7.0), Some(7.0));
+        assert_eq!(after(1_000, 1_800, 1.0), Some(7.0));
+        assert_eq!(after(1_800, 2_100, 1.0), Some(1.0));
+    }
+}
