@@ -508,6 +508,9 @@ def compare(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(
         "compare.html"
     ),
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Judge interrupted runs, and runs of other scenarios, too.")
+    ] = False,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Set runs side by side: one table, and one page with shared scales."""
@@ -518,6 +521,11 @@ def compare(
     conditions = [comparison.Condition.read(text) for text in fail_if or []]
     runs = comparison.read(directories)
     base = comparison.read([baseline])[0] if baseline is not None else None
+    doubts = comparison.doubts(runs, base)
+    if conditions and doubts and not anyway:
+        raise UserError("--fail-if", "; ".join(doubts), "run them again, or add --anyway")
+    for doubt in doubts:
+        print(f"warning: {doubt}", file=sys.stderr)
     verdicts = comparison.judge(runs, base, conditions) if base is not None else []
     if as_json:
         _print_json(comparison.as_json(runs, base, verdicts))

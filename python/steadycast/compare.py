@@ -101,6 +101,41 @@ def read(paths: Sequence[Path]) -> list[Run]:
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
 
 
+def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
+    """Say why runs can't be compared as they are: one was interrupted, or is of another scenario than the others.
+
+    Runs of one scenario may differ in what `--set` changed; its name, its flows and its duration are the same.
+    """
+    every = _with_base(runs, base)
+    said = [
+        f"{run.name} was interrupted: it holds the beginning of a run, not its result"
+        for run in every
+        if run.summary.get("complete") is False
+    ]
+    against = base or (every[0] if every else None)
+    for run in every:
+        if against is not None and (differences := _differences(run.summary, against.summary)):
+            said.append(f"{run.name} is not a run of {against.name}'s scenario: {', '.join(differences)}")
+    return said
+
+
+def _differences(one: Json, other: Json) -> list[str]:
+    def names(summary: Json) -> list[str]:
+        return [str(flow.get("name")) for flow in summary.get("flows") or []]
+
+    differences = []
+    mine, theirs = ((s.get("scenario") or {}).get("name") for s in (one, other))
+    if mine != theirs:
+        differences.append(f"{mine} instead of {theirs}")
+    if names(one) != names(other):
+        differences.append("other flows")
+    if one.get("complete") is not False and other.get("complete") is not False:
+        ends = [number(s.get("to_s")) for s in (one, other)]
+        if None not in ends and ends[0] != ends[1]:
+            differences.append(f"{say.seconds(ends[0])} instead of {say.seconds(ends[1])}")
+    return differences
+
+
 def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> list[Verdict]:
     """Each condition on each run.
 
@@ -189,10 +224,11 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         for flow in run.summary["flows"]
         if (note := nothing_compared(flow))
     ]
+    doubted = [f"{doubt}." for doubt in doubts(runs, base)]
     rows = [[row.head, *(html.escape(c) for c in _cells(row, base))] for row in quantities(every)]
     content = (
         f"<h1>{html.escape(' · '.join(run.name for run in every))}</h1>"
-        + "".join(f'<p class="nothing">{html.escape(note)}</p>' for note in notes)
+        + "".join(f'<p class="nothing">{html.escape(note)}</p>' for note in (*doubted, *notes))
         + f'<p class="answer">{html.escape(_answer(every))}</p>'
         + _verdict_table(verdicts)
         + page.table(["", *(html.escape(run.name) for run in every)], rows)
@@ -251,21 +287,55 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
 
 
 def _answer(runs: Sequence[Run]) -> str:
-    """Say per run what part of their fair shares video and TCP got, and what the viewer made of it."""
+    """Say which run is best for the viewer and which for the others, then what each took and showed."""
+
+    def shares(run: Run, kind: str) -> list[float]:
+        flows = [f for f in run.summary["flows"] if f.get("kind") == kind]
+        return [share for f in flows if (share := number(f.get("share_of_fair"))) is not None]
 
     def one(run: Run) -> str:
         parts = []
         for kind, called in (("video", "video"), ("tcp", "TCP")):
-            flows = [f for f in run.summary["flows"] if f.get("kind") == kind]
-            shares = [share for f in flows if (share := number(f.get("share_of_fair"))) is not None]
-            if shares:
-                parts.append(f"{called} {say.between(min(shares), max(shares), say.frac)}")
+            if values := shares(run, kind):
+                parts.append(f"{called} {say.between(min(values), max(values), say.frac)}")
         scores = [v for f in run.summary["flows"] if (v := of_flow(f, "mos.mean")) is not None]
         if scores:
-            parts.append(f"opinion score {say.between(min(scores), max(scores), say.score)}")
+            parts.append(f"PSNR class {say.between(min(scores), max(scores), say.score)}")
+        if (missed := _missed(run.summary)) is not None:
+            parts.append(f"{say.frac(missed)} of frames not shown whole and in time")
         return f"{run.name}: {', '.join(parts)}"
 
-    return f"Of the fair share, {'; '.join(one(run) for run in runs)}." if runs else ""
+    if not runs:
+        return ""
+    first = []
+    seen = [(missed, run) for run in runs if (missed := _missed(run.summary)) is not None]
+    if len(seen) > 1:
+        least, most = min(seen, key=lambda s: s[0]), max(seen, key=lambda s: s[0])
+        if least[0] < most[0]:
+            first.append(
+                f"{least[1].name} shows the most frames whole and in time (it misses {say.frac(least[0])}), "
+                f"{most[1].name} the fewest (it misses {say.frac(most[0])})."
+            )
+    left = [(min(values), run) for run in runs if (values := shares(run, "tcp"))]
+    if len(left) > 1:
+        most, least = max(left, key=lambda s: s[0]), min(left, key=lambda s: s[0])
+        if least[0] < most[0]:
+            first.append(
+                f"{most[1].name} leaves its worst-off TCP the most ({say.frac(most[0])} of its fair share), "
+                f"{least[1].name} the least ({say.frac(least[0])})."
+            )
+    return " ".join([*first, f"Of the fair share, {'; '.join(one(run) for run in runs)}."])
+
+
+def _missed(summary: Json) -> float | None:
+    """Share of frames that the worst video flow's receivers did not show whole and in time."""
+    shares = []
+    for flow in summary["flows"]:
+        frames = [r.get("frames") or {} for r in flow.get("receivers") or []]
+        sent = sum(number(f.get("sent")) or 0.0 for f in frames)
+        if flow.get("kind") == "video" and sent:
+            shares.append(1 - sum(number(f.get("ok")) or 0.0 for f in frames) / sent)
+    return max(shares) if shares else None
 
 
 def _verdict_table(verdicts: Sequence[Verdict]) -> str:

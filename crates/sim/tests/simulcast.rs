@@ -96,12 +96,20 @@ fn down_goes_at_once_when_the_link_falls_and_up_again_after_the_hold() {
     for controller in ["asmp", "tfmcc"] {
         let events = "[[event]]\nat = \"40s\"\nset = { link = \"l1\", rate = \"400kbps\" }\n\
                       [[event]]\nat = \"60s\"\nset = { link = \"l1\", rate = \"1200kbps\" }\n";
-        let run = controlled(&network(&[1.2], 120, events), controller);
-        let told = moves(&run);
-        let down = told.iter().find(|m| m.0 > 40.0 && m.3 == "low").unwrap_or_else(|| panic!("{controller}: {told:?}"));
-        between(down.0, 40.0, 44.0);
-        let up = told.iter().find(|m| m.0 > down.0 && m.0 > 60.0 && m.3 == "mid");
-        between(up.unwrap_or_else(|| panic!("{controller}: {told:?}")).0, 60.0, 100.0);
+        // What the sender does just before the link falls differs from seed to seed: the median is judged, and all are bounded.
+        let mut downs = Vec::new();
+        for seed in 1..=5 {
+            let run = controlled(&format!("seed = {seed}\n{}", network(&[1.2], 120, events)), controller);
+            let told = moves(&run);
+            let down = told.iter().find(|m| m.0 > 40.0 && m.3 == "low");
+            let down = down.unwrap_or_else(|| panic!("{controller}: {told:?}")).0;
+            between(down, 40.0, 46.0);
+            downs.push(down);
+            let up = told.iter().find(|m| m.0 > down && m.0 > 60.0 && m.3 == "mid");
+            between(up.unwrap_or_else(|| panic!("{controller}: {told:?}")).0, 60.0, 100.0);
+        }
+        downs.sort_by(f64::total_cmp);
+        between(downs[2], 40.0, 44.0);
     }
 }
 
