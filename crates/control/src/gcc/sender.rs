@@ -7,7 +7,7 @@ use super::probes::{Cause, Probes};
 use super::pushback::Pushback;
 use super::trendline::Usage;
 use super::{Config, Received};
-use crate::{Decision, ExtraSent, Limit, PacketReport, Probe, Report, SenderHalf, Sent, Wake, Why};
+use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, Probe, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
@@ -66,6 +66,8 @@ pub(super) struct Sender {
     per_packet: bool,
     next: Option<Time>,
     starting: bool,
+    /// A frame has come. A source without frames always has data, and would send at the pacer's rate.
+    frames: bool,
 }
 
 impl Sender {
@@ -93,6 +95,7 @@ impl Sender {
             per_packet: false,
             next: None,
             starting: true,
+            frames: false,
         }
     }
 
@@ -264,6 +267,10 @@ impl SenderHalf for Sender {
         self.left(sent.at, sent.number, sent.size);
     }
 
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        self.frames |= queue.frame.is_some();
+    }
+
     fn on_report(&mut self, report: &Report<'_>) {
         if report.packets.is_empty() {
             return self.on_receiver_report(report);
@@ -310,6 +317,7 @@ impl SenderHalf for Sender {
             rtt: Some(self.loss_v1.rtt()).filter(|rtt| !rtt.is_zero()),
             by: None,
         };
-        Decision { target, pacing: estimate.scale(pacing), window: None, limit, why }
+        let pacing = if self.frames { estimate.scale(pacing) } else { target };
+        Decision { target, pacing, window: None, limit, why }
     }
 }
