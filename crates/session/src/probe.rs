@@ -1,4 +1,5 @@
-//! A controller's probe under way ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)): packets that leave at a rate of their own.
+//! A controller's probe under way ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)): packets that leave
+//! at a rate of their own.
 
 use steadycast_control::Probe;
 use steadycast_units::{Bytes, Rate};
@@ -14,8 +15,8 @@ pub struct Probes {
     pub skipped: u64,
 }
 
-/// Sends one probe after the other. A probe begins with the first packet that leaves once it is wanted, and ends when it has its packets
-/// and bytes, or when nothing waits. Each is sent once, by its id.
+/// Sends one probe after the other. A probe begins with the first packet that leaves once it is wanted, and ends when
+/// it has its packets and bytes, or when nothing waits. Each is sent once, by its id.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prober {
     running: Option<Running>,

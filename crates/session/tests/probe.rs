@@ -67,7 +67,8 @@ fn settings(rtcp: RtcpSettings, emit: Emit, greedy: bool, feedback: FeedbackForm
     }
 }
 
-/// A sender with frames of these sizes at these milliseconds, for a second; gaps between its packets, and what became of its probes.
+/// A sender with frames of these sizes at these milliseconds, for a second; gaps between its packets, and what became
+/// of its probes.
 fn run(wanted: Probe, emit: Emit, greedy: bool, frames: &[(u64, u64)]) -> (Vec<Span>, Probes) {
     let settings = settings(rtcp(Profile::Rfc3550), emit, greedy, FeedbackFormat::Own);
     let half = Half(Arc::new(Mutex::new(Wants { probes: vec![wanted], sent: Vec::new() })));
@@ -124,7 +125,8 @@ fn with_nothing_to_send_no_probe_begins() {
     assert_eq!((gaps.len(), told), (0, Probes::default()));
 }
 
-/// `gcc` with a source that always has data over 2 Mb/s and 20 ms each way: its target after each tenth of a second, and its probes.
+/// `gcc` with a source that always has data over 2 Mb/s and 20 ms each way: its target after each tenth of a second,
+/// and its probes.
 fn drive(probes: bool) -> (Vec<Rate>, Probes) {
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::secs(1) });
     let setup = |id| Setup {
@@ -154,7 +156,7 @@ fn drive(probes: bool) -> (Vec<Rate>, Probes) {
     while now < Time::ZERO + Span::secs(20) {
         let mark = Time::ZERO + Span::millis(100) * (targets.len() as u64 + 1);
         let mut next = mark;
-        for end in 0..2 {
+        for (end, link) in links.iter_mut().enumerate() {
             loop {
                 let output = if end == 0 { sender.poll(now) } else { receiver.poll(now) };
                 let mut datagram = Vec::new();
@@ -173,7 +175,7 @@ fn drive(probes: bool) -> (Vec<Rate>, Probes) {
                     }
                 };
                 let size = Bytes::new(datagram.len() as u64 + 28);
-                if let Fate::Arrives { at, .. } = links[end].offer(now, size, Ecn::NotEct)
+                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotEct)
                     && (rtp || end == 1)
                 {
                     under_way.push((at, rtp, datagram));

@@ -67,8 +67,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// A packet that arrived, and of which feedback told at `told`. The packets of one report come in the order of their arrival.
-    /// The difference between the last two groups, when this packet begins another.
+    /// A packet that arrived, and of which feedback told at `told`. The packets of one report come in the order of
+    /// their arrival. The difference between the last two groups, when this packet begins another.
     pub(super) fn take(&mut self, sent: Time, arrived: PeerTime, told: Time) -> Option<Delta> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::of(sent, arrived, told));

@@ -1,4 +1,5 @@
-//! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc, `send_side_bandwidth_estimation.cc`).
+//! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc,
+//! `send_side_bandwidth_estimation.cc`).
 
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
@@ -139,8 +140,8 @@ impl LossV1 {
         self.fraction_at = Some(now);
     }
 
-    /// For how long a packet's way there and back has lasted at least: the last round trip, and the silence since, while
-    /// packets left. Before the first feedback the silence since the first packet.
+    /// For how long a packet's way there and back has lasted at least: the last round trip, and the silence since,
+    /// while packets left. Before the first feedback the silence since the first packet.
     fn corrected_rtt(&self) -> Span {
         match (self.propagation, self.first_sent) {
             (Some((at, rtt)), _) => rtt + self.last_sent.since(at),

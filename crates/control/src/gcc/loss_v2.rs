@@ -397,7 +397,8 @@ mod tests {
         assert_eq!(instant_bound(0.05, 30.0 * MEGA), 30.0 * MEGA);
     }
 
-    /// Reports each 50 ms about what was sent at `kbps` over a path of `capacity` with this random loss; by delay nothing limits.
+    /// Reports each 50 ms about what was sent at `kbps` over a path of `capacity` with this random loss; by delay
+    /// nothing limits.
     fn run(model: &mut LossV2, ms: std::ops::Range<u64>, kbps: f64, lost: f64, by_delay: Rate) -> Rate {
         for at in ms.step_by(50) {
             let size = Bytes::new((kbps * 50.0 / 8.0).round() as u64);

@@ -1,8 +1,8 @@
 //! `gcc`: Google congestion control, at the sender, as libwebrtc has it.
 //!
-//! The receiver tells of each packet when it arrived. A trend of the delay says whether a queue grows; the rate by delay rises until
-//! one does and then goes below what came through. A model of loss bounds it, probes shorten the way up.
-//! `docs/controllers/gcc.md` has the equations and the deviations.
+//! The receiver tells of each packet when it arrived. A trend of the delay says whether a queue grows; the rate by
+//! delay rises until one does and then goes below what came through. A model of loss bounds it, probes shorten the
+//! way up. `docs/controllers/gcc.md` has the equations and the deviations.
 
 mod acknowledged;
 mod aimd;
@@ -154,7 +154,7 @@ const PARAMS: &[Param] = &[
     ),
     Param::switch(
         "probes",
-        "short bursts at a rate of their own, at the start, while the application limits the rate and after a large drop",
+        "short bursts at a rate of their own: at the start, while the application limits the rate, after a large drop",
         "libwebrtc, probe_controller.cc",
         [true, true],
     ),

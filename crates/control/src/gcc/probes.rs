@@ -1,8 +1,8 @@
-//! Probes: when one is wanted, which packets are of it, and what they tell
-//! (libwebrtc, `probe_controller.cc`, `probe_bitrate_estimator.cc`).
+//! Probes: when one is wanted, which packets are of it, and what they tell (libwebrtc, `probe_controller.cc`,
+//! `probe_bitrate_estimator.cc`).
 //!
-//! A probe's packets are all that leave, media or padding, from when it is offered until it has its number of packets and bytes.
-//! The session sends them at its rate; nothing else tells the two what belongs to it.
+//! A probe's packets are all that leave, media or padding, from when it is offered until it has its number of packets
+//! and bytes. The session sends them at its rate; nothing else tells the two what belongs to it.
 
 use super::Received;
 use crate::Probe;
@@ -20,7 +20,8 @@ const WAIT: Span = Span::secs(1);
 /// In application-limited phases: how often, and at which multiple of the estimate.
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
-/// A drop is large below this share; the old rate's share that is then tried, if it promises more than the estimate, ...
+/// A drop is large below this share; the old rate's share that is then tried, if it promises more than the estimate,
+/// ...
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const PROMISE: f64 = 0.95;

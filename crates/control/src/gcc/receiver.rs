@@ -7,8 +7,8 @@ use steadycast_units::{Bytes, Span, Time};
 const REPORT: Bytes = Bytes::new(68);
 const SHARE: f64 = 0.05;
 
-/// The receiving half: asks for a report after the first packet, and then at its interval while packets come. What the report
-/// says of packets is the session's.
+/// The receiving half: asks for a report after the first packet, and then at its interval while packets come. What
+/// the report says of packets is the session's.
 pub(super) struct Receiver {
     interval: Span,
     last: Option<Time>,

@@ -192,8 +192,8 @@ pub(super) mod tests {
         assert!(draft.threshold > 70.0 && stock.threshold == LEAST, "{} {}", draft.threshold, stock.threshold);
     }
 
-    /// After how many groups, 20 ms apart, each this much later, overuse shows; the slope is below the growth by what smoothing
-    /// has not yet let through.
+    /// After how many groups, 20 ms apart, each this much later, overuse shows; the slope is below the growth by what
+    /// smoothing has not yet let through.
     fn groups_until_over(growth: f64) -> Option<u32> {
         let mut line = Trendline::new(STOCK);
         let step = Span::millis(20);
