@@ -318,7 +318,8 @@ pub trait SenderHalf: Send {
         None
     }
 
-    /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`.
+    /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`, from the next packet that leaves
+    /// on. Which packets are of it the half counts itself, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
         None
     }

@@ -87,6 +87,7 @@ mod echo;
 mod entry;
 pub mod equation;
 mod fixed;
+mod gcc;
 mod half;
 mod lda_plus;
 pub mod loss;

@@ -1,7 +1,7 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
 use crate::{
-    Need, ReceiverHalf, SenderHalf, asmp, fixed, lda_plus, multfrc, nada, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp,
+    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp,
 };
 use std::sync::Arc;
 use steadycast_words::nearest;
@@ -33,6 +33,7 @@ pub const ALL: &[&Controller] = &[
     &lda_plus::CONTROLLER,
     &scream::CONTROLLER,
     &nada::CONTROLLER,
+    &gcc::CONTROLLER,
 ];
 
 /// The controller that takes over where receivers send standard reports alone and the chosen one needs its own
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn a_misspelt_name_is_answered_with_the_nearest() {
         assert_eq!(find("fixd").unwrap_err().remedy, "did you mean \"fixed\"?");
-        let unknown = find("gcc").unwrap_err().remedy;
+        let unknown = find("bbr").unwrap_err().remedy;
         assert!(unknown.starts_with("there are: ") && unknown.contains("tfmcc"), "no name is near: {unknown}");
     }
 

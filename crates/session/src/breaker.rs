@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
-    Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake,
+    Body, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, Probe, ReceiverHalf, ReceiverId, Report,
+    SenderHalf, Sent, Setup, Wake,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -228,6 +229,16 @@ impl SenderHalf for Breaker {
         self.half.on_sent(sent);
     }
 
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.began.get_or_insert(sent.at);
+        self.sent += sent.size;
+        self.half.on_extra_sent(sent);
+    }
+
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        self.half.on_queue(queue);
+    }
+
     fn on_report(&mut self, report: &Report<'_>) {
         self.heard = Some(report.at);
         let silence =
@@ -275,6 +286,10 @@ impl SenderHalf for Breaker {
         decision.limit = Limit::Network;
         decision.why.rule = Cow::Owned(format!("circuit breaker, {step}: {why}"));
         decision
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        self.half.probe().filter(|_| matches!(self.state, State::Closed)).and_then(|probe| self.orders.pass(probe))
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {

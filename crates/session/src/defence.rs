@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
-    Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake,
+    Body, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, Probe, ReceiverHalf, ReceiverId, Report,
+    SenderHalf, Sent, Setup, Wake,
 };
 use steadycast_units::{Rate, Span, Time};
 
@@ -58,6 +59,12 @@ impl Orders {
     /// The lower limit, if one was set.
     pub fn floor(&self) -> Option<Rate> {
         self.locked().floor
+    }
+
+    /// A probe, unless it is faster than the cap.
+    pub(crate) fn pass(&self, probe: Probe) -> Option<Probe> {
+        let cap = self.locked().cap;
+        cap.is_none_or(|cap| probe.rate <= cap).then_some(probe)
     }
 
     /// A decision within these limits.
@@ -264,6 +271,14 @@ impl SenderHalf for Defence {
         self.half.on_sent(sent);
     }
 
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.half.on_extra_sent(sent);
+    }
+
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        self.half.on_queue(queue);
+    }
+
     fn on_report(&mut self, report: &Report<'_>) {
         if !self.hears(report.at, report.from) {
             if self.known.remove(&report.from).is_some() {
@@ -315,6 +330,10 @@ impl SenderHalf for Defence {
 
     fn decision(&self) -> Decision {
         self.half.decision()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        self.half.probe()
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {

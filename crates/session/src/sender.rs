@@ -4,6 +4,7 @@ use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
+use crate::probe::{Prober, Probes};
 use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings, Siblings};
 use std::collections::VecDeque;
 use steadycast_control::{
@@ -61,6 +62,7 @@ pub struct Sender {
     decision: Decision,
     changed: bool,
     pacer: Pacer,
+    prober: Prober,
     participant: Participant,
     peers: Peers,
     seq: u64,
@@ -164,6 +166,7 @@ impl Sender {
             decision: half.decision(),
             changed: true,
             pacer: Pacer::new(emit, settings.backlog, settings.credit),
+            prober: Prober::default(),
             participant,
             peers: Peers::default(),
             seq: u64::from(settings.first_seq),
@@ -224,6 +227,11 @@ impl Sender {
     /// What waits in the pacer.
     pub fn backlog(&self) -> Backlog {
         self.pacer.backlog()
+    }
+
+    /// What became of the controller's probes.
+    pub fn probes(&self) -> Probes {
+        self.prober.told()
     }
 
     /// Packets sent so far.
@@ -568,7 +576,12 @@ impl Sender {
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let waits = self.settings.greedy || self.pacer.head().is_some();
-        (waits && !closed).then(|| self.pacer.due(self.decision.pacing))
+        (waits && !closed).then(|| self.pacer.due(self.pace()))
+    }
+
+    /// The rate at which packets leave: a probe's while one is under way.
+    fn pace(&self) -> Rate {
+        self.prober.rate().unwrap_or(self.decision.pacing)
     }
 
     fn media(&mut self, now: Time) -> Media {
@@ -611,7 +624,11 @@ impl Sender {
         } else {
             self.pacer.take(len);
         }
-        self.pacer.sent(now, size, self.decision.pacing);
+        self.pacer.sent(now, size, self.pace());
+        self.prober.on_sent(self.half.probe(), size);
+        if !self.settings.greedy && self.pacer.head().is_none() {
+            self.prober.ran_dry();
+        }
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(header.payload_len));
@@ -690,6 +707,7 @@ impl Sender {
     }
 
     fn read_decision(&mut self) {
+        self.prober.want(self.half.probe());
         let decision = self.half.decision();
         if decision != self.decision {
             self.decision = decision;

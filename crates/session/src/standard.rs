@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, Feedback};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, ReceiverHalf, ReceiverId, Reply,
-    Report, SenderHalf, Sent, Setup, Slot, Wake,
+    Announcement, Arrival, Body, Decision, Departing, ExtraSent, FrameEdge, Limit, MediaQueue, Mode, Notice, Probe,
+    ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
@@ -462,8 +462,18 @@ impl SenderHalf for Standard {
         self.half.on_sent(sent);
     }
 
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.half.on_extra_sent(sent);
+    }
+
+    fn on_queue(&mut self, queue: &MediaQueue) {
+        self.half.on_queue(queue);
+    }
+
     fn on_report(&mut self, report: &Report<'_>) {
-        if report.body.is_some() && !self.fallen {
+        // Who tells of single packets says what a controller needs that reads them, though it has no body.
+        let own = report.body.is_some() || !report.packets.is_empty();
+        if own && !self.fallen {
             if self.ours.len() < SHADOWS {
                 self.ours.insert(report.from);
             }
@@ -543,6 +553,10 @@ impl SenderHalf for Standard {
             decision.why.rule = Cow::Owned(rule);
         }
         decision
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        self.half.probe().filter(|_| !self.fallen)
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {

@@ -7,10 +7,10 @@ use group::{rtcp, settings, who};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup, find};
-use steadycast_control::{Mode, ReceiverId};
+use steadycast_control::{Mode, PacketArrival, PacketReport, ReceiverId, Reception, Report, Sent, Stream};
 use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
 use steadycast_session::{Emit, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served};
-use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
 /// What a minute came to after its beginning.
@@ -117,6 +117,41 @@ fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
         assert!((0.6..=1.0).contains(&seen.utilisation), "seed {seed}: {seen:?}");
         assert!((0.0..0.02).contains(&seen.loss), "seed {seed}: {seen:?}");
     }
+}
+
+#[test]
+fn reports_of_single_packets_are_a_controllers_own_though_they_have_no_body() {
+    let rule = |told: bool| {
+        let setup = Setup {
+            packet: Bytes::new(1_000),
+            mode: Mode::Repaired,
+            floor: Rate::kbps(50),
+            cap: Rate::mbps(4),
+            pictures: None,
+            session_bandwidth: Rate::mbps(4),
+            group: false,
+            id: ReceiverId(1),
+            chance: Seed(1).part("half"),
+            ecn: steadycast_units::Ecn::NotEct,
+        };
+        let mut half = Served::new(Chosen::shared("gcc", Mode::Repaired, &[]).unwrap(), false).sender(&setup);
+        let at = |ms: u64| Time::ZERO + Span::millis(ms);
+        let mut packets = Vec::new();
+        for number in 0..20 {
+            let (sent, size, stream) = (at(5 * number), Bytes::new(1_000), Stream::Media);
+            half.on_sent(&Sent { at: sent, number, seq: number, size, data_limited: false });
+            let arrived = Some(PacketArrival { at: Some(PeerTime::from_nanos(5_000_000 * number as i64)), ecn: None });
+            packets.push(PacketReport { number, sent, size, stream, arrived });
+        }
+        let reception = Reception { expected: 20, lost: 0, fraction: 0.0, highest: 19, jitter: Span::ZERO };
+        let packets = if told { &packets[..] } else { &[] };
+        let (from, reception) = (ReceiverId(9), Some(reception));
+        half.on_report(&Report { at: at(150), from, rtt: None, reception, body: None, packets, members: 1 });
+        assert_eq!(half.probe().is_some(), told, "what it is served by has no probes");
+        half.decision().why.rule.into_owned()
+    };
+    assert!(rule(false).starts_with("standard reports alone"), "{}", rule(false));
+    assert!(!rule(true).starts_with("standard reports alone"), "{}", rule(true));
 }
 
 #[test]

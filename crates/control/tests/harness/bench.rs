@@ -139,7 +139,8 @@ pub struct Flow {
     packet: Bytes,
     ecn: Ecn,
     sender_ahead: Span,
-    receiver_ahead: Span,
+    /// The receiver's clock is this far ahead of the world's.
+    pub receiver_ahead: Span,
     waiting: VecDeque<Waiting>,
     next_frame: Time,
     last_sent: Option<(Time, Bytes)>,

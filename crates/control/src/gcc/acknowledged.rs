@@ -1,0 +1,282 @@
+//! What comes through, by the feedback (libwebrtc, `robust_throughput_estimator.cc`, `bitrate_estimator.cc`).
+
+use super::Received;
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+
+/// Estimates what comes through.
+#[derive(Clone, Debug)]
+pub(super) enum Acknowledged {
+    /// From a window of the last packets.
+    Robust(Robust),
+    /// A filter whose gain follows how much a sample differs.
+    Bayesian(Bayesian),
+}
+
+impl Acknowledged {
+    /// Packets that arrived, in the order of their arrival.
+    pub(super) fn take(&mut self, packets: &[Received]) {
+        match self {
+            Self::Robust(robust) => robust.take(packets),
+            Self::Bayesian(filter) => packets.iter().for_each(|packet| filter.take(packet)),
+        }
+    }
+
+    /// The rate; `None` until enough has come.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::Robust(robust) => robust.rate(),
+            Self::Bayesian(filter) => filter.estimate.map(|bps| Rate::from_bps_f64(bps * 1e3)),
+        }
+    }
+}
+
+/// The window holds this many packets and this much time at least, ...
+const LEAST_PACKETS: usize = 20;
+const LEAST_SPAN: Span = Span::secs(1);
+/// ... and no more than this.
+const MOST_PACKETS: usize = 500;
+const MOST_SPAN: Span = Span::secs(5);
+/// Fewer packets give no rate.
+const REQUIRED: usize = 10;
+/// A packet that arrived this much before the last one: the other clock has jumped.
+const REORDERING: Span = Span::secs(1);
+/// Times shorter than this are no divisor.
+const SHORTEST: Span = Span::millis(1);
+
+/// The least of the sending rate and the receiving rate over a window of packets.
+///
+/// ```text
+///            bytes − first arrived               bytes − last sent
+///  min( ──────────────────────────────── ,  ──────────────────────────── )
+///        t_n − t_1 − largest gap + second        T_last − T_first
+/// ```
+///
+/// Without its largest gap a pause of the path does not count; the sending rate bounds what that could make up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Robust {
+    /// In the order of arrival.
+    window: VecDeque<Received>,
+    /// The latest departure of those that have left the window.
+    left: Option<Time>,
+}
+
+impl Robust {
+    fn take(&mut self, packets: &[Received]) {
+        for packet in packets {
+            let place = self.window.partition_point(|known| known.arrived <= packet.arrived);
+            self.window.insert(place, *packet);
+            let newest = self.window.back().map_or(packet.arrived, |last| last.arrived);
+            if newest.since(packet.arrived).later() > REORDERING {
+                *self = Self::default();
+            }
+        }
+        while self.is_first_outside() {
+            if let Some(gone) = self.window.pop_front() {
+                self.left = self.left.max(Some(gone.sent));
+            }
+        }
+    }
+
+    fn is_first_outside(&self) -> bool {
+        let (Some(first), Some(last)) = (self.window.front(), self.window.back()) else { return false };
+        let (packets, span) = (self.window.len(), last.arrived.since(first.arrived).later());
+        packets > MOST_PACKETS || span > MOST_SPAN || (packets > LEAST_PACKETS && span > LEAST_SPAN)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        if self.window.len() < REQUIRED {
+            return None;
+        }
+        let (mut largest, mut second) = (Span::ZERO, Span::ZERO);
+        let gaps = self.window.iter().zip(self.window.iter().skip(1)).map(|(a, b)| b.arrived.since(a.arrived).later());
+        for gap in gaps {
+            (largest, second) = if gap > largest { (gap, largest) } else { (largest, second.max(gap)) };
+        }
+        let all: Bytes = self.window.iter().map(|packet| packet.size).sum();
+        let span = (last.arrived.since(first.arrived).later().saturating_sub(largest) + second).max(SHORTEST);
+        let received = all.saturating_sub(first.size).per(span);
+        let sent = self.window.iter().filter(|packet| self.left.is_none_or(|left| packet.sent >= left));
+        let Some((size, begun, last, count)) =
+            sent.fold(None, |sum: Option<(Bytes, Time, &Received, usize)>, packet| {
+                Some(sum.map_or((packet.size, packet.sent, packet, 1), |(size, begun, last, count)| {
+                    let last = if packet.sent > last.sent { packet } else { last };
+                    (size + packet.size, begun.min(packet.sent), last, count + 1)
+                }))
+            })
+        else {
+            return Some(received);
+        };
+        if count < REQUIRED {
+            return Some(received);
+        }
+        let sent = size.saturating_sub(last.size).per(last.sent.since(begun).max(SHORTEST));
+        Some(received.min(sent))
+    }
+}
+
+/// Length of the first sample, and of the others.
+const FIRST_WINDOW: Span = Span::millis(500);
+const WINDOW: Span = Span::millis(150);
+/// Variance at first, what time adds to it with each sample, and what the end of an application-limited phase adds.
+const FIRST_VARIANCE: f64 = 50.0;
+const DRIFT: f64 = 5.0;
+const AFTER_ALR: f64 = 200.0;
+/// How uncertain a sample is per share by which it differs.
+const UNCERTAINTY: f64 = 10.0;
+
+/// ```text
+///  u = 10 |e − s| / e,   V' = V + 5,   e := (u² e + V' s) / (u² + V'),   V := u² V' / (u² + V')
+/// ```
+#[derive(Clone, Debug)]
+pub(super) struct Bayesian {
+    /// In kb/s.
+    estimate: Option<f64>,
+    variance: f64,
+    sum: Bytes,
+    window: Span,
+    before: Option<PeerTime>,
+    /// The application-limited phase ended then: what was sent later may differ much.
+    alr_ended: Option<Time>,
+}
+
+impl Default for Bayesian {
+    fn default() -> Self {
+        Self {
+            estimate: None,
+            variance: FIRST_VARIANCE,
+            sum: Bytes::ZERO,
+            window: Span::ZERO,
+            before: None,
+            alr_ended: None,
+        }
+    }
+}
+
+impl Bayesian {
+    pub(super) fn on_alr_end(&mut self, at: Time) {
+        self.alr_ended = Some(at);
+    }
+
+    fn take(&mut self, packet: &Received) {
+        if self.alr_ended.is_some_and(|at| packet.sent > at) {
+            self.variance += AFTER_ALR;
+            self.alr_ended = None;
+        }
+        let length = if self.estimate.is_none() { FIRST_WINDOW } else { WINDOW };
+        if let Some(before) = self.before {
+            let apart = packet.arrived.since(before);
+            if apart.as_nanos() < 0 {
+                (self.sum, self.window) = (Bytes::ZERO, Span::ZERO);
+            } else {
+                self.window += apart.later();
+                if apart.later() > length {
+                    self.sum = Bytes::ZERO;
+                    self.window = Span::nanos(self.window.as_nanos() % length.as_nanos());
+                }
+            }
+        }
+        self.before = Some(packet.arrived);
+        if self.window >= length {
+            self.sample(self.sum.per(length).as_bps_f64() / 1e3);
+            self.window = self.window.saturating_sub(length);
+            self.sum = Bytes::ZERO;
+        }
+        self.sum += packet.size;
+    }
+
+    fn sample(&mut self, sample: f64) {
+        let Some(estimate) = self.estimate else {
+            self.estimate = Some(sample);
+            return;
+        };
+        let uncertainty = UNCERTAINTY * (estimate - sample).abs() / estimate.max(f64::MIN_POSITIVE);
+        let (u, v) = ((uncertainty * uncertainty).min(1e12), self.variance + DRIFT);
+        self.estimate = Some((u * estimate + v * sample) / (u + v));
+        self.variance = u * v / (u + v);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(sent_ms: f64, arrived_ms: f64, size: u64) -> Received {
+        let nanos = |ms: f64| (ms * 1e6).round();
+        Received {
+            sent: Time::from_nanos(nanos(sent_ms) as u64),
+            arrived: PeerTime::from_nanos(nanos(arrived_ms) as i64),
+            size: Bytes::new(size),
+            probe: None,
+        }
+    }
+
+    fn kbps(robust: &Robust) -> Option<f64> {
+        robust.rate().map(|rate| (rate.as_bps_f64() / 1e3).round())
+    }
+
+    #[test]
+    fn ten_packets_give_the_rate_at_which_they_came() {
+        let mut robust = Robust::default();
+        let packets: Vec<_> = (0..9).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 10.0, 1_000)).collect();
+        robust.take(&packets);
+        assert_eq!(kbps(&robust), None);
+        robust.take(&[packet(90.0, 140.0, 1_000)]);
+        assert_eq!(kbps(&robust), Some(800.0));
+    }
+
+    #[test]
+    fn a_pause_of_the_path_does_not_lower_the_rate_and_its_burst_does_not_raise_it() {
+        let mut robust = Robust::default();
+        let arrival = |i: u32| if (15..25).contains(&i) { 300.0 } else { 50.0 + f64::from(i) * 10.0 };
+        let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, arrival(i), 1_000)).collect();
+        robust.take(&packets);
+        assert_eq!(kbps(&robust), Some(800.0));
+        // Slower at the receiver than at the sender: the receiver's rate.
+        let mut slow = Robust::default();
+        let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 20.0, 1_000)).collect();
+        slow.take(&packets);
+        assert_eq!(kbps(&slow), Some(400.0));
+    }
+
+    #[test]
+    fn the_window_is_a_second_and_twenty_packets_and_a_clock_that_jumps_back_clears_it() {
+        let mut robust = Robust::default();
+        let packets: Vec<_> = (0..400).map(|i| packet(f64::from(i) * 10.0, f64::from(i) * 10.0, 1_000)).collect();
+        robust.take(&packets);
+        assert_eq!(robust.window.len(), 101);
+        let mut sparse = Robust::default();
+        let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 100.0, f64::from(i) * 100.0, 1_000)).collect();
+        sparse.take(&packets);
+        assert_eq!(sparse.window.len(), 20);
+        robust.take(&[packet(4_000.0, -30_000.0, 1_000)]);
+        assert_eq!((robust.window.len(), kbps(&robust)), (0, None));
+    }
+
+    #[test]
+    fn the_filter_trusts_a_sample_the_less_the_more_it_differs() {
+        let mut filter = Bayesian { estimate: Some(1_000.0), ..Bayesian::default() };
+        let told: Vec<_> = [500.0, 500.0, 1_500.0]
+            .into_iter()
+            .map(|sample| {
+                filter.sample(sample);
+                let round = |x: f64| (x * 1e3).round() / 1e3;
+                (round(filter.estimate.unwrap()), round(filter.variance))
+            })
+            .collect();
+        assert_eq!(told, [(656.25, 17.188), (531.798, 4.515), (558.816, 9.250)]);
+    }
+
+    #[test]
+    fn the_filters_first_sample_is_half_a_second_and_the_others_150_milliseconds() {
+        let mut filter = Bayesian::default();
+        (0..50).for_each(|i| filter.take(&packet(0.0, f64::from(i) * 10.0, 1_000)));
+        assert_eq!(filter.estimate, None);
+        filter.take(&packet(0.0, 500.0, 1_000));
+        assert_eq!(filter.estimate, Some(800.0));
+        (51..=65).for_each(|i| filter.take(&packet(0.0, f64::from(i) * 10.0, 500)));
+        // One sample more: 15 packets, the first of which was large.
+        assert!(filter.estimate.is_some_and(|kbps| kbps < 800.0));
+    }
+}

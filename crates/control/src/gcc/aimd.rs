@@ -1,0 +1,292 @@
+//! The rate by delay: rises to find the capacity, steps below what came through when the queue grows
+//! (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
+
+use super::trendline::Usage;
+use steadycast_units::{Rate, Span, Time};
+
+/// Weight of a new sample of the capacity.
+const ALPHA: f64 = 0.05;
+/// Bounds of its variance, divided by its mean in kb/s.
+const LEAST_VARIANCE: f64 = 0.4;
+const MOST_VARIANCE: f64 = 2.5;
+/// The rate never exceeds this share of what came through, ...
+const ABOVE_ACKNOWLEDGED: f64 = 1.5;
+/// ... and this.
+const ABOVE: Rate = Rate::kbps(10);
+/// A decrease goes this far below β times what came through.
+const BELOW: Rate = Rate::kbps(5);
+/// Least step of the multiplicative increase.
+const LEAST_STEP: f64 = 1_000.0;
+/// Least slope of the additive increase, in bit/s per second.
+const LEAST_SLOPE: f64 = 4_000.0;
+/// The additive increase is half a packet of a frame at this rate per response time; a packet is at most this large.
+const FRAMES_PER_S: f64 = 30.0;
+const PACKET: f64 = 1_200.0;
+/// A response takes a round trip and this.
+const DETECTION: Span = Span::millis(100);
+/// The round trip before one is known.
+const FIRST_RTT: Span = Span::millis(200);
+/// Bounds of the time between two decreases.
+const LEAST_INTERVAL: Span = Span::millis(10);
+const MOST_INTERVAL: Span = Span::millis(200);
+
+/// What the link carried when its queue grew: mean, and variance over mean, in kb/s.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Capacity {
+    estimate: Option<f64>,
+    variance: f64,
+}
+
+impl Capacity {
+    fn kbps(rate: Rate) -> f64 {
+        rate.as_bps_f64() / 1e3
+    }
+
+    fn deviation(&self) -> f64 {
+        self.estimate.map_or(0.0, |estimate| (self.variance * estimate).sqrt())
+    }
+
+    fn known(&self) -> Option<Rate> {
+        self.estimate.map(|kbps| Rate::from_bps_f64(kbps * 1e3))
+    }
+
+    /// Whether this rate lies more than three deviations above, or below.
+    fn is_exceeded_by(&self, rate: Rate) -> bool {
+        self.estimate.is_some_and(|estimate| Self::kbps(rate) > estimate + 3.0 * self.deviation())
+    }
+
+    fn is_undercut_by(&self, rate: Rate) -> bool {
+        self.estimate.is_some_and(|estimate| Self::kbps(rate) < estimate - 3.0 * self.deviation())
+    }
+
+    fn take(&mut self, rate: Rate) {
+        let sample = Self::kbps(rate);
+        let estimate = self.estimate.map_or(sample, |old| (1.0 - ALPHA) * old + ALPHA * sample);
+        let error = estimate - sample;
+        let before = if self.estimate.is_some() { self.variance } else { LEAST_VARIANCE };
+        let variance = (1.0 - ALPHA) * before + ALPHA * error * error / estimate.max(1.0);
+        *self = Self { estimate: Some(estimate), variance: variance.clamp(LEAST_VARIANCE, MOST_VARIANCE) };
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Hold,
+    Increase,
+}
+
+/// Its constants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) start: Rate,
+    pub(super) floor: Rate,
+    pub(super) cap: Rate,
+    /// β, the share of what came through to which a decrease goes.
+    pub(super) beta: f64,
+    /// η, the factor of a second's multiplicative increase.
+    pub(super) eta: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aimd {
+    settings: Settings,
+    rate: Rate,
+    acknowledged: Rate,
+    state: State,
+    capacity: Capacity,
+    changed: Option<Time>,
+    rtt: Span,
+}
+
+impl Aimd {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            rate: settings.start,
+            acknowledged: settings.start,
+            state: State::Hold,
+            capacity: Capacity::default(),
+            changed: None,
+            rtt: FIRST_RTT,
+        }
+    }
+
+    pub(super) fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    pub(super) fn on_rtt(&mut self, rtt: Span) {
+        self.rtt = rtt;
+    }
+
+    /// A rate that was found by other means.
+    pub(super) fn set(&mut self, rate: Rate, now: Time) {
+        self.rate = rate.clamp(self.settings.floor, self.settings.cap);
+        self.changed = Some(now);
+    }
+
+    /// Whether the rate may fall again: the last change has had a round trip to show, or far less came through.
+    pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
+        let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
+        self.changed.is_none_or(|at| now.since(at) >= interval)
+            || acknowledged.is_some_and(|acknowledged| acknowledged < self.rate.scale(0.5))
+    }
+
+    /// ```text
+    ///                    decrease         increase                    hold
+    ///  overuse      →    decrease         decrease                    decrease     then hold
+    ///  normal       →                     increase                    increase
+    ///  underuse     →                     hold                        hold
+    /// ```
+    pub(super) fn update(&mut self, usage: Usage, acknowledged: Option<Rate>, now: Time) {
+        self.acknowledged = acknowledged.unwrap_or(self.acknowledged);
+        match usage {
+            Usage::Over => self.decrease(now),
+            Usage::Under => self.state = State::Hold,
+            Usage::Normal => {
+                if self.state == State::Hold {
+                    self.changed = Some(now);
+                }
+                self.state = State::Increase;
+                self.increase(now);
+            }
+        }
+        self.rate = self.rate.clamp(self.settings.floor, self.settings.cap);
+    }
+
+    fn increase(&mut self, now: Time) {
+        if self.capacity.is_exceeded_by(self.acknowledged) {
+            self.capacity = Capacity::default();
+        }
+        let limit = self.acknowledged.scale(ABOVE_ACKNOWLEDGED) + ABOVE;
+        let since = self.changed.replace(now).map(|at| now.since(at).as_secs_f64());
+        if self.rate >= limit {
+            return;
+        }
+        let rate = self.rate.as_bps_f64();
+        let more = if self.capacity.estimate.is_some() {
+            self.slope() * since.unwrap_or(0.0)
+        } else {
+            let factor = libm::pow(self.settings.eta, since.unwrap_or(1.0).min(1.0));
+            (rate * (factor - 1.0)).max(LEAST_STEP)
+        };
+        self.rate = Rate::from_bps_f64(rate + more).min(limit);
+    }
+
+    /// Bit/s per second of the additive increase.
+    ///
+    /// ```text
+    ///  max( 4000,  8 P / (2 (R + 100 ms)) ),   P = F / ⌈F / 1200⌉,   F = X / (8 · 30)
+    /// ```
+    fn slope(&self) -> f64 {
+        let frame = self.rate.as_bytes_per_s() / FRAMES_PER_S;
+        let packet = frame / (frame / PACKET).ceil().max(1.0);
+        let response = (self.rtt + DETECTION).as_secs_f64() * 2.0;
+        (8.0 * packet / response).max(LEAST_SLOPE)
+    }
+
+    fn decrease(&mut self, now: Time) {
+        let mut to = self.acknowledged.scale(self.settings.beta);
+        if to > BELOW {
+            to = to.saturating_sub(BELOW);
+        }
+        if to > self.rate {
+            to = self.capacity.known().map_or(to, |capacity| capacity.scale(self.settings.beta));
+        }
+        self.rate = self.rate.min(to);
+        if self.capacity.is_undercut_by(self.acknowledged) {
+            self.capacity = Capacity::default();
+        }
+        self.capacity.take(self.acknowledged);
+        (self.state, self.changed) = (State::Hold, Some(now));
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::gcc) const STOCK: Settings =
+        Settings { start: Rate::kbps(300), floor: Rate::kbps(5), cap: Rate::mbps(30), beta: 0.85, eta: 1.08 };
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::millis(ms)
+    }
+
+    #[test]
+    fn capacity_is_a_slow_mean_with_a_bounded_deviation() {
+        let mut capacity = Capacity::default();
+        let told: Vec<_> = [1_000, 900, 950]
+            .into_iter()
+            .map(|kbps| {
+                capacity.take(Rate::kbps(kbps));
+                let round = |x: f64| (x * 100.0).round() / 100.0;
+                (round(capacity.estimate.unwrap()), round(capacity.deviation()))
+            })
+            .collect();
+        assert_eq!(told, [(1000.0, 20.0), (995.0, 28.8), (992.75, 29.62)]);
+        assert!(!capacity.is_exceeded_by(Rate::kbps(1_081)) && capacity.is_exceeded_by(Rate::kbps(1_082)));
+        assert!(!capacity.is_undercut_by(Rate::kbps(904)) && capacity.is_undercut_by(Rate::kbps(903)));
+    }
+
+    #[test]
+    fn the_additive_increase_is_half_a_packet_per_response_time() {
+        let slope = |kbps, ms| {
+            let mut aimd = Aimd::new(STOCK);
+            (aimd.rate, aimd.rtt) = (Rate::kbps(kbps), Span::millis(ms));
+            aimd.slope().round()
+        };
+        let short = [100, 300, 1_000, 2_500].map(|kbps| slope(kbps, 50));
+        let long = [100, 300, 1_000, 2_500].map(|kbps| slope(kbps, 200));
+        assert_eq!(short, [11_111.0, 16_667.0, 27_778.0, 30_864.0]);
+        assert_eq!(long, [5_556.0, 8_333.0, 13_889.0, 15_432.0]);
+        assert_eq!(slope(10, 200), 4_000.0);
+    }
+
+    #[test]
+    fn without_a_capacity_the_rate_rises_by_eight_percent_a_second_and_no_further_than_half_above_what_came_through() {
+        let mut aimd = Aimd::new(STOCK);
+        for ms in (0..=1_000).step_by(50) {
+            aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
+        }
+        let second = aimd.rate();
+        assert!((Rate::kbps(323)..=Rate::kbps(326)).contains(&second), "{second}");
+        for ms in (1_000..20_000).step_by(50) {
+            aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
+        }
+        assert_eq!(aimd.rate(), Rate::kbps(430));
+        // From 300 kb/s to 2.5 Mb/s at 8 % a second: ln(8.33)/ln(1.08) = 27.6 s, where what comes through keeps up.
+        let mut alone = Aimd::new(STOCK);
+        let mut ms = 0;
+        while alone.rate() < Rate::kbps(2_500) {
+            alone.update(Usage::Normal, Some(alone.rate()), at(ms));
+            ms += 50;
+        }
+        assert!((26_500..=28_500).contains(&ms), "{ms}");
+    }
+
+    #[test]
+    fn overuse_goes_to_below_what_came_through_and_the_next_rise_is_additive() {
+        let mut aimd = Aimd::new(Settings { start: Rate::kbps(1_200), ..STOCK });
+        aimd.on_rtt(Span::millis(50));
+        aimd.update(Usage::Over, Some(Rate::kbps(1_000)), at(1_000));
+        assert_eq!(aimd.rate(), Rate::kbps(845));
+        assert!(
+            !aimd.may_reduce(at(1_049), Some(Rate::kbps(800))) && aimd.may_reduce(at(1_050), Some(Rate::kbps(800)))
+        );
+        assert!(aimd.may_reduce(at(1_001), Some(Rate::kbps(400))));
+        aimd.update(Usage::Under, Some(Rate::kbps(990)), at(1_100));
+        assert_eq!(aimd.rate(), Rate::kbps(845));
+        aimd.update(Usage::Normal, Some(Rate::kbps(990)), at(1_200));
+        aimd.update(Usage::Normal, Some(Rate::kbps(990)), at(2_200));
+        let risen = aimd.rate().saturating_sub(Rate::kbps(845));
+        assert!((Rate::kbps(22)..=Rate::kbps(32)).contains(&risen), "{risen}");
+        // Overuse below the rate never raises it: what came through is more than the rate.
+        let before = aimd.rate();
+        aimd.update(Usage::Over, Some(Rate::kbps(1_400)), at(3_000));
+        assert!(aimd.rate() <= before);
+        // Far more came through than the capacity: it is forgotten, and the rise is multiplicative again.
+        aimd.update(Usage::Normal, Some(Rate::mbps(3)), at(3_100));
+        assert!(aimd.capacity.estimate.is_none());
+    }
+}

@@ -1,0 +1,80 @@
+//! Whether the application, not the controller, limits the rate (libwebrtc, `alr_detector.cc`, `interval_budget.cc`).
+
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// Length of the budget.
+const WINDOW: Span = Span::millis(500);
+/// It fills at this share of the target.
+const SHARE: f64 = 0.65;
+/// Its fill at which an application-limited phase begins, and ends.
+const BEGINS: f64 = 0.8;
+const ENDS: f64 = 0.5;
+
+/// A budget that fills with time and is spent by packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alr {
+    rate: Rate,
+    /// Bytes; negative when more was sent.
+    left: f64,
+    last: Option<Time>,
+    since: Option<Time>,
+}
+
+impl Alr {
+    pub(super) fn new(target: Rate) -> Self {
+        Self { rate: target.scale(SHARE), left: 0.0, last: None, since: None }
+    }
+
+    fn room(&self) -> f64 {
+        self.rate.as_bytes_per_s() * WINDOW.as_secs_f64()
+    }
+
+    pub(super) fn set_target(&mut self, target: Rate) {
+        self.rate = target.scale(SHARE);
+        self.left = self.left.clamp(-self.room(), self.room());
+    }
+
+    pub(super) fn on_sent(&mut self, at: Time, size: Bytes) {
+        let Some(last) = self.last.replace(at) else { return };
+        let room = self.room();
+        let spent = (self.left - size.as_f64()).max(-room);
+        self.left = (spent + self.rate.as_bytes_per_s() * at.since(last).as_secs_f64()).min(room);
+        let fill = if room > 0.0 { self.left / room } else { 0.0 };
+        if fill > BEGINS {
+            self.since.get_or_insert(at);
+        } else if fill < ENDS {
+            self.since = None;
+        }
+    }
+
+    /// Since when the application limits the rate.
+    pub(super) fn since(&self) -> Option<Time> {
+        self.since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_sends_less_than_65_percent_of_the_target_is_application_limited() {
+        let mut alr = Alr::new(Rate::kbps(1_000));
+        let mut ms = 0;
+        // Packets of 1000 bytes at this distance: 800 kb/s, 400 kb/s.
+        let mut feed = |alr: &mut Alr, gap: u64, packets: usize| {
+            for _ in 0..packets {
+                ms += gap;
+                alr.on_sent(Time::ZERO + Span::millis(ms), Bytes::new(1_000));
+            }
+            alr.since().is_some()
+        };
+        assert!(!feed(&mut alr, 10, 200));
+        // 31 kB/s are missing; from −40 kB to 32 kB takes 2.3 s.
+        assert!(!feed(&mut alr, 20, 100));
+        assert!(feed(&mut alr, 20, 40));
+        // It ends once the budget is half spent: 20 kB at 19 kB/s.
+        assert!(feed(&mut alr, 10, 70));
+        assert!(!feed(&mut alr, 10, 60));
+    }
+}

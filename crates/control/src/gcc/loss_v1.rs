@@ -1,0 +1,322 @@
+//! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc,
+//! `send_side_bandwidth_estimation.cc`).
+
+use std::collections::VecDeque;
+use steadycast_units::{Rate, Span, Time};
+
+/// A fraction is not told of fewer packets.
+const LEAST_PACKETS: i64 = 20;
+/// The rise starts from the least target of this time.
+const RISE: Span = Span::secs(1);
+/// Its factor, and what it adds to that.
+const FACTOR: f64 = 1.08;
+const STEP: Rate = Rate::kbps(1);
+/// Between two cuts lies this and a round trip.
+const BETWEEN_CUTS: Span = Span::millis(300);
+/// A fraction counts for 1.2 times the longest time between reports, 5 s.
+const FRESH: Span = Span::secs(6);
+/// While nothing was lost, the target follows the estimate by delay for this long.
+const START: Span = Span::secs(2);
+/// Of the back-off at silence: how often, and by what.
+const BACK_OFF_INTERVAL: Span = Span::secs(1);
+const BACK_OFF: f64 = 0.8;
+
+/// Its constants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) start: Rate,
+    pub(super) floor: Rate,
+    pub(super) cap: Rate,
+    /// Up to this fraction the rate rises, above that one it falls.
+    pub(super) low: f64,
+    pub(super) high: f64,
+    /// A round trip, or silence, longer than this lowers the rate.
+    pub(super) silence: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct LossV1 {
+    settings: Settings,
+    target: Rate,
+    /// The estimate by delay; `None`: there is none yet.
+    delay_based: Option<Rate>,
+    /// The last second's least target, as a falling staircase.
+    least: VecDeque<(Time, Rate)>,
+    expected: i64,
+    lost: i64,
+    fraction: f64,
+    first_report: Option<Time>,
+    fraction_at: Option<Time>,
+    cut_at: Option<Time>,
+    /// Since the last fraction the rate was cut.
+    cut: bool,
+    rtt: Span,
+    /// When a round trip was measured last, and how long it was.
+    propagation: Option<(Time, Span)>,
+    first_sent: Option<Time>,
+    last_sent: Time,
+    rule: &'static str,
+}
+
+impl LossV1 {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            target: settings.start,
+            delay_based: None,
+            least: VecDeque::new(),
+            expected: 0,
+            lost: 0,
+            fraction: 0.0,
+            first_report: None,
+            fraction_at: None,
+            cut_at: None,
+            cut: false,
+            rtt: Span::ZERO,
+            propagation: None,
+            first_sent: None,
+            last_sent: Time::ZERO,
+            rule: "start rate",
+        }
+    }
+
+    pub(super) fn target(&self) -> Rate {
+        self.target
+    }
+
+    pub(super) fn fraction(&self) -> f64 {
+        self.fraction
+    }
+
+    pub(super) fn rtt(&self) -> Span {
+        self.rtt
+    }
+
+    pub(super) fn rule(&self) -> &'static str {
+        self.rule
+    }
+
+    pub(super) fn delay_based(&self) -> Option<Rate> {
+        self.delay_based
+    }
+
+    pub(super) fn in_start(&self, now: Time) -> bool {
+        self.first_report.is_none_or(|at| now.since(at) < START)
+    }
+
+    pub(super) fn on_sent(&mut self, at: Time) {
+        self.first_sent.get_or_insert(at);
+        self.last_sent = at;
+    }
+
+    /// A round trip has been measured.
+    pub(super) fn on_rtt(&mut self, now: Time, rtt: Span) {
+        self.rtt = rtt;
+        self.propagation = Some((now, rtt));
+    }
+
+    /// A probe's result replaces what was believed.
+    pub(super) fn set(&mut self, rate: Rate) {
+        self.delay_based = None;
+        self.take(rate, "probe");
+        self.least.clear();
+    }
+
+    pub(super) fn set_delay_based(&mut self, rate: Rate) {
+        self.delay_based = Some(rate);
+    }
+
+    /// Packets of which reports told, and how many of them were lost; fewer where lost ones came after all.
+    pub(super) fn on_loss(&mut self, now: Time, lost: i64, expected: i64) {
+        self.first_report.get_or_insert(now);
+        (self.expected, self.lost) = (self.expected.saturating_add(expected), self.lost.saturating_add(lost));
+        if self.expected < LEAST_PACKETS {
+            return;
+        }
+        let share = self.lost.max(0) as f64 / self.expected as f64;
+        // Eight bits, as in a receiver report.
+        self.fraction = (share * 256.0).floor().min(255.0) / 256.0;
+        (self.expected, self.lost, self.cut) = (0, 0, false);
+        self.fraction_at = Some(now);
+    }
+
+    /// For how long a packet's way there and back has lasted at least: the last round trip, and the silence since,
+    /// while packets left. Before the first feedback the silence since the first packet.
+    fn corrected_rtt(&self) -> Span {
+        match (self.propagation, self.first_sent) {
+            (Some((at, rtt)), _) => rtt + self.last_sent.since(at),
+            (None, Some(first)) => self.last_sent.since(first),
+            (None, None) => Span::ZERO,
+        }
+    }
+
+    /// Whether the no-feedback rule holds.
+    pub(super) fn is_silent(&self) -> bool {
+        self.corrected_rtt() > self.settings.silence
+    }
+
+    /// One step. `v2`: what the other loss-based estimate gives, where it is ready.
+    pub(super) fn update(&mut self, now: Time, v2: Option<(Rate, &'static str)>) {
+        if self.is_silent() {
+            let due = self.cut_at.is_none_or(|at| now.since(at) >= BACK_OFF_INTERVAL);
+            if due && self.target > self.settings.floor {
+                self.cut_at = Some(now);
+                self.take(self.target.scale(BACK_OFF), "no feedback: reduced");
+            } else {
+                self.take(self.target, self.rule);
+            }
+            return;
+        }
+        if self.fraction == 0.0 && self.in_start(now) && v2.is_none() {
+            let above = self.delay_based.filter(|rate| *rate > self.target);
+            if let Some(rate) = above {
+                self.least.clear();
+                self.least.push_back((now, rate));
+                self.take(rate, "start: as by delay");
+                return;
+            }
+        }
+        self.remember(now);
+        let Some(fraction_at) = self.fraction_at else {
+            return self.take(self.target, self.rule);
+        };
+        if let Some((rate, rule)) = v2 {
+            return self.take(rate, rule);
+        }
+        if now.since(fraction_at) >= FRESH {
+            return self.take(self.target, "loss report too old: held");
+        }
+        if self.fraction <= self.settings.low {
+            let least = self.least.front().map_or(self.target, |(_, rate)| *rate);
+            self.take(least.scale(FACTOR) + STEP, "little loss: increased");
+        } else if self.fraction <= self.settings.high {
+            self.take(self.target, "some loss: held");
+        } else {
+            let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
+            if !self.cut && due {
+                (self.cut, self.cut_at) = (true, Some(now));
+                self.take(self.target.scale(1.0 - self.fraction / 2.0), "much loss: reduced");
+            } else {
+                self.take(self.target, self.rule);
+            }
+        }
+    }
+
+    fn remember(&mut self, now: Time) {
+        while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > RISE) {
+            self.least.pop_front();
+        }
+        while self.least.back().is_some_and(|(_, rate)| *rate >= self.target) {
+            self.least.pop_back();
+        }
+        self.least.push_back((now, self.target));
+    }
+
+    fn take(&mut self, rate: Rate, rule: &'static str) {
+        let bounded = self.delay_based.filter(|by_delay| *by_delay < rate);
+        self.rule = if bounded.is_some() { "delay" } else { rule };
+        self.target = bounded.unwrap_or(rate).clamp(self.settings.floor, self.settings.cap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimator() -> LossV1 {
+        LossV1::new(Settings {
+            start: Rate::kbps(300),
+            floor: Rate::kbps(5),
+            cap: Rate::mbps(30),
+            low: 0.02,
+            high: 0.1,
+            silence: Span::secs(3),
+        })
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::millis(ms)
+    }
+
+    /// A report each second about 100 packets, steps each 25 ms; the target at the end.
+    fn run(estimator: &mut LossV1, seconds: std::ops::Range<u64>, lost: i64) -> Rate {
+        for step in seconds.start * 40..seconds.end * 40 {
+            let now = at(step * 25);
+            estimator.on_sent(now);
+            if step % 40 == 0 {
+                estimator.on_rtt(now, Span::millis(100));
+                estimator.on_loss(now, lost, 100);
+            }
+            estimator.update(now, None);
+        }
+        estimator.target()
+    }
+
+    #[test]
+    fn little_loss_raises_the_rate_by_eight_percent_a_second_some_holds_it_much_halves_its_share() {
+        let mut little = estimator();
+        let first = run(&mut little, 0..1, 2);
+        assert_eq!(first, Rate::kbps(325));
+        let tenth = run(&mut little, 1..10, 2);
+        // (300 + 12.5) 1.08^10 − 12.5, less what the steps of 25 ms in a second's history cost.
+        assert!((Rate::kbps(590)..=Rate::kbps(665)).contains(&tenth), "{tenth}");
+        let held = run(&mut little, 10..15, 8);
+        assert_eq!(held, tenth);
+        let mut much = estimator();
+        let cut = run(&mut much, 0..1, 20);
+        // 51/256: half of it.
+        assert_eq!(cut, Rate::from_bps_f64(300_000.0 * (1.0 - 51.0 / 512.0)));
+        let again = run(&mut much, 1..4, 20);
+        assert_eq!(again.as_bps() / 100, (cut.as_bps_f64() * libm::pow(1.0 - 51.0 / 512.0, 3.0)) as u64 / 100);
+    }
+
+    #[test]
+    fn a_fraction_needs_twenty_packets_and_is_forgotten_after_six_seconds() {
+        let mut few = estimator();
+        few.on_loss(at(0), 19, 19);
+        few.update(at(25), None);
+        assert_eq!((few.target(), few.fraction()), (Rate::kbps(300), 0.0));
+        few.on_loss(at(50), 0, 19);
+        assert_eq!(few.fraction(), 0.5);
+        few.update(at(75), None);
+        let cut = few.target();
+        for ms in (6_100..20_000).step_by(25) {
+            few.update(at(ms), None);
+        }
+        assert_eq!((few.target(), few.rule()), (cut, "loss report too old: held"));
+    }
+
+    #[test]
+    fn without_loss_the_start_follows_the_estimate_by_delay_and_never_exceeds_it() {
+        let mut start = estimator();
+        start.set_delay_based(Rate::mbps(2));
+        start.on_loss(at(0), 0, 100);
+        start.update(at(10), None);
+        assert_eq!(start.target(), Rate::mbps(2));
+        start.set_delay_based(Rate::kbps(700));
+        start.update(at(20), None);
+        assert_eq!((start.target(), start.rule()), (Rate::kbps(700), "delay"));
+    }
+
+    #[test]
+    fn silence_while_sending_takes_a_fifth_each_second_after_three_seconds_also_from_the_first_packet_on() {
+        for heard in [true, false] {
+            let mut silent = estimator();
+            silent.on_sent(at(0));
+            if heard {
+                silent.on_rtt(at(0), Span::millis(100));
+            }
+            let mut step = |from: u64, to: u64| {
+                for ms in (from..to).step_by(25) {
+                    silent.on_sent(at(ms));
+                    silent.update(at(ms), None);
+                }
+                silent.target()
+            };
+            assert_eq!(step(25, 2_900), Rate::kbps(300));
+            assert_eq!(step(2_900, 3_100), Rate::kbps(240));
+            assert_eq!(step(3_100, 5_100), Rate::from_bps_f64(300_000.0 * 0.512));
+            assert_eq!(step(5_100, 40_000), Rate::kbps(5));
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Probes: when one is wanted, which packets are of it, and what they tell (libwebrtc, `probe_controller.cc`,
+//! `probe_bitrate_estimator.cc`).
+//!
+//! A probe's packets are all that leave, media or padding, from when it is offered until it has its number of packets
+//! and bytes. The session sends them at its rate; nothing else tells the two what belongs to it.
+
+use super::Received;
+use crate::Probe;
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
+
+/// A probe has this many packets, and lasts this long, at least.
+const PACKETS: u32 = 5;
+const LENGTH: Span = Span::millis(15);
+/// A further probe has this multiple of what the last one found, if that found more than this share of its own rate.
+const FURTHER: f64 = 2.0;
+const FURTHER_ABOVE: f64 = 0.7;
+/// A result is waited for no longer than this. A probe that is not complete after it is withdrawn.
+const WAIT: Span = Span::secs(1);
+/// In application-limited phases: how often, and at which multiple of the estimate.
+const ALR_INTERVAL: Span = Span::secs(5);
+const ALR_SCALE: f64 = 2.0;
+/// A drop is large below this share; the old rate's share that is then tried, if it promises more than the estimate,
+/// ...
+const DROP: f64 = 0.66;
+const AFTER_DROP: f64 = 0.85;
+const PROMISE: f64 = 0.95;
+/// ... this long after the drop, this long after an application-limited phase, and this seldom.
+const DROP_FRESH: Span = Span::secs(5);
+const ALR_FRESH: Span = Span::secs(3);
+const DROP_INTERVAL: Span = Span::secs(5);
+/// While loss limits a rising rate: no more than this multiple.
+const LOSS_LIMITED: f64 = 1.5;
+/// This share of packets and bytes has to arrive.
+const COMPLETE: f64 = 0.8;
+/// A result needs spans up to this, and a receiving rate of no more than this multiple of the sending rate.
+const LONGEST: Span = Span::secs(1);
+const MOST_RATIO: f64 = 2.0;
+/// Below this share of the sending rate the path was full; then a share of the receiving rate is the result.
+const UNSATURATED: f64 = 0.9;
+const UTILISATION: f64 = 0.95;
+/// A probe whose packets left at less than this share of its rate says nothing: too little was there to send.
+const LEFT_AS_ASKED: f64 = 0.8;
+/// Probes of which results may still come.
+const KEPT: usize = 8;
+
+/// What holds the rate down, as far as probes are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Nothing that a probe could not find out.
+    Open,
+    /// Loss, but the rate rises.
+    LossRising,
+    /// Loss, or no feedback, or a queue that is not level.
+    Closed,
+}
+
+/// Its constants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) enabled: bool,
+    /// Multiples of the start rate.
+    pub(super) first: f64,
+    pub(super) second: f64,
+    /// In application-limited phases.
+    pub(super) alr: bool,
+    pub(super) most: Rate,
+    pub(super) start: Rate,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
+    probe: Probe,
+    begun: Time,
+    packets: u32,
+    bytes: Bytes,
+    seen: Option<Seen>,
+}
+
+/// What has arrived of a probe.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    packets: u32,
+    bytes: Bytes,
+    first_sent: Time,
+    last_sent: (Time, Bytes),
+    first_arrival: (PeerTime, Bytes),
+    last_arrival: PeerTime,
+}
+
+impl Cluster {
+    fn is_full(&self) -> bool {
+        self.packets >= self.probe.packets && self.bytes >= self.probe.bytes
+    }
+
+    /// A packet of it has arrived; its result, once enough has.
+    fn take(&mut self, packet: &Received) -> Option<Rate> {
+        let seen = self.seen.get_or_insert(Seen {
+            packets: 0,
+            bytes: Bytes::ZERO,
+            first_sent: packet.sent,
+            last_sent: (packet.sent, packet.size),
+            first_arrival: (packet.arrived, packet.size),
+            last_arrival: packet.arrived,
+        });
+        seen.packets += 1;
+        seen.bytes += packet.size;
+        seen.first_sent = seen.first_sent.min(packet.sent);
+        if packet.sent > seen.last_sent.0 {
+            seen.last_sent = (packet.sent, packet.size);
+        }
+        if packet.arrived < seen.first_arrival.0 {
+            seen.first_arrival = (packet.arrived, packet.size);
+        }
+        seen.last_arrival = seen.last_arrival.max(packet.arrived);
+        let (packets, bytes) = (f64::from(self.probe.packets) * COMPLETE, self.probe.bytes.as_f64() * COMPLETE);
+        if f64::from(seen.packets) < packets || seen.bytes.as_f64() < bytes {
+            return None;
+        }
+        seen.result(self.probe.rate)
+    }
+}
+
+impl Seen {
+    fn result(&self, asked: Rate) -> Option<Rate> {
+        let valid = |span: Span| !span.is_zero() && span <= LONGEST;
+        let sent = self.last_sent.0.since(self.first_sent);
+        let received = self.last_arrival.since(self.first_arrival.0).later();
+        if !valid(sent) || !valid(received) {
+            return None;
+        }
+        let sent = self.bytes.saturating_sub(self.last_sent.1).per(sent);
+        let received = self.bytes.saturating_sub(self.first_arrival.1).per(received);
+        if received.ratio(sent) > MOST_RATIO || sent < asked.scale(LEFT_AS_ASKED) {
+            return None;
+        }
+        let full = received < sent.scale(UNSATURATED);
+        Some(if full { received.scale(UTILISATION) } else { received.min(sent) })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Probes {
+    settings: Settings,
+    /// The first is the one that is offered.
+    wanted: VecDeque<Probe>,
+    next_id: u32,
+    /// Newest last; the last one may not be full yet.
+    sent: VecDeque<Cluster>,
+    /// A result above this asks for a further probe; `None`: none is waited for.
+    further_above: Option<Rate>,
+    asked: Option<Time>,
+    estimate: Rate,
+    cause: Cause,
+    /// The last large drop: when, and from where.
+    drop: Option<(Time, Rate)>,
+    drop_probe: Option<Time>,
+    alr_ended: Option<Time>,
+}
+
+impl Probes {
+    /// The first two are wanted from the start.
+    pub(super) fn new(settings: Settings) -> Self {
+        let mut probes = Self {
+            settings,
+            wanted: VecDeque::new(),
+            next_id: 1,
+            sent: VecDeque::new(),
+            further_above: None,
+            asked: None,
+            estimate: settings.start,
+            cause: Cause::Open,
+            drop: None,
+            drop_probe: None,
+            alr_ended: None,
+        };
+        probes.ask(None, &[settings.start.scale(settings.first), settings.start.scale(settings.second)], true);
+        probes
+    }
+
+    pub(super) fn wanted(&self) -> Option<Probe> {
+        self.wanted.front().copied()
+    }
+
+    pub(super) fn on_alr_end(&mut self, at: Time) {
+        self.alr_ended = Some(at);
+    }
+
+    /// A packet leaves: the probe that it belongs to.
+    pub(super) fn on_sent(&mut self, at: Time, size: Bytes) -> Option<u32> {
+        self.withdraw(at);
+        let probe = self.wanted()?;
+        self.asked.get_or_insert(at);
+        if self.sent.back().is_none_or(|last| last.probe.id != probe.id) {
+            self.sent.push_back(Cluster { probe, begun: at, packets: 0, bytes: Bytes::ZERO, seen: None });
+            if self.sent.len() > KEPT {
+                self.sent.pop_front();
+            }
+        }
+        let cluster = self.sent.back_mut()?;
+        cluster.packets += 1;
+        cluster.bytes += size;
+        if cluster.is_full() {
+            self.wanted.pop_front();
+        }
+        Some(probe.id)
+    }
+
+    /// A probe that has begun and is not complete in time is no longer wanted.
+    fn withdraw(&mut self, now: Time) {
+        let last = self.sent.back().filter(|last| now.since(last.begun) > WAIT).map(|last| last.probe.id);
+        if last.is_some() && self.wanted().map(|probe| probe.id) == last {
+            self.wanted.pop_front();
+        }
+    }
+
+    /// A packet of a probe has arrived; the probe's result, once there is one.
+    pub(super) fn on_arrival(&mut self, packet: &Received) -> Option<Rate> {
+        let id = packet.probe?;
+        self.sent.iter_mut().find(|cluster| cluster.probe.id == id)?.take(packet)
+    }
+
+    /// The target is this now; it may ask for a further probe.
+    pub(super) fn set_estimate(&mut self, now: Time, rate: Rate, cause: Cause) {
+        self.cause = cause;
+        if rate < self.estimate.scale(DROP) {
+            self.drop = Some((now, self.estimate));
+        }
+        self.estimate = rate;
+        if self.further_above.is_some_and(|least| rate > least) {
+            self.ask(Some(now), &[rate.scale(FURTHER)], true);
+        }
+    }
+
+    /// A queue has drained: after a large drop most of the old rate is tried.
+    pub(super) fn on_recovery(&mut self, now: Time, alr: bool) {
+        let fresh = |at: Option<Time>, span: Span| at.is_some_and(|at| now.since(at) < span);
+        let Some((at, before)) = self.drop else { return };
+        let rate = before.scale(AFTER_DROP);
+        if self.further_above.is_none()
+            && (alr || fresh(self.alr_ended, ALR_FRESH))
+            && fresh(Some(at), DROP_FRESH)
+            && !fresh(self.drop_probe, DROP_INTERVAL)
+            && rate.scale(PROMISE) > self.estimate
+        {
+            self.drop_probe = Some(now);
+            self.ask(Some(now), &[rate], false);
+        }
+    }
+
+    /// One step; `alr`: since when the application limits the rate.
+    pub(super) fn step(&mut self, now: Time, alr: Option<Time>) {
+        self.withdraw(now);
+        if self.asked.is_some_and(|at| now.since(at) > WAIT) {
+            self.further_above = None;
+        }
+        let Some(since) = alr.filter(|_| self.settings.alr && self.further_above.is_none()) else { return };
+        let due = self.asked.map_or(since, |at| at.max(since)) + ALR_INTERVAL;
+        if now >= due {
+            self.ask(Some(now), &[self.estimate.scale(ALR_SCALE)], true);
+        }
+    }
+
+    fn ask(&mut self, now: Option<Time>, rates: &[Rate], further: bool) {
+        let most = match self.cause {
+            Cause::Open => self.settings.most,
+            Cause::LossRising => self.settings.most.min(self.estimate.scale(LOSS_LIMITED)),
+            Cause::Closed => return,
+        };
+        if !self.settings.enabled {
+            return;
+        }
+        self.further_above = None;
+        for rate in rates {
+            let rate = (*rate).min(most);
+            let probe = Probe { id: self.next_id, rate, packets: PACKETS, bytes: rate.over(LENGTH) };
+            self.next_id = self.next_id.wrapping_add(1);
+            self.wanted.push_back(probe);
+            self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));
+        }
+        while self.wanted.len() > KEPT {
+            self.wanted.pop_front();
+        }
+        self.asked = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Bytes = Bytes::new(1_000);
+
+    fn probes() -> Probes {
+        Probes::new(Settings {
+            enabled: true,
+            first: 3.0,
+            second: 6.0,
+            alr: true,
+            most: Rate::mbps(5),
+            start: Rate::kbps(300),
+        })
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::millis(ms)
+    }
+
+    /// Sends the wanted probe at `rate` from `from` on over a path of `capacity`; its result.
+    fn play(probes: &mut Probes, from: Time, rate: Rate, capacity: Rate) -> Option<Rate> {
+        let id = probes.wanted()?.id;
+        let (mut now, mut free, mut result) = (from, Time::ZERO, None);
+        while probes.wanted().is_some_and(|probe| probe.id == id) {
+            let probe = probes.on_sent(now, S);
+            assert_eq!(probe, Some(id));
+            free = free.max(now) + S.at(capacity);
+            let arrived = PeerTime::from_nanos(free.as_nanos() as i64 - 7_000_000_000);
+            result = probes.on_arrival(&Received { sent: now, arrived, size: S, probe }).or(result);
+            now += S.at(rate);
+        }
+        result
+    }
+
+    fn kbps(rate: Option<Rate>) -> Option<u64> {
+        rate.map(|rate| (rate.as_bps() + 500) / 1_000)
+    }
+
+    #[test]
+    fn three_and_six_times_the_start_rate_are_tried_and_twice_what_was_found_while_more_is_found() {
+        let mut probes = probes();
+        let rates = |probes: &Probes| probes.wanted().map(|probe| probe.rate.as_bps() / 1_000);
+        assert_eq!(rates(&probes), Some(900));
+        let found = play(&mut probes, at(0), Rate::kbps(900), Rate::mbps(20));
+        assert_eq!(kbps(found), Some(900));
+        assert_eq!(rates(&probes), Some(1_800));
+        let found = play(&mut probes, at(100), Rate::kbps(1_800), Rate::mbps(20));
+        assert_eq!(kbps(found), Some(1_800));
+        // Not above 0.7 · 1800: no more; above: twice that, and no further than the limit.
+        probes.set_estimate(at(200), Rate::kbps(1_260), Cause::Open);
+        assert_eq!(probes.wanted(), None);
+        probes.set_estimate(at(210), Rate::kbps(1_800), Cause::Open);
+        assert_eq!(rates(&probes), Some(3_600));
+        play(&mut probes, at(220), Rate::kbps(3_600), Rate::mbps(20));
+        probes.set_estimate(at(300), Rate::kbps(3_600), Cause::Open);
+        assert_eq!(rates(&probes), Some(5_000));
+        play(&mut probes, at(320), Rate::mbps(5), Rate::mbps(20));
+        probes.set_estimate(at(400), Rate::mbps(5), Cause::Open);
+        assert_eq!(probes.wanted(), None);
+    }
+
+    #[test]
+    fn a_full_path_gives_a_little_less_than_its_rate() {
+        let mut probes = probes();
+        assert_eq!(kbps(play(&mut probes, at(0), Rate::kbps(900), Rate::kbps(500))), Some(475));
+        // Hardly slower than it was sent: what was received.
+        assert_eq!(kbps(play(&mut probes, at(500), Rate::kbps(1_800), Rate::kbps(1_700))), Some(1_700));
+    }
+
+    #[test]
+    fn a_probe_that_left_too_slowly_or_not_in_time_tells_nothing() {
+        let mut probes = probes();
+        assert_eq!(play(&mut probes, at(0), Rate::kbps(300), Rate::mbps(20)), None);
+        // The next one begins, and is withdrawn a second later.
+        let id = probes.wanted().map(|probe| probe.id);
+        assert_eq!((probes.on_sent(at(1_000), S), id), (id, Some(2)));
+        assert_eq!(probes.on_sent(at(2_001), S), None);
+    }
+
+    #[test]
+    fn a_probe_has_five_packets_and_fifteen_milliseconds_of_data() {
+        let probe = probes().wanted().unwrap();
+        assert_eq!((probe.packets, probe.bytes), (5, Bytes::new(1_687)));
+    }
+
+    #[test]
+    fn application_limited_phases_are_probed_each_five_seconds_at_twice_the_estimate() {
+        let mut probes = probes();
+        probes.wanted.clear();
+        probes.asked = Some(at(0));
+        probes.set_estimate(at(100), Rate::kbps(400), Cause::Open);
+        let asked: Vec<_> = (0..15_000)
+            .step_by(25)
+            .filter(|ms| {
+                probes.step(at(*ms), Some(at(1_000)));
+                probes.wanted.pop_front().is_some_and(|probe| probe.rate == Rate::kbps(800))
+            })
+            .collect();
+        assert_eq!(asked, [6_000, 11_000]);
+    }
+
+    #[test]
+    fn while_loss_or_a_queue_holds_the_rate_down_nothing_is_probed() {
+        let mut probes = probes();
+        probes.wanted.clear();
+        probes.further_above = Some(Rate::kbps(100));
+        probes.set_estimate(at(0), Rate::kbps(500), Cause::Closed);
+        assert_eq!(probes.wanted(), None);
+        probes.set_estimate(at(10), Rate::kbps(500), Cause::LossRising);
+        assert_eq!(probes.wanted().map(|probe| probe.rate), Some(Rate::kbps(750)));
+    }
+
+    #[test]
+    fn after_a_large_drop_in_a_limited_phase_most_of_the_old_rate_is_tried_once_in_five_seconds() {
+        let mut probes = probes();
+        probes.wanted.clear();
+        probes.further_above = None;
+        probes.set_estimate(at(0), Rate::mbps(2), Cause::Open);
+        probes.set_estimate(at(1_000), Rate::kbps(800), Cause::Open);
+        probes.on_recovery(at(2_000), false);
+        assert_eq!(probes.wanted(), None);
+        probes.on_recovery(at(2_000), true);
+        assert_eq!(probes.wanted.pop_front().map(|probe| probe.rate), Some(Rate::kbps(1_700)));
+        probes.on_recovery(at(2_500), true);
+        assert_eq!(probes.wanted(), None);
+    }
+}

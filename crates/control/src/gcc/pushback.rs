@@ -1,0 +1,91 @@
+//! Less for the encoder while more is under way than fits (libwebrtc, `congestion_window_pushback_controller.cc`).
+
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, Rate, Span};
+
+/// The window follows the least of this many reports' longest round trips, ...
+const REPORTS: usize = 32;
+/// ... and is not below two packets of 1500 bytes.
+const LEAST: Bytes = Bytes::new(3_000);
+/// The encoder's share never takes the rate below this.
+const FLOOR: Rate = Rate::kbps(30);
+
+/// The window, and the encoder's share of the target.
+#[derive(Clone, Debug)]
+pub(super) struct Pushback {
+    queue_time: Span,
+    rtts: VecDeque<Span>,
+    window: Option<Bytes>,
+    share: f64,
+}
+
+impl Pushback {
+    pub(super) fn new(queue_time: Span) -> Self {
+        Self { queue_time, rtts: VecDeque::new(), window: None, share: 1.0 }
+    }
+
+    /// A report whose oldest packet had left this long ago; the target as it is.
+    ///
+    /// ```text
+    ///  W = max( 3000, (W + X (R_min + 350 ms)) / 2 )
+    /// ```
+    pub(super) fn on_report(&mut self, longest: Span, target: Rate) {
+        self.rtts.push_back(longest);
+        if self.rtts.len() > REPORTS {
+            self.rtts.pop_front();
+        }
+        let rtt = self.rtts.iter().min().copied().unwrap_or_default();
+        let fits = target.over(rtt + self.queue_time);
+        let fits = self.window.map_or(fits, |old| Bytes::new((old + fits).get() / 2));
+        self.window = Some(fits.max(LEAST));
+    }
+
+    /// One step, with this much under way.
+    pub(super) fn step(&mut self, outstanding: Bytes) {
+        let Some(window) = self.window else { return };
+        let fill = outstanding.as_f64() / window.as_f64();
+        self.share = match fill {
+            fill if fill > 1.5 => self.share * 0.9,
+            fill if fill > 1.0 => self.share * 0.95,
+            fill if fill < 0.1 => 1.0,
+            _ => (self.share * 1.05).min(1.0),
+        };
+        self.share = self.share.max(1e-3);
+    }
+
+    /// What the encoder gets of the target.
+    pub(super) fn apply(&self, target: Rate) -> Rate {
+        target.scale(self.share).max(target.min(FLOOR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_what_the_target_carries_in_the_least_round_trip_and_the_queue_time() {
+        let mut pushback = Pushback::new(Span::millis(350));
+        pushback.on_report(Span::millis(150), Rate::mbps(1));
+        assert_eq!(pushback.window, Some(Bytes::new(62_500)));
+        pushback.on_report(Span::millis(50), Rate::mbps(1));
+        assert_eq!(pushback.window, Some(Bytes::new(56_250)));
+        (0..20).for_each(|_| pushback.on_report(Span::millis(50), Rate::kbps(10)));
+        assert_eq!(pushback.window, Some(LEAST));
+    }
+
+    #[test]
+    fn the_share_falls_faster_the_fuller_the_window_and_is_whole_again_when_it_is_empty() {
+        let mut pushback = Pushback::new(Span::millis(350));
+        pushback.on_report(Span::millis(50), Rate::mbps(1));
+        let mut step = |bytes: u64| {
+            pushback.step(Bytes::new(bytes));
+            (pushback.share * 1e6).round() / 1e6
+        };
+        assert_eq!([step(80_000), step(60_000), step(40_000)], [0.9, 0.855, 0.897_75]);
+        assert_eq!([step(80_000), step(1_000)], [0.807_975, 1.0]);
+        (0..200).for_each(|_| pushback.step(Bytes::new(80_000)));
+        assert_eq!(pushback.apply(Rate::mbps(1)), Rate::kbps(30));
+        assert_eq!(pushback.apply(Rate::kbps(20)), Rate::kbps(20));
+    }
+}

@@ -1,0 +1,246 @@
+//! Whether the queue grows: the slope of the smoothed delay over the last groups, against a threshold that adapts
+//! (libwebrtc, `trendline_estimator.cc`).
+
+use super::arrivals::Delta;
+use std::collections::VecDeque;
+use steadycast_units::{PeerTime, Span};
+
+/// The slope counts for more with each group, up to this many.
+const MOST_DELTAS: u32 = 60;
+/// A slope this far beyond the threshold, in the threshold's unit, does not move it.
+const OUTLIER: f64 = 15.0;
+/// Longest step of the threshold, in milliseconds.
+const LONGEST_STEP: f64 = 100.0;
+/// Bounds of the threshold.
+const LEAST: f64 = 6.0;
+const MOST: f64 = 600.0;
+
+/// What the delay says of the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Usage {
+    #[default]
+    Normal,
+    /// The queue grows.
+    Over,
+    /// The queue drains.
+    Under,
+}
+
+/// Its constants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    /// Points of the regression.
+    pub(super) points: usize,
+    /// Weight of the old smoothed delay.
+    pub(super) smoothing: f64,
+    /// What a slope is multiplied with before it meets the threshold.
+    pub(super) gain: f64,
+    /// The threshold at first.
+    pub(super) threshold: f64,
+    /// How fast it follows a larger slope, and a smaller one, per millisecond.
+    pub(super) k_up: f64,
+    pub(super) k_down: f64,
+    /// How long a slope has to lie above it.
+    pub(super) overuse: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Trendline {
+    settings: Settings,
+    deltas: u32,
+    first: Option<PeerTime>,
+    accumulated: f64,
+    smoothed: f64,
+    /// Milliseconds since the first arrival, and the smoothed delay then.
+    points: VecDeque<(f64, f64)>,
+    trend: f64,
+    threshold: f64,
+    adapted: Option<PeerTime>,
+    /// For how many milliseconds, and groups, the slope has been above the threshold.
+    over: Option<(f64, u32)>,
+    usage: Usage,
+}
+
+impl Trendline {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            deltas: 0,
+            first: None,
+            accumulated: 0.0,
+            smoothed: 0.0,
+            points: VecDeque::new(),
+            trend: 0.0,
+            threshold: settings.threshold,
+            adapted: None,
+            over: None,
+            usage: Usage::Normal,
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// The difference between two groups; `arrived`: the packet that told it.
+    pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
+        let first = *self.first.get_or_insert(arrived);
+        self.deltas = (self.deltas + 1).min(1_000);
+        self.accumulated += delta.variation();
+        let weight = self.settings.smoothing;
+        self.smoothed = weight * self.smoothed + (1.0 - weight) * self.accumulated;
+        self.points.push_back((arrived.since(first).as_secs_f64() * 1e3, self.smoothed));
+        if self.points.len() > self.settings.points {
+            self.points.pop_front();
+        }
+        let full = self.points.len() == self.settings.points;
+        let trend = full.then(|| slope(&self.points)).flatten().unwrap_or(self.trend);
+        self.detect(trend, delta.sent.as_millis_f64(), arrived);
+    }
+
+    fn detect(&mut self, trend: f64, sent: f64, now: PeerTime) {
+        if self.deltas < 2 {
+            self.usage = Usage::Normal;
+            return;
+        }
+        let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * self.settings.gain;
+        if modified > self.threshold {
+            let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
+            self.over = Some((time, groups));
+            if time > self.settings.overuse.as_millis_f64() && groups > 1 && trend >= self.trend {
+                self.over = Some((0.0, 0));
+                self.usage = Usage::Over;
+            }
+        } else {
+            self.over = None;
+            self.usage = if modified < -self.threshold { Usage::Under } else { Usage::Normal };
+        }
+        self.trend = trend;
+        self.adapt(modified, now);
+    }
+
+    /// ```text
+    ///  γ += k (|m| − γ) min(Δt, 100 ms),   k = k_up where |m| ≥ γ, else k_down
+    /// ```
+    fn adapt(&mut self, modified: f64, now: PeerTime) {
+        let since = self.adapted.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64() * 1e3);
+        let beyond = modified.abs() - self.threshold;
+        if beyond > OUTLIER {
+            return;
+        }
+        let k = if beyond < 0.0 { self.settings.k_down } else { self.settings.k_up };
+        self.threshold = (self.threshold + k * beyond * since.clamp(0.0, LONGEST_STEP)).clamp(LEAST, MOST);
+    }
+}
+
+/// The slope of the least squares' line; `None` where all points have one abscissa.
+fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
+    let n = points.len() as f64;
+    let (x, y) = points.iter().fold((0.0, 0.0), |(sx, sy), (x, y)| (sx + x, sy + y));
+    let (x, y) = (x / n, y / n);
+    let (above, below) = points
+        .iter()
+        .fold((0.0, 0.0), |(above, below), (px, py)| (above + (px - x) * (py - y), below + (px - x) * (px - x)));
+    (below > 0.0).then(|| above / below)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use steadycast_units::Offset;
+
+    pub(in crate::gcc) const STOCK: Settings = Settings {
+        points: 20,
+        smoothing: 0.9,
+        gain: 4.0,
+        threshold: 12.5,
+        k_up: 0.0087,
+        k_down: 0.039,
+        overuse: Span::millis(10),
+    };
+
+    fn ms(ms: i64) -> PeerTime {
+        PeerTime::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_threshold_follows_slowly_upwards_quickly_downwards_and_outliers_not_at_all() {
+        let mut line = Trendline::new(STOCK);
+        line.adapt(20.0, ms(0));
+        let mut at = 0;
+        let mut step = |modified, dt| {
+            at += dt;
+            line.adapt(modified, ms(at));
+            (line.threshold * 1e4).round() / 1e4
+        };
+        assert_eq!(step(20.0, 50), 15.7625);
+        assert_eq!(step(20.0, 50), 17.6058);
+        // 3.9 times the distance: beyond the bound.
+        assert_eq!(step(5.0, 100), 6.0);
+        assert_eq!(step(40.0, 50), 6.0);
+    }
+
+    #[test]
+    fn with_the_drafts_constants_the_threshold_would_hardly_come_back() {
+        let mut settings = STOCK;
+        (settings.k_up, settings.k_down) = (0.01, 0.000_18);
+        let (mut draft, mut stock) = (Trendline::new(settings), Trendline::new(STOCK));
+        for line in [&mut draft, &mut stock] {
+            line.threshold = 100.0;
+            (0..20).for_each(|i| line.adapt(2.0, ms(100 * i)));
+        }
+        assert!(draft.threshold > 70.0 && stock.threshold == LEAST, "{} {}", draft.threshold, stock.threshold);
+    }
+
+    /// After how many groups, 20 ms apart, each this much later, overuse shows; the slope is below the growth by what
+    /// smoothing has not yet let through.
+    fn groups_until_over(growth: f64) -> Option<u32> {
+        let mut line = Trendline::new(STOCK);
+        let step = Span::millis(20);
+        let mut at = PeerTime::from_nanos(0);
+        (1..400).find(|_| {
+            let arrived = Offset::from_secs_f64(0.020 + growth * 1e-3);
+            at = PeerTime::from_nanos(at.as_nanos() + arrived.as_nanos());
+            line.update(&Delta { sent: step, arrived }, at);
+            line.usage() == Usage::Over
+        })
+    }
+
+    #[test]
+    fn overuse_needs_twenty_points_and_a_slope_above_the_threshold_for_ten_milliseconds() {
+        // 10 ms in 20 ms: at once when there are twenty points, and one more for "twice".
+        let soon = groups_until_over(10.0);
+        assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
+        // Slope 0.01: with sixty deltas 2.4, below the least threshold.
+        assert_eq!(groups_until_over(0.2), None);
+        // Slope 0.1 passes the threshold with more deltas.
+        let later = groups_until_over(2.0);
+        assert!(later.is_some_and(|n| (20..=45).contains(&n)), "{later:?}");
+    }
+
+    #[test]
+    fn the_slope_is_over_arrival_times_and_points_at_one_time_have_none() {
+        let points: VecDeque<_> = (0..20).map(|i| (f64::from(i) * 10.0, f64::from(i) * 2.5 + 7.0)).collect();
+        assert!((slope(&points).unwrap() - 0.25).abs() < 1e-12);
+        assert_eq!(slope(&(0..20).map(|i| (3.0, f64::from(i))).collect()), None);
+        // Slopes at which the first threshold is met: 12.5 / (4 · 20) and 12.5 / (4 · 60).
+        assert!((12.5 / (4.0 * 20.0) - 0.156_25f64).abs() < 1e-9 && (12.5 / (4.0 * 60.0) - 0.0521f64).abs() < 1e-4);
+    }
+
+    #[test]
+    fn a_draining_queue_is_underuse_and_a_level_one_is_neither() {
+        let mut line = Trendline::new(STOCK);
+        let mut at = 0;
+        let mut feed = |line: &mut Trendline, n: usize, gap: i64| {
+            for _ in 0..n {
+                at += gap;
+                line.update(&Delta { sent: Span::millis(20), arrived: Offset::nanos(gap * 1_000_000) }, ms(at));
+            }
+            line.usage()
+        };
+        assert_eq!(feed(&mut line, 40, 20), Usage::Normal);
+        assert_eq!(feed(&mut line, 10, 35), Usage::Over);
+        assert_eq!(feed(&mut line, 30, 10), Usage::Under);
+        assert_eq!(feed(&mut line, 60, 20), Usage::Normal);
+    }
+}

@@ -1,0 +1,213 @@
+//! Probes, from a sender half that wants one to the packets that leave.
+
+use std::sync::{Arc, Mutex};
+use steadycast_control::registry::{Chosen, Setup};
+use steadycast_control::{Decision, Limit, Mode, Probe, ReceiverId, Report, SenderHalf, Sent, Why};
+use steadycast_link::{Config, Fate, Link, Service, Steps};
+use steadycast_session::{
+    Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Probes, Profile, Receiver, RtcpSettings, Sender,
+    SenderSettings,
+};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
+
+/// Wants probes one after the other, each until it has its packets and bytes, and keeps when packets leave.
+#[derive(Default)]
+struct Wants {
+    probes: Vec<Probe>,
+    sent: Vec<(Time, Bytes)>,
+}
+
+#[derive(Clone)]
+struct Half(Arc<Mutex<Wants>>);
+
+impl SenderHalf for Half {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.0.lock().expect("one thread").sent.push((sent.at, sent.size));
+    }
+    fn on_report(&mut self, _: &Report<'_>) {}
+    fn decision(&self) -> Decision {
+        let (target, pacing) = (Rate::kbps(400), Rate::mbps(1));
+        Decision { target, pacing, window: None, limit: Limit::Network, why: Why::rule("constant") }
+    }
+    fn probe(&self) -> Option<Probe> {
+        self.0.lock().expect("one thread").probes.first().copied()
+    }
+}
+
+fn probe(id: u32, mbps: u64, packets: u32) -> Probe {
+    Probe { id, rate: Rate::mbps(mbps), packets, bytes: Bytes::new(1_000) }
+}
+
+fn rtcp(profile: Profile) -> RtcpSettings {
+    RtcpSettings { profile, session_bandwidth: Rate::mbps(4), t_min: None, group: false, summary: false }
+}
+
+fn who(ssrc: u32) -> Identity {
+    Identity { ssrc, cname: format!("{ssrc}@test") }
+}
+
+fn settings(rtcp: RtcpSettings, emit: Emit, greedy: bool, feedback: FeedbackFormat) -> SenderSettings {
+    SenderSettings {
+        identity: who(1),
+        rtcp,
+        packet: Bytes::new(1_000),
+        payload_type: 96,
+        fragment_header: 0,
+        emit,
+        backlog: Span::secs(1),
+        credit: Span::ZERO,
+        greedy,
+        gated: false,
+        feedback,
+        app: *b"TEST",
+        first_seq: 0,
+        first_timestamp: 0,
+        epoch: NtpEpoch::from_unix_secs(0),
+    }
+}
+
+/// A sender with frames of these sizes at these milliseconds, for a second; gaps between its packets, and what became
+/// of its probes.
+fn run(wanted: Probe, emit: Emit, greedy: bool, frames: &[(u64, u64)]) -> (Vec<Span>, Probes) {
+    let settings = settings(rtcp(Profile::Rfc3550), emit, greedy, FeedbackFormat::Own);
+    let half = Half(Arc::new(Mutex::new(Wants { probes: vec![wanted], sent: Vec::new() })));
+    let mut sender = Sender::new(settings, Box::new(half.clone()), Seed(1).part("sender"), Time::ZERO);
+    let mut due: Vec<(Time, u64)> = frames.iter().map(|(ms, size)| (Time::ZERO + Span::millis(*ms), *size)).collect();
+    let end = Time::ZERO + Span::secs(1);
+    let mut now = Time::ZERO;
+    while now < end {
+        while due.first().is_some_and(|(at, _)| *at <= now) {
+            let (at, size) = due.remove(0);
+            sender.push_frame(now, &Frame { index: 0, kind: FrameKind::I, size: Bytes::new(size), sampled: at });
+        }
+        let wake = loop {
+            match sender.poll(now) {
+                Output::Media(_) | Output::Rtcp(_) => {}
+                Output::Wait(until) => break until.map_or(end, |wake| wake.at),
+            }
+        };
+        now = due.first().map_or(wake, |(at, _)| wake.min(*at)).min(end);
+    }
+    let sent = half.0.lock().expect("one thread").sent.clone();
+    (sent.windows(2).map(|pair| pair[1].0.since(pair[0].0)).collect(), sender.probes())
+}
+
+#[test]
+fn what_waits_leaves_at_the_probes_rate_and_then_at_the_pacing_rate() {
+    let (fast, slow) = (Span::millis(1), Span::millis(8));
+    for greedy in [true, false] {
+        let (gaps, told) = run(probe(1, 8, 5), Emit::Paced, greedy, &[(100, 20_000)]);
+        assert_eq!(gaps[..8], [fast, fast, fast, fast, slow, slow, slow, slow], "greedy: {greedy}");
+        assert_eq!(told, Probes { whole: 1, cut: 0, skipped: 0 });
+    }
+}
+
+#[test]
+fn a_probe_may_be_slower_than_the_pacer() {
+    let slow = Probe { rate: Rate::kbps(500), ..probe(1, 1, 3) };
+    let (gaps, _) = run(slow, Emit::Paced, true, &[]);
+    assert_eq!(gaps[..4], [16, 16, 8, 8].map(Span::millis));
+}
+
+#[test]
+fn without_enough_that_waits_it_is_cut_short_and_told() {
+    // Three packets wait, five are wanted; the rest of the video is paced as ever.
+    let (gaps, told) = run(probe(1, 8, 5), Emit::Paced, false, &[(100, 2_800), (200, 2_800)]);
+    assert_eq!(gaps.iter().filter(|gap| **gap == Span::millis(1)).count(), 2, "{gaps:?}");
+    assert_eq!(gaps.iter().filter(|gap| **gap == Span::millis(8)).count(), 2, "{gaps:?}");
+    assert_eq!(told, Probes { whole: 0, cut: 1, skipped: 0 });
+}
+
+#[test]
+fn with_nothing_to_send_no_probe_begins() {
+    let (gaps, told) = run(probe(1, 8, 5), Emit::Paced, false, &[]);
+    assert_eq!((gaps.len(), told), (0, Probes::default()));
+}
+
+/// `gcc` with a source that always has data over 2 Mb/s and 20 ms each way: its target after each tenth of a second,
+/// and its probes.
+fn drive(probes: bool) -> (Vec<Rate>, Probes) {
+    let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::secs(1) });
+    let setup = |id| Setup {
+        packet: Bytes::new(1_000),
+        mode: Mode::Repaired,
+        floor: Rate::kbps(50),
+        cap: Rate::mbps(4),
+        pictures: None,
+        session_bandwidth: Rate::mbps(4),
+        group: false,
+        id: ReceiverId(id),
+        chance: Seed(1).part("half"),
+        ecn: Ecn::NotEct,
+    };
+    let given = [("probes".to_owned(), steadycast_control::registry::Given::Switch(probes))];
+    let gcc = Chosen::shared("gcc", Mode::Repaired, &given).expect("it is in the registry");
+    let settings = settings(rtcp, Emit::Paced, true, FeedbackFormat::Rfc8888);
+    let mut sender = Sender::new(settings, gcc.sender(&setup(1)), Seed(1).part("sender"), Time::ZERO);
+    let receiver = Receiver::new(who(2), rtcp, *b"TEST", gcc.receiver(&setup(2)), Seed(1).part("receiver"), Time::ZERO);
+    let mut receiver = receiver.with_feedback(FeedbackFormat::Rfc8888, Rate::mbps(4));
+    let delay = Steps::constant(Span::millis(20));
+    let service = Service::Rate(Steps::constant(Rate::mbps(2)));
+    let config = Config { service, delay, ..Config::default() };
+    let mut links = [Link::new(&config, "forth", Seed(1)), Link::new(&config, "back", Seed(1))];
+    let mut under_way: Vec<(Time, bool, Vec<u8>)> = Vec::new();
+    let (mut now, mut targets) = (Time::ZERO, Vec::new());
+    while now < Time::ZERO + Span::secs(20) {
+        let mark = Time::ZERO + Span::millis(100) * (targets.len() as u64 + 1);
+        let mut next = mark;
+        for (end, link) in links.iter_mut().enumerate() {
+            loop {
+                let output = if end == 0 { sender.poll(now) } else { receiver.poll(now) };
+                let mut datagram = Vec::new();
+                let rtp = match output {
+                    Output::Media(media) => {
+                        media.encode(&vec![0; usize::from(media.header.payload_len)], &mut datagram);
+                        true
+                    }
+                    Output::Rtcp(bytes) => {
+                        datagram = bytes;
+                        false
+                    }
+                    Output::Wait(until) => {
+                        next = until.map_or(next, |until| next.min(until.at));
+                        break;
+                    }
+                };
+                let size = Bytes::new(datagram.len() as u64 + 28);
+                if let Fate::Arrives { at, .. } = link.offer(now, size, Ecn::NotEct)
+                    && (rtp || end == 1)
+                {
+                    under_way.push((at, rtp, datagram));
+                }
+            }
+        }
+        under_way.sort_by_key(|(at, ..)| *at);
+        now = under_way.first().map_or(next, |(at, ..)| next.min(*at));
+        while under_way.first().is_some_and(|(at, ..)| *at <= now) {
+            let (_, rtp, datagram) = under_way.remove(0);
+            if rtp {
+                receiver.on_rtp(now, Origin(1), &datagram, Ecn::NotEct, None);
+            } else {
+                sender.on_rtcp(now, Origin(2), &datagram);
+            }
+        }
+        if now >= mark {
+            targets.push(sender.decision().target);
+        }
+    }
+    (targets, sender.probes())
+}
+
+#[test]
+fn with_probes_gcc_finds_a_link_in_a_session_within_a_second_and_without_them_does_not() {
+    let (with, told) = drive(true);
+    let (without, none) = drive(false);
+    assert!((2..=12).contains(&told.whole) && told.cut == 0, "{told:?}");
+    assert_eq!(none, Probes::default());
+    let (quick, slow) = (with[9], without[9]);
+    assert!((Rate::kbps(1_500)..=Rate::kbps(2_400)).contains(&quick), "{quick}");
+    assert!((Rate::kbps(250)..=Rate::kbps(1_200)).contains(&slow), "{slow}");
+    let late: f64 = with[50..].iter().map(|rate| rate.as_bps_f64()).sum::<f64>() / with[50..].len() as f64;
+    assert!((1.6e6..=2.1e6).contains(&late), "{late}");
+}
