@@ -86,7 +86,7 @@ fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) 
     let (mut now, mut packets, mut reports) = (Time::ZERO, 0, 0);
     while now < Time::ZERO + Span::secs(10) {
         let mut next = Time::ZERO + Span::secs(10);
-        for end in 0..2 {
+        for (end, link) in links.iter_mut().enumerate() {
             loop {
                 let output = if end == 0 { sender.poll(now) } else { receiver.poll(now) };
                 let (rtp, arrives, datagram) = match output {
@@ -110,7 +110,7 @@ fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) 
                 };
                 let ecn = if rtp && packets % 4 == 0 { Ecn::Ce } else { Ecn::Ect1 };
                 let size = Bytes::new(datagram.len() as u64 + 28);
-                if let Fate::Arrives { at, .. } = links[end].offer(now, size, ecn)
+                if let Fate::Arrives { at, .. } = link.offer(now, size, ecn)
                     && arrives
                 {
                     under_way.push((at, rtp, ecn, datagram));
