@@ -420,9 +420,8 @@ def _find_files(value: Any, folder: Path, files: set[Path]) -> None:
         # A controller is FILE.py:Class.
         name = value.rpartition(":")[0] if re.search(r"\.py:\w+$", value) else value
         if "/" in name or "." in name:
-            path = folder / name
-            if path.is_file():
-                files.add(path)
+            # Relative to the scenario, or to where the command is typed.
+            files.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
 
 
 def _content(path: Path) -> str:

@@ -264,7 +264,6 @@ def _heat(
     sides: tuple[Sequence[str], Sequence[str]],
     cells: Mapping[tuple[str, ...], Json | None],
 ) -> Figure:
-    import numpy as np
     from matplotlib.figure import Figure
 
     rows, across = (_ordered(side) for side in sides)
@@ -281,10 +280,12 @@ def _heat(
     axes.set_ylabel(paths[0])
     axes.set_title(heading)
     how = say.by_unit(metric)
+    means = [mean for line in grid for mean in line if not math.isnan(mean)]
+    middle = (min(means) + max(means)) / 2 if means else 0.0
     size = 8.0 if len(across) <= 8 else 6.0
     for (i, line), (j, _) in itertools.product(enumerate(grid), enumerate(across)):
         if not math.isnan(line[j]):
-            dark = bool(image.norm(np.array(line[j])) < 0.5)
+            dark = line[j] < middle
             axes.text(
                 j,
                 i,
