@@ -55,12 +55,12 @@ def test_each_row_is_the_single_run_s(small: Path, whole: sc.Sweep) -> None:
             small, seed=row["seed"], set={axis: row[axis] for axis in OVER}, quality=False
         ).summary
         assert row["record_sha256"] == single["record_sha256"]
-        assert {k: v for k, v in row.items() if k in dict(figures(single))} == dict(figures(single))
+        assert {k: v for k, v in row.items() if k in figures(single)} == figures(single)
 
 
 def test_a_figure_s_name_is_the_path_that_finds_it(small: Path) -> None:
     summary = sc.run(small, quality=False).summary
-    found = dict(figures(summary))
+    found = figures(summary)
     assert {path: find(summary, path) for path in found} == found
     assert {
         "flows.video.receivers.video.dst1.delay_ms.p95",
@@ -129,7 +129,7 @@ def test_a_killed_worker_loses_no_run(small: Path, tmp_path: Path, begin: Begin)
     process = begin(*words)
     until(lambda: len(finished([tmp_path / "killed"])) >= 2)
     os.kill(children(process.pid)[0], signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, "12 runs in" in err) == (0, True), err
     found = pl.read_parquet(tmp_path / "killed" / "results.parquet")
     assert found["seed"].to_list() == list(range(1, 13))
@@ -196,7 +196,7 @@ def test_shards_of_two_versions_are_not_joined(small: Path, tmp_path: Path) -> N
         sc.sweep(small, seeds=[1, 2], shard=(part, 2), out=tmp_path / "mixed")
     path = tmp_path / "mixed" / "shard-1-of-2" / "plan.json"
     path.write_text(path.read_text().replace('"steadycast ', '"steadycast 9'))
-    with pytest.raises(sc.UserError, match="it holds runs of steadycast .*, this is steadycast 9"):
+    with pytest.raises(sc.UserError, match=r"it holds runs of steadycast .*, this is steadycast 9"):
         collect(tmp_path / "mixed")
 
 

@@ -72,16 +72,14 @@ def metrics(sweep: Sweep) -> list[str]:
     flows = dict.fromkeys(
         found[1] for name in names if (found := re.fullmatch(r"flows\.(.+?)\.throughput_bps", name))
     )
-    flows = {flow: None for flow in flows if ".receivers." not in flow}
-    wanted = [
-        *(
-            f"flows.{flow}.share_of_fair"
-            if f"flows.{flow}.share_of_fair" in names
-            else f"flows.{flow}.throughput_bps"
-            for flow in flows
-        ),
-        *(f"flows.{flow}.receivers.*.{end}" for end in ("loss_frac", "psnr_db.raw.y") for flow in flows),
-    ]
+    wanted = []
+    for flow in flows:
+        if ".receivers." not in flow:
+            share = f"flows.{flow}.share_of_fair"
+            wanted.append(share if share in names else f"flows.{flow}.throughput_bps")
+            wanted += [f"flows.{flow}.receivers.*.{end}" for end in ("loss_frac", "psnr_db.raw.y")]
+    # Where there are many, videos come first: only they have losses.
+    wanted.sort(key=lambda metric: not _fits(names, f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
     return [metric for metric in wanted if _fits(names, metric)][:_MOST_METRICS]
 
 

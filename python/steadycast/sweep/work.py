@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _KEPT = 8
 """How many flows' media a process keeps from run to run."""
 _NOT_FIGURES = ("format", "scenario", "program", "world", "complete", "warnings", "record_sha256")
+_NAMES = ("name", "id", "that", "direction")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
                 "error": None,
                 "record_sha256": run.summary["record_sha256"],
                 "cpu_s": run.cost["cpu_s"],
-                "figures": dict(figures(run.summary)),
+                "figures": figures(run.summary),
             }
         return json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
@@ -88,25 +89,27 @@ def failed(task: Task, error: BaseException) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
-def figures(summary: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield each number of a summary under the path by which `steadycast.folder.find` finds it."""
+def figures(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return each number of a summary under the path by which `steadycast.folder.find` finds it."""
+    found: dict[str, float] = {}
     for key, value in summary.items():
         if key not in _NOT_FIGURES:
-            yield from _under(key, value)
+            _fill(found, key, value)
+    return found
 
 
-def _under(path: str, value: Any) -> Iterator[tuple[str, float]]:
-    if isinstance(value, bool):
-        return
-    if isinstance(value, int | float):
-        yield path, value
-    elif isinstance(value, Mapping):
+def _fill(found: dict[str, float], path: str, value: Any) -> None:
+    # By the exact types of JSON: this runs hundreds of times per run.
+    kind = type(value)
+    if kind is float or kind is int:
+        found[path] = value
+    elif kind is dict:
         for key, each in value.items():
-            if key not in ("name", "id", "that"):
-                yield from _under(f"{path}.{key}", each)
-    elif isinstance(value, list):
+            if each is not None and key not in _NAMES:
+                _fill(found, f"{path}.{key}", each)
+    elif kind is list:
         for row in value:
-            if isinstance(row, Mapping):
+            if type(row) is dict:
                 name = str(row.get("name", row.get("id", row.get("that", ""))))
                 way = row.get("direction", "forward")
-                yield from _under(f"{path}.{name}" if way == "forward" else f"{path}.{name}.{way}", row)
+                _fill(found, f"{path}.{name}" if way == "forward" else f"{path}.{name}.{way}", row)
