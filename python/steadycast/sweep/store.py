@@ -115,6 +115,7 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
                 found[row["key"]] = row
     names = sorted({name for row in found.values() for name in row.get("figures", ())})
     content = list(found.values())
+    numbers = [row.get("figures", {}) for row in content]
     new = pl.DataFrame(
         [
             *(
@@ -128,12 +129,7 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
                 pl.Series(name, [row.get(name) for row in content], dtype=kind)
                 for name, kind in (("error", pl.String), ("record_sha256", pl.String), ("cpu_s", pl.Float64))
             ),
-            *(
-                pl.Series(
-                    name, [row.get("figures", {}).get(name) for row in content], pl.Float64, strict=False
-                )
-                for name in names
-            ),
+            *(pl.Series(name, [each.get(name) for each in numbers], pl.Float64) for name in names),
         ]
     )
     table = pl.concat([new, *old], how="diagonal") if old else new

@@ -52,6 +52,9 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         ) -> dict[str, pl.DataFrame | Columns]:
             return super()._tables(simulation) if self.quality else {}
 
+        def _simulated(self, done: float, of: float) -> None:
+            pass  # the sweep counts whole runs
+
         def _media_of(self, video: Mapping[str, Any]) -> Ladder | FrameTable | None:
             if self.quality:
                 return super()._media_of(video)  # decoded pictures that stay would fill the memory
@@ -102,7 +105,7 @@ def _fill(found: dict[str, float], path: str, value: Any) -> None:
     # By the exact types of JSON: this runs hundreds of times per run.
     kind = type(value)
     if kind is float or kind is int:
-        found[path] = value
+        found[path] = float(value)
     elif kind is dict:
         for key, each in value.items():
             if each is not None and key not in _NAMES:
