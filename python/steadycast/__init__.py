@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Topology,
         Uniform,
     )
+    from steadycast.sweep import Sweep, sweep
 
 __all__ = [
     "Agreement",
@@ -84,6 +85,7 @@ __all__ = [
     "SentPacket",
     "Setup",
     "Simulcast",
+    "Sweep",
     "Table2",
     "Topology",
     "Uniform",
@@ -95,6 +97,7 @@ __all__ = [
     "emulate",
     "run",
     "run_seeds",
+    "sweep",
 ]
 
 _HOMES = {
@@ -104,6 +107,7 @@ _HOMES = {
     "steadycast.emulate": ("Emulated", "Program", "emulate"),
     "steadycast.errors": ("MissingError", "UnwrittenError", "UserError"),
     "steadycast.run": ("Columns", "Run", "run", "run_seeds"),
+    "steadycast.sweep": ("Sweep", "sweep"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -187,13 +187,7 @@ def run(
 
     if seed is not None and seeds is not None:
         raise UserError("--seeds", "--seed is given as well", "give one of the two")
-    for change in sets or []:
-        if "=" not in change.strip("="):
-            raise UserError(
-                f"--set {change}",
-                "this is not PATH=VALUE",
-                "write for example --set flow.video.controller=tfrc",
-            )
+    _changes(sets)
     many = seed_range(seeds) if seeds is not None else None
     scenario_at(file)
     place = out or (None if as_json else _free(Path("runs") / file.stem))
@@ -216,6 +210,16 @@ def run(
         _left.extend(getattr(stop, "__notes__", [whole] if whole else ()))
         raise typer.Exit(Exit.INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
+
+
+def _changes(sets: list[str] | None) -> None:
+    for change in sets or []:
+        if "=" not in change.strip("="):
+            raise UserError(
+                f"--set {change}",
+                "this is not PATH=VALUE",
+                "write for example --set flow.video.controller=tfrc",
+            )
 
 
 def _free(path: Path) -> Path:
@@ -289,6 +293,143 @@ def _print_json(value: object) -> None:
     import json
 
     print(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))
+
+
+@app.command(
+    short_help="Run a scenario at many points and with many seeds.",
+    epilog=_examples(
+        "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
+        "steadycast sweep home.toml --over topology.bottleneck.rate=1Mbps,2Mbps,4Mbps \\",
+        "    --over flow.video.controller=asmp,tfrc --seeds 1-5 --baseline flow.video.controller=tfrc -o grid",
+        "steadycast sweep home.toml --with design.csv --seeds 1-3 -o design",
+        "steadycast sweep home.toml --seeds 1-100 --shard $SLURM_ARRAY_TASK_ID/16 -o shared",
+        "steadycast sweep --collect -o shared",
+    ),
+)
+def sweep(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A scenario (TOML).")] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            metavar="PATH=V1,V2",
+            help="An axis: a path as in run's --set, and its values. Repeatable: all combinations.",
+        ),
+    ] = None,
+    design: Annotated[
+        Path | None,
+        typer.Option(
+            "--with", metavar="TABLE.csv", help="Points from a table: its heads are paths, its rows points."
+        ),
+    ] = None,
+    seeds: Annotated[str | None, _SEEDS] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A change for all runs, as in run. Repeatable."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
+    ] = None,
+    pixels: Annotated[
+        bool, typer.Option("--pixels", help="Decode and measure the pictures; takes its time.")
+    ] = False,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="PATH",
+            help="What is shown: a number of summary.json; with * the mean of what fits. Repeatable.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="PATH=V", help="Show differences from this value, paired by seed."
+        ),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Do part I of N alone, counted from 0 (job arrays)."),
+    ] = None,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
+    ] = False,
+    out: Annotated[Path | None, _OUT] = None,
+    force: Annotated[bool, typer.Option("--force", help="Begin anew in a folder that is there.")] = False,
+) -> None:
+    """Run a scenario at all combinations of values with several seeds each: a row per run in results.parquet.
+
+    The same command does only what is missing or has failed; more values or seeds add runs. Without -o the results go
+    to runs/NAME-sweep. A run that fails is a row with its error; the exit code is then 1.
+    """
+    import time
+
+    from steadycast.report.terminal import console
+
+    if out is None and (shard is not None or collect):
+        raise UserError("-o", "it is missing", "give the DIR that all parts share")
+    if not collect:
+        if file is None:
+            raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
+        scenario_at(file)
+    elif file is not None or over or design or seeds or sets or shard or jobs or pixels or force:
+        raise UserError("--collect", "it runs nothing", "give only -o, --metric and --baseline with it")
+    _changes(sets)
+    sweeping = _module("steadycast.sweep")
+    planning = _module("steadycast.sweep.plan")
+    axes = [planning.axis(each) for each in over or []]
+    planning.grid(axes)  # an axis that stands twice must be found before it is a dictionary's key
+    part = planning.shard(shard) if shard is not None else None
+    began = time.monotonic()
+    try:
+        if collect:
+            done = sweeping.collect(out)
+        else:
+            assert file is not None
+            done = sweeping.sweep(
+                file,
+                dict(axes),
+                table=design,
+                seeds=seed_range(seeds) if seeds is not None else None,
+                set=sets or (),
+                jobs=jobs,
+                pixels=pixels,
+                shard=part,
+                metrics=metric or (),
+                baseline=baseline,
+                out=out or Path("runs") / f"{file.stem}-sweep",
+                force=force,
+            )
+        took = time.monotonic() - began
+        rate = f" in {took:.1f} s ({done.ran / took:.1f} runs/s)" if done.ran else ""
+        missing = f", {done.missing} missing" if done.missing else ""
+        print(
+            f"{done.ran} runs{rate}; {done.results.height} in all, {done.failed} failed{missing}",
+            file=sys.stderr,
+        )
+        _errors(done)
+        if part is None and done.results["complete"].any():
+            from steadycast.sweep.show import tables
+
+            for each in tables(done, metric or done.metrics(), baseline):
+                console().print(each)
+                print()
+            # Not through the console: a path must not be wrapped.
+            print(f"report: {done.report(metric or (), baseline)}")
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    if done.failed or (done.missing and part is None):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _errors(done: Any) -> None:
+    """Tell the first few errors of a sweep, each once."""
+    errors = done.results["error"].drop_nulls().unique(maintain_order=True).to_list()
+    for error in errors[:3]:
+        _tell(error)
+    if len(errors) > 3:
+        _tell(f"{len(errors) - 3} more errors: column error of {done.folder / 'results.parquet'}")
 
 
 @app.command(

@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,8 @@ from steadycast.folder import (
     judge,
     write_json,
 )
-from steadycast.progress import Progress, shown
+from steadycast.progress import Progress, Silent, shown
+from steadycast.workers import LostError, Workers, cores
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -283,13 +284,15 @@ def run_seeds(
 ) -> Json:
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
-    Writes ``out/seed-N`` for each, and ``out/seeds.json``.
+    Writes ``out/seed-N`` for each, and ``out/seeds.json``. The runs go in parallel, one per processor, in processes of
+    their own; with ``controllers`` one after the other, in this one.
 
     Raises:
         UserError: as `run`.
 
     """
     place = Path(out) if out is not None else None
+    common: dict[str, Any] = {"set": set, "sets": sets, "force": force, "quality": quality, "vmaf": vmaf}
     with ExitStack() as stack:
         if place is not None:
             stack.enter_context(Claim(place, force=force))
@@ -297,26 +300,103 @@ def run_seeds(
                 import shutil
 
                 shutil.rmtree(place)
-        summaries = []
-        for seed in seeds:
-            each = place / f"seed-{seed}" if place is not None else None
-            done = run(
-                scenario,
-                seed=seed,
-                set=set,
-                sets=sets,
-                out=each,
-                force=force,
-                progress=progress,
-                quality=quality,
-                vmaf=vmaf,
-                controllers=controllers,
-            )
-            summaries.append(done.summary)
+        told = progress or stack.enter_context(shown())
+        given = list(seeds)
+        processes = min(cores(), len(given))
+        if controllers or processes < 2:
+            summaries = [
+                run(
+                    scenario,
+                    seed=seed,
+                    out=_seed_folder(place, seed),
+                    progress=told,
+                    controllers=controllers,
+                    **common,
+                ).summary
+                for seed in given
+            ]
+        else:
+            prepare([load(scenario, [*_texts(set), *_texts(sets), f"seed={given[0]}"])], told)
+            summaries = _in_parallel(_Seeds(scenario, place, common), given, processes, told)
         joined = aggregate(summaries)
         if place is not None:
             write_json(place / "seeds.json", joined)
         return joined
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    """What the processes of `run_seeds` are told."""
+
+    scenario: str | Path | Scenario
+    place: Path | None
+    common: dict[str, Any]
+
+
+def _seed_folder(place: Path | None, seed: int) -> Path | None:
+    return place / f"seed-{seed}" if place is not None else None
+
+
+def _in_parallel(what: _Seeds, seeds: Sequence[int], processes: int, progress: Progress) -> list[Json]:
+    if what.place is not None:
+        try:
+            what.place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnwrittenError.of(what.place, error) from error
+    done: dict[int, Json] = {}
+    progress("seeds", 0, len(seeds))
+    try:
+        with Workers("steadycast.run:seed_worker", what, processes, gently=True) as workers:
+            for index, outcome in workers.do(seeds):
+                if isinstance(outcome, LostError):
+                    remedy = "see whether the machine has memory left, and run it again"
+                    raise UserError(f"seed {seeds[index]}", str(outcome), remedy)
+                if isinstance(outcome, Exception):
+                    raise outcome
+                done[index] = outcome
+                progress("seeds", len(done), len(seeds))
+    except BaseException as error:
+        if what.place is not None:
+            left = sorted(map(str, what.place.glob("seed-*.part")))
+            if left and isinstance(error, KeyboardInterrupt):
+                error.add_note(f"what there is stands in {', '.join(left)}")
+            with suppress(OSError):  # it is not empty
+                what.place.rmdir()
+        raise
+    return [done[index] for index in range(len(seeds))]
+
+
+def seed_worker(what: _Seeds) -> Callable[[int], Json]:
+    """Return what runs one seed in a process of `run_seeds`."""
+
+    def one(seed: int) -> Json:
+        place = _seed_folder(what.place, seed)
+        return run(what.scenario, seed=seed, out=place, progress=Silent(), **what.common).summary
+
+    return one
+
+
+def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> None:
+    """Encode each ladder that is needed once, before several processes want it at the same time.
+
+    Raises:
+        UserError: a clip is missing, damaged or of another kind.
+
+    """
+    ready = set()
+    for loaded in scenarios:
+        for video in loaded.videos():
+            facts = media_facts(video)
+            if video["media"] in ("clip", "synthetic") and facts not in ready:
+                from steadycast.media.prepare import media_of
+
+                ready.add(facts)
+                media_of(video, loaded.seed, progress)
+
+
+def media_facts(video: Mapping[str, Any]) -> str:
+    """Say what a flow's media depend on, besides the seed."""
+    return repr({k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s", "receivers")})
 
 
 def _texts(sets: Sets) -> list[str]:
@@ -359,7 +439,7 @@ class _Runner:
         self.progress = progress
         self.quality = quality
         self.vmaf = vmaf
-        self.loaded = load(scenario, sets)
+        self.loaded = self._load(scenario, sets)
         self.where = str(scenario) if isinstance(scenario, str | Path) else "scenario"
         folder = Path(scenario).parent if isinstance(scenario, str | Path) else Path()
         videos = self.loaded.videos()
@@ -375,6 +455,9 @@ class _Runner:
             if v["flow"] in classes or ":" in v["controller"]
         }
         self.media: dict[str, Ladder | FrameTable] = {}
+
+    def _load(self, scenario: str | Path | Scenario, sets: Sequence[str]) -> _core.Scenario:
+        return load(scenario, sets)
 
     def go(self, out: Path | str | None, force: bool) -> Run:
         """Run it, and write its folder while it goes on, if there is to be one."""
@@ -474,11 +557,14 @@ class _Runner:
         summary["scenario"]["sha256"] = self.loaded.sha256
         summary["program"] = {"version": self.core.__version__, "commit": commit()}
         summary["warnings"] = [*self.loaded.warnings(), *summary["warnings"], *self._media_warnings()]
+        return Run(_ordered(summary), {}, self._tables(simulation), self.loaded.toml())
+
+    def _tables(self, simulation: _core.Simulation | _core.Emulation) -> dict[str, pl.DataFrame | Columns]:
         tables: dict[str, pl.DataFrame | Columns] = {
             name: Columns(simulation.table(name)) for name in (*TABLES, "missing")
         }
         tables["frames"] = unscored(simulation.table("frames"))
-        return Run(_ordered(summary), {}, tables, self.loaded.toml())
+        return tables
 
     doing = "simulating"
     """What its progress is called."""
@@ -491,11 +577,10 @@ class _Runner:
         if all(v["media"] == "greedy" for v in videos):
             return {}
         from steadycast.media.ladder import Ladder
-        from steadycast.media.prepare import media_of
 
         ladders: dict[str, dict[str, object]] = {}
         for video in videos:
-            media = media_of(video, self.loaded.seed, self.progress)
+            media = self._media_of(video)
             if media is None:
                 continue
             self.media[video["flow"]] = media
@@ -510,6 +595,11 @@ class _Runner:
                 "sizes": table.sizes,
             }
         return ladders
+
+    def _media_of(self, video: Mapping[str, Any]) -> Ladder | FrameTable | None:
+        from steadycast.media.prepare import media_of
+
+        return media_of(video, self.loaded.seed, self.progress)
 
     def _media_warnings(self) -> list[str]:
         from steadycast.media.table import FrameTable
@@ -575,8 +665,10 @@ def _ordered(summary: Json) -> Json:
     return {k: summary[k] for k in [*first, *(k for k in summary if k not in first)]}
 
 
-def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> _core.Scenario:
-    """Read and check a scenario: the core's `Scenario`.
+def load(
+    scenario: str | Path | Scenario, sets: Sequence[str] = (), text: str | None = None
+) -> _core.Scenario:
+    """Read and check a scenario: the core's `Scenario`; ``text`` is what its file holds, if that is known.
 
     Raises:
         UserError: all that is wrong with it, a line each.
@@ -586,7 +678,8 @@ def load(scenario: str | Path | Scenario, sets: Sequence[str] = ()) -> _core.Sce
 
     try:
         if isinstance(scenario, str | Path):
-            return _core.Scenario(str(scenario_at(Path(scenario))), list(sets))
+            place = scenario_at(Path(scenario)) if text is None else scenario
+            return _core.Scenario(str(place), list(sets), text)
         return _core.Scenario("scenario", list(sets), scenario.to_json(), True)
     except ValueError as error:
         raise Problems(error.args[0]) from None
@@ -602,6 +695,9 @@ class Problems(UserError):  # noqa: N818  (as the core calls it)
 
     def __str__(self) -> str:
         return "\n".join(f"{_place(p)}: {p['what']}; {p['remedy']}" for p in self.problems)
+
+    def __reduce__(self) -> tuple[type[Problems], tuple[list[Mapping[str, Any]]]]:
+        return Problems, (self.problems,)
 
 
 def _place(problem: Mapping[str, Any]) -> str:

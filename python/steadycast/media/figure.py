@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from steadycast.files import whole
 from steadycast.media.decode import decode_units
-from steadycast.media.ladder import Ladder, cores
+from steadycast.media.ladder import Ladder
 from steadycast.media.metrics import mean_db, picture_psnr_db, picture_ssim
 from steadycast.media.splice import units
+from steadycast.workers import cores
 
 _CLASSES = ((20.0, "poor"), (25.0, "fair"), (31.0, "good"), (37.0, "excellent"))
 _RATE, _PSNR, _SSIM = "#1f5fa8", "#b4451f", "#4d7a2e"

@@ -1,7 +1,6 @@
 """One clip at every quantizer, cut so that any group of pictures of any rung can follow any other."""
 
 import json
-import os
 import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -22,6 +21,7 @@ from steadycast.media import cache
 from steadycast.media.clip import Source
 from steadycast.media.raw import RawVideo, raw_video
 from steadycast.media.table import U8, U32, U64, FrameTable, Kind
+from steadycast.workers import cores as cores
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done, and how many there are."""
@@ -183,11 +183,6 @@ def _settings(
 
 def _range(codec: Codec) -> str:
     return f"from {codec.quantizers[0]} to {codec.quantizers[-1]}"
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _encode(

@@ -1,0 +1,301 @@
+"""Sweeps: a scenario at many points and with many seeds, a row for each run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.folder import Claim, write_text
+from steadycast.progress import Progress, Terminal, shown
+from steadycast.sweep import plan as planning
+from steadycast.sweep import store
+from steadycast.sweep.plan import Base, Plan, Task
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from steadycast.scenario import Scenario
+
+_SHARDS = "shard-*-of-*"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """What came of a sweep."""
+
+    results: pl.DataFrame
+    """A row per run: the axes as text, ``seed``, ``key``, ``complete``, ``error``, ``record_sha256``, ``cpu_s`` (of the
+    simulation alone), then each number of its summary under its path, in the units of summary.json.
+    """
+    plan: Plan
+    folder: Path
+    ran: int = 0
+    """How many runs were done now, and not before."""
+    _scratch: TemporaryDirectory[str] | None = None
+
+    @property
+    def failed(self) -> int:
+        """How many runs have failed."""
+        return int(self.results["complete"].not_().sum())
+
+    @property
+    def missing(self) -> int:
+        """How many runs of the plan have not been done."""
+        return sum(1 for _ in self.plan.runs()) - self.results.height
+
+    def metrics(self) -> list[str]:
+        """Paths that are shown when none is named: share of fair, and loss, of each flow; PSNR with pixels."""
+        from steadycast.sweep.show import metrics
+
+        return metrics(self)
+
+    def points(self, metric: str) -> pl.DataFrame:
+        """Return the axes with ``mean``, ``ci95`` (half-width by Student's t, null for one seed) and ``n``.
+
+        Args:
+            metric: a column of the results; with ``*`` the mean over the columns that fit.
+
+        Raises:
+            UserError: there is no such column.
+
+        """
+        from steadycast.sweep.show import frame, spreads
+
+        return frame(self.plan.axes, spreads(self, metric))
+
+    def differences(self, metric: str, baseline: str) -> pl.DataFrame:
+        """Return how each point differs from the one with ``baseline`` (PATH=VALUE), paired by seed, as `points`.
+
+        Raises:
+            UserError: there is no such column, axis or value.
+
+        """
+        from steadycast.sweep.show import differences, frame
+
+        return frame(self.plan.axes, differences(self, metric, baseline))
+
+    def report(self, metrics: Sequence[str] = (), baseline: str | None = None) -> Path:
+        """Write sweep.html and figures/, and return the page's path.
+
+        Raises:
+            UserError: a metric or the baseline is not there.
+            UnwrittenError: the system refused.
+
+        """
+        from steadycast.sweep.show import write_report
+
+        return write_report(self, metrics, baseline)
+
+    def __repr__(self) -> str:
+        """Say what was varied, and how many runs there are."""
+        axes = ", ".join(self.plan.axes) or "nothing"
+        return f"Sweep of {self.plan.name} over {axes}: {self.results.height} runs, {self.failed} failed"
+
+    def _repr_html_(self) -> str:
+        """Show the first metrics' tables, in a notebook."""
+        from steadycast.sweep.show import tables_html
+
+        return tables_html(self, self.metrics()[:4], None)
+
+
+def sweep(
+    scenario: str | Path | Scenario,
+    over: Mapping[str, Iterable[object]] | None = None,
+    *,
+    table: Path | str | None = None,
+    seeds: Iterable[int] | None = None,
+    set: Mapping[str, object] | Sequence[str] = (),
+    jobs: int | None = None,
+    pixels: bool = False,
+    shard: tuple[int, int] | None = None,
+    metrics: Sequence[str] = (),
+    baseline: str | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Run a scenario at all combinations of values, with several seeds each, on all processors.
+
+    A run that fails is a row with its error, and the others go on. With ``out`` the same call does only what is
+    missing or has failed; more values or seeds add runs.
+
+    Args:
+        scenario: a file, or a `steadycast.scenario.Scenario`.
+        over: values of each axis, by its path: ``{"flow.video.controller": ["asmp", "tfrc"]}``.
+        table: a CSV whose heads are paths and whose rows are points, times the axes of ``over``.
+        seeds: without them the scenario's own.
+        set: changes that hold for all runs, as in `steadycast.run`.
+        jobs: processes; by default one per processor.
+        pixels: decode and measure the pictures.
+        shard: (I, N): only part I of N, counted from 0, into ``out``/shard-I-of-N; `collect` joins them.
+        metrics: columns that must be there; looked for in the first run.
+        baseline: PATH=VALUE of an axis that must be there; looked for before the first run.
+        out: the sweep's folder; without it one that goes with the result.
+        force: begin anew in a folder that is there.
+        progress: told how far it is; by default a bar, where somebody looks.
+
+    Raises:
+        UserError: the scenario, a value or the folder is wrong; it says where, and what to do.
+        UnwrittenError: a full disk; what is finished stays.
+        KeyboardInterrupt: somebody pressed Ctrl-C; the same call goes on.
+
+    """
+    from steadycast.run import _literal, _texts
+
+    base = Base.of(scenario, _texts(set))
+    heads = planning.table(Path(table)) if table is not None else ((), ((),))
+    given = [(path, [_literal(value) for value in values]) for path, values in (over or {}).items()]
+    axes, rows = planning.grid(given, heads)
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs {jobs}", "at least one process is needed", "give 1 or more, or leave it out")
+    if shard is not None and out is None:
+        raise UserError("--shard", "it has no folder", "give -o DIR, the same for all parts")
+    scratch = TemporaryDirectory(prefix="steadycast-") if out is None else None
+    place = Path(scratch.name) / "sweep" if scratch is not None else Path(out or "")
+    if shard is not None:
+        place = place / f"shard-{shard[0]}-of-{shard[1]}"
+    file = base.scenario if isinstance(base.scenario, str) else str(place / "scenario.toml")
+    new, scenarios = Plan.of(
+        base, axes, rows, None if seeds is None else list(seeds), pixels=pixels, file=file
+    )
+    with ExitStack() as stack:
+        stack.enter_context(Claim(place, force=True))
+        if force and place.exists():
+            shutil.rmtree(place)
+        plan = _begun(place, new, base, baseline)
+        siblings = sorted(place.parent.glob(_SHARDS)) if shard is not None else sorted(place.glob(_SHARDS))
+        done = store.finished({place, *siblings})
+        part, parts = shard or (0, 1)
+        todo = [
+            task
+            for number, (_, _, task) in enumerate(new.runs())
+            if number % parts == part and task.key not in done
+        ]
+        if todo:
+            told = progress or stack.enter_context(Rated() if isinstance(shown(), Terminal) else shown())
+            _work(base, place, todo, scenarios, pixels, jobs, metrics, told)
+        return Sweep(store.join(place, plan), plan, place, len(todo), scratch)
+
+
+def collect(out: Path | str) -> Sweep:
+    """Join the parts of a sweep (``out``/shard-I-of-N) and what ``out`` itself holds, also after an interruption.
+
+    Raises:
+        UserError: there are none, or they are not of one sweep.
+        UnwrittenError: the system refused.
+
+    """
+    place = Path(out)
+    shards = [each for each in sorted(place.glob(_SHARDS)) if each.is_dir()]
+    plan: Plan | None = None
+    for each in (place, *shards):
+        writer = Claim.holder(each)
+        if writer is not None:
+            raise UserError(str(each), f"{writer} is writing there", "wait until it has ended")
+        found = Plan.read(each)
+        if found is not None:
+            plan = found if plan is None else plan.joined(found, str(each))
+    if plan is None:
+        remedy = "name the DIR that was given to --shard"
+        raise UserError(str(place), "there is no sweep in it, and no shard-I-of-N", remedy)
+    with Claim(place, force=True) if (place / "scenario.toml").exists() else ExitStack():
+        first = next(each for each in (place, *shards) if (each / "scenario.toml").exists())
+        write_text(place / "scenario.toml", (first / "scenario.toml").read_text(encoding="utf-8"))
+        plan.write(place)
+        return Sweep(store.join(place, plan, shards), plan, place)
+
+
+def _begun(place: Path, new: Plan, base: Base, baseline: str | None) -> Plan:
+    """Write the plan, joined with what the folder planned before."""
+    known = Plan.read(place)
+    if known is None:
+        held = (each.name for each in place.iterdir()) if place.exists() else ()
+        if any(not name.startswith("shard-") for name in held):
+            raise UserError(str(place), "this folder holds other results", "give another -o DIR, or --force")
+    plan = new if known is None else known.joined(new, str(place))
+    if baseline is not None:
+        plan.axis_of(baseline)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwrittenError.of(place, error) from error
+    if isinstance(base.scenario, str):
+        write_text(place / "scenario.toml", base.text)
+    else:
+        base.scenario.save(place / "scenario.toml")
+    plan.write(place)
+    return plan
+
+
+def _work(
+    base: Base,
+    place: Path,
+    todo: Sequence[Task],
+    scenarios: Sequence[Any],
+    pixels: bool,
+    jobs: int | None,
+    metrics: Sequence[str],
+    progress: Progress,
+) -> None:
+    from steadycast.run import prepare
+    from steadycast.sweep.work import Setup, failed
+    from steadycast.workers import Workers, cores
+
+    prepare(scenarios, progress)
+    processes = min(jobs or cores(), len(todo))
+    unseen = list(metrics)
+    done = 0
+    progress("runs", 0, len(todo))
+    try:
+        with (
+            store.Part(place) as part,
+            Workers("steadycast.sweep.work:begin", Setup(base, pixels), processes) as workers,
+            closing(workers.do(todo)) as outcomes,
+        ):
+            for index, outcome in outcomes:
+                line = failed(todo[index], outcome) if isinstance(outcome, Exception) else outcome
+                part.append(line)
+                done += 1
+                progress("runs", done, len(todo))
+                if unseen:
+                    unseen = _looked_for(line, unseen)
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"{done} of {len(todo)} runs are done and kept; the same command goes on")
+        raise
+
+
+def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
+    """Look for the metrics in a row; a row that failed says nothing."""
+    import json
+
+    from steadycast.sweep.show import columns
+
+    row = json.loads(line)
+    if not row["complete"]:
+        return metrics
+    for metric in metrics:
+        columns(list(row["figures"]), metric)
+    return []
+
+
+class Rated(Terminal):
+    """The terminal's bars with runs per second."""
+
+    @staticmethod
+    def _start() -> Any:
+        from rich.progress import ProgressColumn
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Any) -> Text:
+                return Text(f"{task.speed:.1f}/s" if task.speed else "")
+
+        bars = Terminal._start()
+        bars.columns = (*bars.columns, Rate())
+        return bars

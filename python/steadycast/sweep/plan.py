@@ -1,0 +1,435 @@
+"""What a sweep runs: points (the changes to a scenario) times seeds, each with a key of all that it depends on."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import UserError
+from steadycast.files import scenario_at
+from steadycast.folder import Json, read_json, write_json
+
+if TYPE_CHECKING:
+    from steadycast import _core
+    from steadycast.scenario import Scenario
+
+FORMAT = 1
+NAME = "plan.json"
+RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
+"""Columns of the results that are no axes."""
+_REMEDY = "give another -o DIR, or --force to begin anew"
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values of all axes, and what the scenario with them hangs on."""
+
+    values: tuple[str, ...]
+    """As written, in the order of the axes."""
+    key: str
+    """SHA-256 of the resolved scenario without its seed, of the program and of all files that it names."""
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a sweep."""
+
+    key: str
+    sets: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """The scenario that is varied: its place, its text, and the changes that hold for all runs."""
+
+    scenario: str | Scenario
+    """Its file as given, or the object."""
+    text: str
+    """What the file holds (TOML), or the object (JSON)."""
+    sets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scenario: str | Path | Scenario, sets: Sequence[str]) -> Self:
+        """Read a scenario's text, once for all runs.
+
+        Raises:
+            UserError: there is no such file, or it can't be read.
+
+        """
+        if not isinstance(scenario, str | Path):
+            return cls(scenario, scenario.to_json(), tuple(sets))
+        path = scenario_at(Path(scenario))
+        try:
+            return cls(str(path), path.read_text(encoding="utf-8"), tuple(sets))
+        except OSError as error:
+            raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
+        except UnicodeDecodeError as error:
+            raise UserError(str(path), "this is not text", "give a scenario file") from error
+
+    @property
+    def name(self) -> str:
+        """What the sweep's folder calls it."""
+        return Path(self.scenario).name if isinstance(self.scenario, str) else "scenario"
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are that it names."""
+        return Path(self.scenario).parent if isinstance(self.scenario, str) else Path()
+
+    def load(self, *more: str) -> _core.Scenario:
+        """Read and check it with more changes.
+
+        Raises:
+            UserError: all that is wrong with it, a line each.
+
+        """
+        from steadycast.run import load
+
+        return load(self.scenario, [*self.sets, *more], self.text)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a sweep, as plan.json has them."""
+
+    name: str
+    """The scenario file's name."""
+    file: str
+    """The scenario file as given; for the commands of the report."""
+    base: str
+    """SHA-256 of the resolved scenario that is varied."""
+    sets: tuple[str, ...]
+    program: str
+    """Version, and what the core was made of."""
+    pixels: bool
+    axes: tuple[str, ...]
+    points: tuple[Point, ...]
+
+    @classmethod
+    def of(
+        cls,
+        base: Base,
+        axes: Sequence[str],
+        rows: Sequence[tuple[str, ...]],
+        seeds: Sequence[int] | None,
+        *,
+        pixels: bool,
+        file: str,
+    ) -> tuple[Self, list[_core.Scenario]]:
+        """Plan a sweep; also returns the scenarios of its points that are valid. Without seeds the scenario's own.
+
+        A combination of values that makes no valid scenario is a run that fails. A value that makes none in any
+        combination is a mistake.
+
+        Raises:
+            UserError: such a value, or a scenario that is wrong as it stands.
+
+        """
+        program = _program()
+        keys, scenarios, wrong = [], [], {}
+        whole = hashlib.sha256(repr((base.text, base.sets)).encode()).hexdigest()
+        for values in rows:
+            try:
+                loaded = base.load(*_sets(axes, values))
+            except UserError as error:
+                wrong[values] = error
+                key = _hash(whole, program, *axes, *values, str(error))
+            else:
+                scenarios.append(loaded)
+                key = _hash(program, str(pixels), *_contents(loaded, base.folder))
+            keys.append(key)
+        if wrong:
+            _blame(axes, rows, wrong)
+        given = tuple(dict.fromkeys(seeds if seeds is not None else (scenarios[0].seed,)))
+        points = (Point(values, key, given) for values, key in zip(rows, keys, strict=True))
+        plan = cls(base.name, file, whole, base.sets, program, pixels, tuple(axes), tuple(points))
+        return plan, scenarios
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Read the plan of a folder; `None` when there is none.
+
+        Raises:
+            UserError: it is damaged, or of a newer program.
+
+        """
+        path = folder / NAME
+        if not path.exists():
+            return None
+        told = read_json(path, _REMEDY)
+        if told.get("format") != FORMAT:
+            raise UserError(
+                str(path), f"format {told.get('format')} is not one that this program reads", _REMEDY
+            )
+        try:
+            points = (Point(tuple(p["values"]), p["key"], tuple(p["seeds"])) for p in told["points"])
+            return cls(
+                told["scenario"],
+                told["file"],
+                told["base_sha256"],
+                tuple(told["set"]),
+                told["program"],
+                told["pixels"],
+                tuple(told["axes"]),
+                tuple(points),
+            )
+        except (KeyError, TypeError) as error:
+            raise UserError(str(path), f"damaged: {error} is missing or wrong", _REMEDY) from error
+
+    def write(self, folder: Path) -> None:
+        """Write plan.json."""
+        write_json(folder / NAME, self._json())
+
+    def _json(self) -> Json:
+        return {
+            "format": FORMAT,
+            "scenario": self.name,
+            "file": self.file,
+            "base_sha256": self.base,
+            "set": self.sets,
+            "program": self.program,
+            "pixels": self.pixels,
+            "axes": self.axes,
+            "points": [{"values": p.values, "key": p.key, "seeds": p.seeds} for p in self.points],
+        }
+
+    def joined(self, more: Plan, place: str) -> Plan:
+        """Return this plan with the points and seeds of another.
+
+        Raises:
+            UserError: the two are not of one sweep; it says what differs.
+
+        """
+
+        def refuse(problem: str) -> UserError:
+            return UserError(place, problem, _REMEDY)
+
+        if self.program != more.program:
+            raise refuse(f"it holds runs of {self.program}, this is {more.program}")
+        if self.name != more.name:
+            raise refuse(f"it holds a sweep of {self.name}, not of {more.name}")
+        if self.base != more.base:
+            raise refuse(f"{self.name} or its --set was another when its runs were made")
+        if self.axes != more.axes:
+            raise refuse(
+                f"it varies {', '.join(self.axes) or 'nothing'}, not {', '.join(more.axes) or 'nothing'}"
+            )
+        if self.pixels != more.pixels:
+            raise refuse(f"its runs were made {'with' if self.pixels else 'without'} --pixels")
+        points = {point.values: point for point in self.points}
+        for point in more.points:
+            known = points.get(point.values)
+            if known is not None and known.key != point.key:
+                raise refuse("a file that its scenario names (a controller, a clip, a trace) has changed")
+            seeds = sorted({*point.seeds, *(known.seeds if known else ())})
+            points[point.values] = Point(point.values, point.key, tuple(seeds))
+        return replace(more, points=tuple(points.values()))
+
+    def runs(self) -> Iterator[tuple[Point, int, Task]]:
+        """Yield point, seed and task of each run: all points with the first seed, then all with the next.
+
+        A sweep that is ended early is balanced so.
+        """
+        for seed in sorted({seed for point in self.points for seed in point.seeds}):
+            for point in self.points:
+                if seed in point.seeds:
+                    sets = (*_sets(self.axes, point.values), f"seed={seed}")
+                    yield point, seed, Task(_hash(point.key, str(seed)), sets, seed)
+
+    def axis_of(self, baseline: str) -> tuple[int, str]:
+        """Return the place of a baseline's axis, and its value.
+
+        Raises:
+            UserError: it is not PATH=VALUE, or there is no such axis or value.
+
+        """
+        path, _, value = baseline.partition("=")
+        if path not in self.axes:
+            remedy = f"there are: {', '.join(self.axes)}" if self.axes else "vary it by --over"
+            raise UserError(f"--baseline {baseline}", "this is no axis of the sweep", remedy)
+        place = self.axes.index(path)
+        known = list(dict.fromkeys(point.values[place] for point in self.points))
+        if value not in known:
+            raise UserError(
+                f"--baseline {baseline}", "no run has this value", f"there are: {', '.join(known)}"
+            )
+        return place, value
+
+    def command(self, point: Point) -> list[str]:
+        """Return the words of the command that runs a point's seeds with all their tables."""
+        words = ["steadycast", "run", self.file]
+        for change in (*self.sets, *_sets(self.axes, point.values)):
+            words += ["--set", change]
+        first, last = min(point.seeds), max(point.seeds)
+        return [*words, *(("--seed", str(first)) if first == last else ("--seeds", f"{first}-{last}"))]
+
+
+def grid(
+    over: Iterable[tuple[str, Sequence[str]]],
+    table: tuple[Sequence[str], Sequence[tuple[str, ...]]] = ((), ((),)),
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the axes and all combinations of their values: a table's rows, times each axis.
+
+    Raises:
+        UserError: an axis stands twice, has no value or may not be one.
+
+    """
+    over = list(over)
+    axes = [*table[0], *(path for path, _ in over)]
+    for place, path in enumerate(axes):
+        if path in axes[:place]:
+            raise UserError(f"--over {path}", "this path stands twice", "name all its values at once")
+        if path in RESERVED:
+            remedy = "give --seeds A-B" if path == "seed" else "name a key of the scenario"
+            raise UserError(f"--over {path}", "this can't be varied so", remedy)
+    for path, values in over:
+        if not values:
+            raise UserError(f"--over {path}", "it has no value", f"write --over {path}=V1,V2")
+    crossed = itertools.product(table[1], *(dict.fromkeys(values) for _, values in over))
+    return axes, list(dict.fromkeys((*row, *values) for row, *values in crossed))
+
+
+def axis(text: str) -> tuple[str, list[str]]:
+    """Read PATH=V1,V2: commas in quotes or brackets divide nothing.
+
+    Raises:
+        UserError: it is not of this form.
+
+    """
+    path, equals, values = text.partition("=")
+    if not (path.strip() and equals and values.strip()):
+        remedy = "write for example --over flow.video.controller=asmp,tfrc"
+        raise UserError(f"--over {text}", "this is not PATH=V1,V2", remedy)
+    parts, depth, quote = [""], 0, ""
+    for letter in values:
+        if letter == "," and depth == 0 and not quote:
+            parts.append("")
+            continue
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        else:
+            depth += (letter in "[{") - (letter in "]}")
+        parts[-1] += letter
+    if "" in map(str.strip, parts):
+        raise UserError(
+            f"--over {text}", "a value between two commas is missing", "take one of the commas away"
+        )
+    return path.strip(), [part.strip() for part in parts]
+
+
+def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Read a CSV whose heads are paths and whose rows are points.
+
+    Raises:
+        UserError: it can't be read, is empty or has a row of another length.
+
+    """
+    remedy = "write a line of paths, and a line of values for each point"
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = [[cell.strip() for cell in row] for row in csv.reader(file) if any(row)]
+    except OSError as error:
+        raise UserError(f"--with {path}", f"can't be read ({error.strerror})", "name a CSV file") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"--with {path}", f"is not CSV ({error})", remedy) from error
+    if len(lines) < 2 or "" in lines[0]:
+        raise UserError(f"--with {path}", "it has no points" if len(lines) < 2 else "a head is empty", remedy)
+    for number, row in enumerate(lines[1:], 1):
+        if len(row) != len(lines[0]) or "" in row:
+            problem = f"{sum(map(bool, row))} values under {len(lines[0])} heads"
+            raise UserError(f"--with {path}: row {number}", problem, remedy)
+    return lines[0], list(dict.fromkeys(map(tuple, lines[1:])))
+
+
+def shard(text: str) -> tuple[int, int]:
+    """Read I/N: part I of N, counted from 0.
+
+    Raises:
+        UserError: it is not of this form.
+
+    """
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        remedy = "write 0/4 to 3/4 for four parts"
+        raise UserError(f"--shard {text}", "this is not I/N with I from 0 to N - 1", remedy)
+    return int(found[1]), int(found[2])
+
+
+def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
+    return [f"{path}={value}" for path, value in zip(axes, values, strict=True)]
+
+
+def _blame(
+    axes: Sequence[str],
+    rows: Sequence[tuple[str, ...]],
+    wrong: Mapping[tuple[str, ...], UserError],
+) -> None:
+    if len(wrong) == len(rows):
+        raise next(iter(wrong.values()))
+    for place, path in enumerate(axes):
+        for value in dict.fromkeys(row[place] for row in wrong):
+            concerned = [row for row in rows if row[place] == value]
+            if all(row in wrong for row in concerned):
+                error = wrong[concerned[0]]
+                raise UserError(f"--over {path}={value}: {error.place}", error.problem, error.remedy)
+
+
+def _program() -> str:
+    from steadycast import _core
+
+    made_of = hashlib.sha256(repr(_core.sources()).encode()).hexdigest()
+    return f"steadycast {_core.__version__} ({made_of[:16]})"
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _contents(loaded: _core.Scenario, folder: Path) -> list[str]:
+    """Return the resolved scenario without its seed, and the contents of all files that it names."""
+    resolved = tomllib.loads(loaded.toml())
+    resolved.pop("seed", None)
+    files: set[Path] = set()
+    _find_files(resolved, folder, files)
+    # Where the files stand changes nothing: the same sweep on another machine has the same keys.
+    told = json.dumps(resolved, sort_keys=True, default=str).replace(f"{folder.resolve()}/", "")
+    return [told, *sorted(_content(file) for file in files)]
+
+
+def _find_files(value: Any, folder: Path, files: set[Path]) -> None:
+    if isinstance(value, dict):
+        for each in value.values():
+            _find_files(each, folder, files)
+    elif isinstance(value, list):
+        for each in value:
+            _find_files(each, folder, files)
+    elif isinstance(value, str):
+        # A controller is FILE.py:Class.
+        name = value.rpartition(":")[0] if re.search(r"\.py:\w+$", value) else value
+        if "/" in name or "." in name:
+            # Relative to the scenario, or to where the command is typed.
+            files.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
+
+
+def _content(path: Path) -> str:
+    known = path.stat()
+    return _content_of(path, known.st_mtime_ns, known.st_size)
+
+
+@cache
+def _content_of(path: Path, changed_ns: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

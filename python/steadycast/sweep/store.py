@@ -1,0 +1,168 @@
+"""A sweep's folder: rows as they come in parts/, all rows in results.parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.files import whole
+from steadycast.sweep.plan import RESERVED, Plan
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RESULTS = "results.parquet"
+PARTS = "parts"
+_SYNC_S = 1.0
+_ROOM = "make room: the same command goes on where this one ended"
+Row = dict[str, Any]
+
+
+class Part:
+    """A file of rows, a line of JSON each, to which this process alone appends.
+
+    A row is the system's as soon as it is there, so that this process may be killed; it is on the disk a second
+    later. A line that was cut off is no row.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / PARTS
+        self._path = self._folder / f"{time.time_ns():x}-{os.getpid()}.jsonl"
+        self._file: int | None = None
+        self._synced = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.fsync(self._file)
+            os.close(self._file)
+            self._file = None
+
+    def append(self, line: bytes) -> None:
+        """Append a row.
+
+        Raises:
+            UnwrittenError: the system refused.
+
+        """
+        try:
+            if self._file is None:
+                self._folder.mkdir(exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._file = os.open(self._path, flags, 0o666)
+            left = memoryview(line)
+            while left:
+                left = left[os.write(self._file, left) :]
+            if time.monotonic() - self._synced > _SYNC_S:
+                os.fsync(self._file)
+                self._synced = time.monotonic()
+        except OSError as error:
+            raise UnwrittenError.of(self._path, error, _ROOM) from error
+
+
+def finished(folders: Iterable[Path]) -> set[str]:
+    """Keys of the runs that are complete."""
+    keys: set[str] = set()
+    for folder in folders:
+        old = _results(folder)
+        if old is not None:
+            keys.update(old.filter(old["complete"])["key"])
+        keys.update(row["key"] for row in rows(folder) if row["complete"])
+    return keys
+
+
+def rows(folder: Path) -> Iterator[Row]:
+    """Rows of a folder's parts."""
+    for path in sorted((folder / PARTS).glob("*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(ValueError):  # it was cut off by the end of its process, or by a full disk
+                    yield json.loads(line)
+
+
+def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
+    """Write results.parquet from what it holds, from the parts, and from other folders; returns the table.
+
+    Raises:
+        UserError: a results.parquet is damaged.
+        UnwrittenError: the system refused.
+
+    """
+    import polars as pl
+
+    order = {task.key: (number, point) for number, (point, _, task) in enumerate(plan.runs())}
+    found: dict[str, Row] = {}
+    old: list[pl.DataFrame] = []
+    for each in (folder, *others):
+        table = _results(each)
+        if table is not None:
+            old.append(table)
+        for row in rows(each):
+            if row["key"] in order and not found.get(row["key"], {}).get("complete"):
+                found[row["key"]] = row
+    names = sorted({name for row in found.values() for name in row.get("figures", ())})
+    content = list(found.values())
+    numbers = [row.get("figures", {}) for row in content]
+    new = pl.DataFrame(
+        [
+            *(
+                pl.Series(path, [order[row["key"]][1].values[place] for row in content], dtype=pl.String)
+                for place, path in enumerate(plan.axes)
+            ),
+            pl.Series("seed", [row["seed"] for row in content], dtype=pl.Int64),
+            pl.Series("key", [row["key"] for row in content], dtype=pl.String),
+            pl.Series("complete", [row["complete"] for row in content], dtype=pl.Boolean),
+            *(
+                pl.Series(name, [row.get(name) for row in content], dtype=kind)
+                for name, kind in (("error", pl.String), ("record_sha256", pl.String), ("cpu_s", pl.Float64))
+            ),
+            *(pl.Series(name, [each.get(name) for each in numbers], pl.Float64) for name in names),
+        ]
+    )
+    table = pl.concat([new, *old], how="diagonal") if old else new
+    table = (
+        table.filter(pl.col("key").is_in(list(order)))
+        .with_columns(
+            _order=pl.col("key").replace_strict({k: n for k, (n, _) in order.items()}, return_dtype=pl.Int64)
+        )
+        # A complete row counts before one that failed, a newer one before an older.
+        .sort("_order", pl.col("complete").not_(), maintain_order=True)
+        .unique("key", keep="first", maintain_order=True)
+    )
+    fixed = [*plan.axes, *RESERVED]
+    table = table.select(*fixed, *sorted(set(table.columns) - {*fixed, "_order"}))
+    with whole(folder / RESULTS, _ROOM) as path:
+        table.write_parquet(path)
+    for path in (folder / PARTS).glob("*.jsonl"):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        (folder / PARTS).rmdir()
+    return table
+
+
+def _results(folder: Path) -> pl.DataFrame | None:
+    path = folder / RESULTS
+    if not path.exists():
+        return None
+    import polars as pl
+
+    try:
+        table = pl.read_parquet(path)
+        table["key"], table["complete"]
+    except Exception as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
+        problem = f"damaged ({str(error).splitlines()[0][:100]})"
+        raise UserError(str(path), problem, "move it away: its runs are done again") from error
+    return table

@@ -1,0 +1,80 @@
+"""Several seeds in parallel."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import steadycast as sc
+from steadycast.folder import TABLES
+from steadycast.run import Problems, load
+
+from tests.sweep.conftest import SLOW, SMALL, alive, children, until
+from tests.sweep.test_sweep import Begin, Say, slow
+
+
+def test_seeds_in_parallel_write_what_they_write_one_after_the_other(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["steadycast.run"], "cores", lambda: 3)
+    many = sc.run_seeds(small, seeds=range(1, 5), out=tmp_path / "many")
+    monkeypatch.setattr(sys.modules["steadycast.run"], "cores", lambda: 1)
+    one = sc.run_seeds(small, seeds=range(1, 5), out=tmp_path / "one")
+    assert many == one
+    names = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()}
+    assert names == {p.relative_to(tmp_path / "many") for p in (tmp_path / "many").rglob("*") if p.is_file()}
+    assert {f"seed-4/{name}.parquet" for name in TABLES[:3]} <= set(map(str, names))
+    for name in names:
+        if name.name != "cost.json":  # times
+            assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes(), name
+
+
+def test_a_script_without_a_guard_may_run_seeds(small: Path, say: Say, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import steadycast as sc\nprint(len(sc.run_seeds({str(small)!r}, seeds=[1, 2])['flows']))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
+
+
+def test_an_error_of_a_seed_is_told_as_that_of_a_single_run(small: Path, tmp_path: Path, say: Say) -> None:
+    (tmp_path / "bad.py").write_text(SLOW.replace("pass", "raise RuntimeError('no idea')"))
+    words = ("run", small, "--set", "flow.video.controller=bad.py:Slow")
+    single = say(*words, "--seed", "1", "-o", "single")
+    many = say(*words, "--seeds", "1-3", "-o", "many")
+    assert (many.code, many.err) == (single.code, single.err)
+    assert not (tmp_path / "many" / "seeds.json").exists()
+
+
+def complete(folder: Path) -> bool:
+    path = folder / "summary.json"
+    return path.exists() and bool(json.loads(path.read_text())["complete"])
+
+
+def test_an_interrupt_ends_all_seeds_and_leaves_what_there_is(
+    small: Path, tmp_path: Path, begin: Begin
+) -> None:
+    process = begin("run", slow(small), "--seeds", "1-40", "-o", "many")
+    until(lambda: complete(tmp_path / "many" / "seed-1"))
+    workers = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "interrupted" in err) == (130, True), err
+    assert not any(map(alive, workers))
+    assert complete(tmp_path / "many" / "seed-1")
+    assert not (tmp_path / "many" / "seeds.json").exists()
+
+
+def test_all_problems_of_a_scenario_go_from_process_to_process(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(SMALL.replace("asmp", "asmq").replace('"1Mbps"', '"1Mbpz"'))
+    with pytest.raises(Problems) as caught:
+        load(tmp_path / "bad.toml")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.problems) == (str(caught.value), caught.value.problems)
+    assert len(again.problems) == 2

@@ -1,0 +1,119 @@
+"""How a sweep is shown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import statistics
+from pathlib import Path
+
+import polars as pl
+import pytest
+import steadycast as sc
+from steadycast.folder import student_t95
+from steadycast.sweep.plan import axis
+from steadycast.sweep.show import number_of
+
+from tests.sweep.test_sweep import CONTROLLER, OVER, RATE, Say
+
+SHARE = "flows.video.share_of_fair"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> sc.Sweep:
+    from tests.sweep.conftest import SMALL
+
+    place = tmp_path_factory.mktemp("show")
+    (place / "small.toml").write_text(SMALL)
+    return sc.sweep(place / "small.toml", OVER, seeds=range(1, 5), out=place / "done")
+
+
+def values(done: sc.Sweep, controller: str, rate: str) -> list[float]:
+    chosen = done.results.filter((pl.col(CONTROLLER) == controller) & (pl.col(RATE) == rate))
+    return chosen.sort("seed")[SHARE].to_list()
+
+
+def test_a_point_is_the_mean_over_its_seeds_with_student_s_interval(done: sc.Sweep) -> None:
+    point = done.points(SHARE).row(1, named=True)
+    assert (point[CONTROLLER], point[RATE], point["n"]) == ("asmp", "1Mbps", 4)
+    seen = values(done, "asmp", "1Mbps")
+    assert point["mean"] == pytest.approx(statistics.fmean(seen), rel=1e-12)
+    half = student_t95(3) * statistics.stdev(seen) / 2
+    assert point["ci95"] == pytest.approx(half, rel=1e-12)
+
+
+def test_differences_are_paired_by_seed(done: sc.Sweep) -> None:
+    found = done.differences(SHARE, f"{CONTROLLER}=tfrc")
+    assert found.select(CONTROLLER, RATE).rows() == [("asmp", "500kbps"), ("asmp", "1Mbps")]
+    pairs = zip(values(done, "asmp", "1Mbps"), values(done, "tfrc", "1Mbps"), strict=True)
+    apart = [a - b for a, b in pairs]
+    assert found["mean"][1] == pytest.approx(statistics.fmean(apart), rel=1e-9)
+    assert found["ci95"][1] == pytest.approx(student_t95(3) * statistics.stdev(apart) / 2, rel=1e-9)
+
+
+def test_a_metric_with_an_asterisk_is_the_mean_of_what_fits(done: sc.Sweep) -> None:
+    shares = [f"flows.{flow}.share_of_fair" for flow in ("video", "tcp")]
+    mean = statistics.fmean(done.points(share)["mean"][0] for share in shares)
+    assert done.points("flows.*.share_of_fair")["mean"][0] == pytest.approx(mean, rel=1e-12)
+    with pytest.raises(sc.UserError, match="no run has this figure"):
+        done.points("flows.*.nothing")
+
+
+def test_the_page_is_whole_by_itself_and_its_commands_run(done: sc.Sweep, say: Say) -> None:
+    page = done.report(baseline=f"{CONTROLLER}=tfrc")
+    text = page.read_text()
+    assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"|url\((?!#)', text) == []
+    assert done.metrics() == [SHARE, "flows.video.receivers.*.loss_frac", "flows.tcp.share_of_fair"]
+    assert len(list((done.folder / "figures").glob("*.png"))) == 3
+    commands = re.findall(r"<code>(steadycast run [^<]*)</code>", text)
+    assert len(commands) == 4
+    words = shlex.split(commands[3].replace("&#x27;", "'"))
+    assert words[-2:] == ["--seeds", "1-4"]
+    assert say(*words[1:], "-o", "again").code == 0
+    again = sc.run_seeds(
+        done.plan.file, seeds=range(1, 5), set=dict(zip(OVER, ("tfrc", "1Mbps"), strict=True))
+    )
+    assert (
+        again["record_sha256"]
+        == done.results.filter((pl.col(CONTROLLER) == "tfrc") & (pl.col(RATE) == "1Mbps"))[
+            "record_sha256"
+        ].to_list()
+    )
+
+
+@pytest.mark.parametrize(
+    ("over", "figures"),
+    [
+        ({RATE: ["500kbps", "1Mbps"]}, 1),
+        ({CONTROLLER: ["asmp", "tfrc"]}, 1),
+        ({CONTROLLER: ["asmp", "tfrc"], RATE: ["1Mbps"], "duration": ["2s", "3s"]}, 2),
+        ({}, 0),
+    ],
+)
+def test_one_axis_is_a_curve_and_more_are_heat_maps(
+    done: sc.Sweep, tmp_path: Path, over: dict[str, list[str]], figures: int
+) -> None:
+    some = sc.sweep(done.plan.file, over, seeds=[1, 2], out=tmp_path / "some")
+    some.report([SHARE])
+    assert len(list((tmp_path / "some" / "figures").glob("*.svg"))) == figures
+
+
+def test_the_terminal_shows_the_metrics_that_are_asked_for(done: sc.Sweep, say: Say) -> None:
+    said = say("sweep", "--collect", "--metric", "flows.tcp.throughput_bps", "-o", done.folder)
+    lines = said.out.splitlines()
+    assert lines[0].strip() == "flows.tcp.throughput_bps"
+    assert lines[1].split()[:2] == ["controller", "rate"]
+    assert [line.split()[:2] for line in lines[2:4]] == [["asmp", "500kbps"], ["asmp", "1Mbps"]]
+    assert all(len(line) <= 80 for line in lines if not line.startswith("report:"))
+
+
+def test_values_are_divided_at_commas_that_stand_in_no_bracket_or_quote() -> None:
+    assert axis('a.b=[1, 2],{ x = "1,2", y = 3 },"p,q", r') == (
+        "a.b",
+        ["[1, 2]", '{ x = "1,2", y = 3 }', '"p,q"', "r"],
+    )
+
+
+def test_values_with_units_are_numbers() -> None:
+    told = ["500kbps", "1Mbps", "20ms", "1.5s", "3", '"4ms"', "asmp", "50p"]
+    assert [number_of(each) for each in told] == [5e5, 1e6, 0.02, 1.5, 3, 0.004, None, None]

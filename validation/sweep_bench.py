@@ -1,0 +1,90 @@
+"""What a sweep costs beside its simulations: runs per second, and CPU seconds of all processes per run.
+
+    python -m validation.sweep_bench                # 1,000 runs of scenarios/home.toml, 30 s each, without pictures
+    python -m validation.sweep_bench --runs 2000
+    python -m validation.sweep_bench --write        # and into docs/sweep.md
+
+The overhead is the CPU time of all processes beside that of the simulations alone (`cpu_s` of each row, the thread's
+time in the simulator), so that what else the machine does counts little. What a sweep costs once (starts, page) is told
+apart from what each run costs by a sweep of a tenth of the runs. Runs per second are by the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "sweep.md"
+_MARKS = ("<!-- bench: begin -->", "<!-- bench: end -->")
+
+
+def cost(runs: int, folder: Path) -> tuple[float, float, float]:
+    """Sweep home.toml; return CPU seconds of all processes, of the simulations, and the runs per second as told."""
+    command = [
+        sys.executable,
+        "-c",
+        "from steadycast.cli import main; main()",
+        "sweep",
+        "scenarios/home.toml",
+    ]
+    options = ["--set", "duration=30s", "--seeds", f"1-{runs}", "-o", str(folder / f"home-{runs}")]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    simulated = float(pl.read_parquet(folder / f"home-{runs}" / "results.parquet")["cpu_s"].sum())
+    said = re.search(r"\(([\d.]+) runs/s\)", done.stderr)
+    assert said is not None, done.stderr
+    return cpu, simulated, float(said[1])
+
+
+def measure(runs: int, folder: Path) -> str:
+    """Sweep few runs and many, and say what a sweep costs at all, and what each run costs."""
+    load, few = os.getloadavg()[0], max(runs // 10, 2)
+    less, more = cost(few, folder), cost(runs, folder)
+    each, simulated = ((more[i] - less[i]) / (runs - few) for i in (0, 1))
+    return "\n".join(
+        [
+            "| what | measured |",
+            "|---|---|",
+            f"| runs (home.toml, 30 s, without pictures) | {runs:,} |",
+            f"| processors; load before the start | {len(os.sched_getaffinity(0))}; {load:.1f} |",
+            f"| runs per second by the clock, without the page | {more[2]:.1f} |",
+            f"| CPU per run, all processes | {each * 1e3:.1f} ms |",
+            f"| CPU per run, the simulation alone | {simulated * 1e3:.1f} ms |",
+            f"| overhead per run | {each / simulated - 1:.0%} |",
+            f"| CPU for starts, page and figures, once | {less[0] - few * each:.1f} s |",
+            f"| overhead of the whole command | {more[0] / more[1] - 1:.0%} |",
+        ]
+    )
+
+
+def main() -> None:
+    """Measure, print, and write when asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--write", action="store_true", help="into docs/sweep.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        table = measure(options.runs, Path(folder))
+    print(table)
+    if options.write:
+        command = f"python -m validation.sweep_bench --runs {options.runs} --write"
+        head = f"Measured {datetime.date.today()} by `{command}`:"
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(_MARKS[0])
+        _, _, after = rest.partition(_MARKS[1])
+        PAGE.write_text(f"{before}{_MARKS[0]}\n{head}\n\n{table}\n{_MARKS[1]}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
