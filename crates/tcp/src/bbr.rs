@@ -229,9 +229,7 @@ impl Bbr {
 
     /// What an acknowledgment and the losses that it tells of ask for. `seen.cwnd` is the window so far.
     pub(crate) fn on_ack(&mut self, seen: &Seen, losses: &[Loss]) -> Wish {
-        for loss in losses {
-            self.on_loss(seen, loss);
-        }
+        self.on_losses(seen, losses);
         let sample = seen.sample;
         if sample.fresh > 0 {
             self.latest(seen);
@@ -507,6 +505,12 @@ impl Bbr {
     }
 
     // ---- losses
+
+    pub(crate) fn on_losses(&mut self, seen: &Seen, losses: &[Loss]) {
+        for loss in losses {
+            self.on_loss(seen, loss);
+        }
+    }
 
     fn on_loss(&mut self, seen: &Seen, loss: &Loss) {
         if !self.loss_in_round {

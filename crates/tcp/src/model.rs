@@ -170,12 +170,16 @@ impl Model {
     }
 
     /// A time-out with a window of `cwnd`, after which `in_flight` are under way: the window.
-    pub(crate) fn on_timeout(&mut self, cwnd: f64, in_flight: u32) -> f64 {
+    pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
         self.phase = Phase::Loss;
         self.ledger.on_timeout();
         let delivered = self.ledger.delivered();
         match &mut self.law {
-            Law::Bbr(bbr) => bbr.on_recovery(cwnd, delivered, true),
+            Law::Bbr(bbr) => {
+                let seen = Seen { now, delivered, in_flight, cwnd, ..Seen::default() };
+                bbr.on_losses(&seen, self.ledger.losses());
+                bbr.on_recovery(cwnd, delivered, true);
+            }
             Law::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, true),
             Law::Dctcp(_) => {}
             Law::Prague(prague) => prague.set(1.0),
@@ -211,6 +215,9 @@ impl Model {
                 };
             }
             self.phase = phase;
+        } else {
+            // What is lost leaves no room (BBRModulateCwndForRecovery).
+            cwnd = (cwnd - self.ledger.losses().len() as f64).max(1.0);
         }
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));

@@ -354,7 +354,7 @@ impl Sender {
             self.repairs.clear();
         }
         if let Some(model) = &mut self.model {
-            let window = model.on_timeout(before, self.board.pipe());
+            let window = model.on_timeout(now, before, self.board.pipe());
             if model.owns_window() {
                 self.cwnd = window;
             }
@@ -551,7 +551,7 @@ impl Sender {
                     prague.set(self.cwnd);
                 }
                 if self.state == State::Recovery {
-                    prague.set(self.cwnd.max(self.ssthresh));
+                    prague.set(self.ssthresh);
                 }
                 let (cwnd, threshold, cut) = prague.on_ack(&told, self.cwnd, self.ssthresh, most);
                 if self.state != State::Recovery {
