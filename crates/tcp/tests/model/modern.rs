@@ -133,7 +133,7 @@ fn dctcps_and_pragues_windows_are_two_over_p() {
             // Fractions of a segment, as the formula has them: whole ones cut a small window by less.
             let config = Config { whole_window: false, ..config(congestion) };
             let mut run = Run::new(&config, &path);
-            run.until(at(120.0));
+            run.until(at(60.0));
             let late = || run.windows.iter().zip(&run.states).filter(|(w, _)| w.0 >= at(20.0));
             let n = late().count() as f64;
             let alpha = late().map(|(_, s)| s.2).sum::<f64>() / n;
