@@ -389,8 +389,8 @@ class Flow(Part):
     clock: Clock | None = None
     """video: its receivers' clocks; default: the sender's."""
     congestion: str | None = None
-    """tcp: Congestion control: reno, newreno, sack, cubic, or one that only a kernel has; default from the
-    preset: reno or cubic.
+    """tcp: Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one
+    that only a kernel has; default from the preset: reno or cubic.
     """
     controller: str | None = None
     """video: a registry name, or "file.py:Class"."""
@@ -403,7 +403,8 @@ class Flow(Part):
     ecn: bool | None = None
     """tcp, video: explicit congestion notification, off by default; a mark counts as a loss. tcp: Explicit
     congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round
-    trip.
+    trip; by dctcp and prague in proportion to how many there are. On with these two, and nothing to bbr
+    and bbr1.
     """
     emit: str | None = None
     """video: paced (default), or each frame as a burst."""

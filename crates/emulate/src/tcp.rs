@@ -107,8 +107,9 @@ pub(crate) struct Runner {
 pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
-        sc::Congestion::Cubic => "cubic",
-        sc::Congestion::Kernel(name) => name,
+        // Stock kernels have version 1 under this name.
+        sc::Congestion::Bbr | sc::Congestion::Bbr1 => "bbr",
+        congestion => congestion.name(),
     }
 }
 

@@ -204,7 +204,8 @@ impl<'a> Cast<'a> {
         Ok(Makers {
             source: Box::new(move |session| {
                 let chance = seed.part(&format!("flow.{session}.transfers"));
-                Agent::TcpSource(Box::new(TcpSource::new(config.clone(), &spec.source, chance)))
+                let config = tcp::Config { draws: seed.derive(&format!("flow.{session}.tcp")), ..config.clone() };
+                Agent::TcpSource(Box::new(TcpSource::new(config, &spec.source, chance)))
             }),
             sink: Box::new(move |_, _| Agent::TcpSink(Box::new(TcpSink::new(sink.clone(), intake.clone())))),
         })

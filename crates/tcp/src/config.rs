@@ -2,7 +2,7 @@ use crate::rtt::Floor;
 use crate::wire::Ack;
 use serde_json::{Value as Json, json};
 use std::fmt;
-use steadycast_units::{Bytes, Span};
+use steadycast_units::{Bytes, Seed, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{Declared, Findings, FromToml, Packets, Settings, ToToml, Word, field, settings, words};
 
@@ -17,6 +17,14 @@ pub enum Congestion {
     Sack,
     /// RFC 9438's window; repairs as NewReno, or by the scoreboard with [`Config::sack`].
     Cubic,
+    /// BBR version 3 (draft-ietf-ccwg-bbr); always with SACK, and paced.
+    Bbr,
+    /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00); always with SACK, and paced.
+    Bbr1,
+    /// RFC 8257: reduces in proportion to the marked part of the data.
+    Dctcp,
+    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate marks and pacing.
+    Prague,
     /// One that only a kernel has, by its name there: [`Config::check`] refuses it.
     Kernel(&'static str),
 }
@@ -62,10 +70,8 @@ impl Preset {
 
 /// Congestion controls that a Linux kernel may have beside those that are modelled.
 const KERNEL: &[&str] = &[
-    "bbr",
     "bic",
     "cdg",
-    "dctcp",
     "highspeed",
     "htcp",
     "hybla",
@@ -81,7 +87,8 @@ const KERNEL: &[&str] = &[
 
 impl Congestion {
     /// All that are modelled.
-    pub const ALL: [Self; 4] = [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic];
+    pub const ALL: [Self; 8] =
+        [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic, Self::Bbr, Self::Bbr1, Self::Dctcp, Self::Prague];
 
     /// Its name in a scenario, and in a kernel that has it.
     pub const fn name(self) -> &'static str {
@@ -90,6 +97,10 @@ impl Congestion {
             Self::NewReno => "newreno",
             Self::Sack => "sack",
             Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::Bbr1 => "bbr1",
+            Self::Dctcp => "dctcp",
+            Self::Prague => "prague",
             Self::Kernel(name) => name,
         }
     }
@@ -209,7 +220,8 @@ settings! {
         /// Where unset keys come from, and what no key says: when recovery ends, what a partial acknowledgment sends, how an idle
         /// window restarts, and more.
         preset: Preset,
-        /// Congestion control: reno, newreno, sack, cubic, or one that only a kernel has; default from the preset: reno or cubic.
+        /// Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one that only a kernel has; default
+        /// from the preset: reno or cubic.
         congestion: Congestion,
         /// The receiver's advertised window.
         window: u32 as Segments,
@@ -229,7 +241,8 @@ settings! {
         sack: bool,
         /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round trip, by Karn's rule.
         timestamps: bool,
-        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round trip.
+        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round trip; by dctcp
+        /// and prague in proportion to how many there are. On with these two, and nothing to bbr and bbr1.
         ecn: bool,
         /// How slow start may end without a loss, with cubic: HyStart as in Linux, or not.
         hystart: Hystart,
@@ -282,6 +295,8 @@ settings! {
         [inner] offload: bool,
         /// Fast convergence of CUBIC (RFC 9438, section 4.7).
         [inner] fast_convergence: bool,
+        /// Where BBR's draws come from: when it probes.
+        [inner] draws: Seed,
     }
 }
 
@@ -352,7 +367,7 @@ impl Config {
     ///
     /// | field | `Ns2` | `Ns2Old` | `Linux` |
     /// |---|---|---|---|
-    /// | `sack` | with `Sack` only | same | always |
+    /// | `sack` | with `Sack`, `Bbr`, `Bbr1` only | same | always |
     /// | `sack_on_wire` | no | same | yes |
     /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
     /// | `window` | 20 | same | 4194 (6 MiB, the largest of `tcp_rmem`) |
@@ -372,7 +387,7 @@ impl Config {
     /// | `hold_ssthresh` | no | same | yes |
     /// | `offload` | no | same | yes |
     /// | `hystart` | off | same | classic, with `Cubic` |
-    /// | `ecn` | off | same | off |
+    /// | `ecn` | with `Dctcp` and `Prague` | same | same |
     ///
     /// The ns-2 columns were read from the variables of a running `ns` (Debian's 2.35+dfsg) and from its behaviour.
     pub fn new(preset: Preset, congestion: Congestion) -> Self {
@@ -409,9 +424,10 @@ impl Config {
             repeat_repairs: false,
             hold_ssthresh: false,
             offload: false,
-            ecn: false,
+            ecn: matches!(congestion, Congestion::Dctcp | Congestion::Prague),
             hystart: Hystart::Off,
             fast_convergence: true,
+            draws: Seed(0),
         };
         match preset {
             Preset::Ns2 => ns2,
@@ -502,6 +518,21 @@ impl Config {
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
-        self.sack || self.congestion == Congestion::Sack
+        self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
+    }
+
+    /// With what a congestion control decides for itself.
+    pub(crate) fn as_modelled(&self) -> Self {
+        let mut config = self.clone();
+        match self.congestion {
+            Congestion::Bbr | Congestion::Bbr1 => {
+                // Both set window and bursts by their model, in recovery too, and take no notice of marks.
+                (config.ecn, config.proportional_reduction, config.offload) = (false, false, false);
+            }
+            // Pacing sizes the bursts, and the window has fractions.
+            Congestion::Prague => (config.offload, config.whole_window) = (false, false),
+            _ => {}
+        }
+        config
     }
 }

@@ -40,6 +40,12 @@
 //! | [`Congestion::NewReno`] | RFC 5681 | RFC 6582, *careful*, by [`Config::impatient`] | RFC 6675 |
 //! | [`Congestion::Sack`] | RFC 5681 | (always with) | RFC 6675 |
 //! | [`Congestion::Cubic`] | RFC 9438 | RFC 6582 | RFC 6675 |
+//! | [`Congestion::Bbr`] | draft-ietf-ccwg-bbr (version 3) | (always with) | RFC 6675 |
+//! | [`Congestion::Bbr1`] | version 1 | (always with) | RFC 6675 |
+//! | [`Congestion::Dctcp`] | RFC 8257 | RFC 6582 | RFC 6675 |
+//! | [`Congestion::Prague`] | draft-briscoe-iccrg-prague-congestion-control | RFC 6582 | RFC 6675 |
+//!
+//! The last four are described in `docs/tcp.md`: constants, deviations, and what they were compared with.
 //!
 //! Of RFC 6675, NextSeg's rules 1 to 3 are there; rule 4 (one rescue of the last segment) is not. A threshold is whole
 //! segments (rounded down) with Reno's law, as in ns-2 and in Linux. Duplicate acknowledgments: three, always.
@@ -81,11 +87,19 @@
 //! both directions, Nagle, DSACK, F-RTO, of RACK its reordering window, and of
 //! Linux its tail loss probe.
 
+mod bbr;
+mod bbr1;
 mod bits;
 mod config;
 mod cubic;
+mod dctcp;
+mod delivery;
+mod filter;
 mod hystart;
+mod model;
 mod offload;
+mod pacer;
+mod prague;
 mod receiver;
 mod rtt;
 mod scoreboard;

@@ -1,7 +1,18 @@
 use crate::bits::Bits;
-use crate::config::{Config, MAX_SEGMENTS, MAX_WINDOW};
+use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::wire::{Ack, Block, Ecn, Segment};
 use steadycast_units::{Bytes, Span, Time};
+
+/// How marks are told to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Echoes {
+    /// Until the sender has answered (RFC 3168, section 6.1.3).
+    Latched,
+    /// An acknowledgment tells whether what it acknowledges was marked (RFC 8257, section 3.2).
+    Each,
+    /// Their number.
+    Counted,
+}
 
 /// The receiving end: it notes what arrives and says what to acknowledge.
 ///
@@ -26,6 +37,8 @@ pub struct Receiver {
     /// `next` of the last acknowledgment: the segment that starts there sets the echo.
     acked: u32,
     ece: bool,
+    marks: u16,
+    echoes: Echoes,
     waiting: u32,
     due: Option<Time>,
     distinct: Bytes,
@@ -49,6 +62,12 @@ impl Receiver {
             echo: Time::ZERO,
             acked: 0,
             ece: false,
+            marks: 0,
+            echoes: match config.congestion {
+                Congestion::Dctcp => Echoes::Each,
+                Congestion::Prague => Echoes::Counted,
+                _ => Echoes::Latched,
+            },
             waiting: 0,
             due: None,
             distinct: Bytes::ZERO,
@@ -62,11 +81,19 @@ impl Receiver {
     #[inline(always)] // As Sender::poll.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
-        if segment.cwr {
-            self.ece = false;
-        }
-        if segment.ecn == Ecn::Ce {
-            self.ece = true;
+        let mut changed = false;
+        if self.echoes == Echoes::Latched {
+            if segment.cwr {
+                self.ece = false;
+            }
+            if segment.ecn == Ecn::Ce {
+                self.ece = true;
+            }
+        } else {
+            changed = self.note_mark(segment);
+            if changed && self.waiting > 0 {
+                return Some(self.acknowledge_before(now, segment));
+            }
         }
         // The earliest segment that the coming acknowledgment covers is the one to measure by: waiting for the second
         // is part of the round trip.
@@ -78,7 +105,7 @@ impl Receiver {
             self.count(segment);
             self.next += 1;
             self.top = self.next;
-            return self.in_order(now, segment.push);
+            return self.in_order(now, segment.push || changed);
         }
         if in_order {
             self.count(segment);
@@ -123,6 +150,32 @@ impl Receiver {
         self.next
     }
 
+    /// For senders that count marks; whether what acknowledgments say changes with this segment.
+    fn note_mark(&mut self, segment: &Segment) -> bool {
+        let marked = segment.ecn == Ecn::Ce;
+        if self.echoes == Echoes::Counted {
+            self.marks = self.marks.wrapping_add(u16::from(marked));
+            return false;
+        }
+        // Nothing can be marked that is not ECN-capable: a repair tells nothing.
+        segment.ecn != Ecn::NotEct && marked != self.ece && {
+            self.ece = marked;
+            true
+        }
+    }
+
+    /// A segment that is marked unlike those that wait for their acknowledgment: they get theirs, and this one's is due.
+    #[cold]
+    fn acknowledge_before(&mut self, now: Time, segment: &Segment) -> Ack {
+        self.ece = !self.ece;
+        let before = self.acknowledge();
+        self.ece = !self.ece;
+        if self.on_segment(now, segment).is_some() {
+            self.due = Some(now);
+        }
+        before
+    }
+
     fn count(&mut self, segment: &Segment) {
         self.distinct += segment.len;
         self.distinct_segments += 1;
@@ -134,7 +187,7 @@ impl Receiver {
             return Some(self.acknowledge());
         };
         self.waiting += 1;
-        if self.waiting >= 2 || push || self.quick > 0 || self.ece {
+        if self.waiting >= 2 || push || self.quick > 0 || self.ece && self.echoes == Echoes::Latched {
             self.quick = self.quick.saturating_sub(1);
             return Some(self.acknowledge());
         }
@@ -189,6 +242,6 @@ impl Receiver {
         self.waiting = 0;
         self.due = None;
         self.acked = self.next;
-        Ack { next: self.next, sacks: self.blocks, echo: self.echo, ece: self.ece }
+        Ack { next: self.next, sacks: self.blocks, echo: self.echo, ece: self.ece, marks: self.marks }
     }
 }

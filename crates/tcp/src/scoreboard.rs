@@ -131,6 +131,11 @@ impl Scoreboard {
         self.sacked_to.max(self.una)
     }
 
+    /// All below that has not arrived is lost.
+    pub(crate) fn lost_to(&self) -> u32 {
+        self.lost_to
+    }
+
     /// So many repaired holes are lost again, and wait to be repaired.
     pub(crate) fn set_lost_again(&mut self, count: usize) {
         self.lost_again = count as u32;

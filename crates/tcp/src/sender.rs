@@ -1,7 +1,10 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::cubic::Cubic;
 use crate::hystart::{Advice, Hystarter};
+use crate::model::{Law, Model, Phase};
 use crate::offload::{Offload, View};
+use crate::pacer::Pacer;
+use crate::prague::Told;
 use crate::rtt::Estimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
 use crate::whole::Whole;
@@ -36,6 +39,8 @@ pub enum Why {
     Recovery,
     /// All has been sent, not all acknowledged.
     AllSent,
+    /// The pacing rate: a segment may leave, but not yet.
+    Pacing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +159,9 @@ pub struct Sender {
     hystart: Hystarter,
     /// A mark was answered: the next new segment says so.
     cwr: bool,
+    model: Option<Box<Model>>,
+    /// Until then pacing holds a segment back.
+    held: Option<Time>,
 
     rtt: Estimator,
     /// The segment being timed, and since when.
@@ -174,6 +182,7 @@ pub struct Sender {
 impl Sender {
     /// A sender with nothing sent: poll it.
     pub fn new(config: &Config) -> Self {
+        let config = &config.as_modelled();
         let payload = config.payload();
         let (data, last_len) = match config.bytes {
             Some(bytes) => {
@@ -216,6 +225,8 @@ impl Sender {
             cubic: Cubic::new(config.fast_convergence),
             hystart: Hystarter::new(config.hystart),
             cwr: false,
+            model: Model::new(config, initial_window.min(f64::from(window))).map(Box::new),
+            held: None,
             rtt: Estimator::new(c.tick, c.tick_phase, c.init_rto, c.min_rto, c.max_rto, c.rto_floor),
             timed: None,
             timer: None,
@@ -239,9 +250,11 @@ impl Sender {
         if segments == 0 || self.end == MAX_SEGMENTS {
             return;
         }
-        if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() {
+        let keeps = self.model.as_ref().is_some_and(|model| model.owns_window());
+        if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
             self.cwnd = self.cwnd.min(f64::from(restart));
+            self.tell_window();
         }
         let opening = u32::from(self.config.handshake && self.end == 0);
         self.end = self.end.saturating_add(segments).saturating_add(opening).min(MAX_SEGMENTS);
@@ -256,10 +269,21 @@ impl Sender {
             self.completed.get_or_insert(now);
             return Poll::Done;
         }
+        if self.model.is_some() {
+            self.held = self.holds(now);
+            if self.held.is_some() {
+                return Poll::Wait { until: self.wake(), why: Why::Pacing };
+            }
+        }
         let seq = if self.config.uses_sack() { self.choose_by_board(now) } else { self.choose_by_window(now) };
         match seq {
             Ok(seq) => Poll::Send(self.emit(seq, now)),
-            Err(why) => Poll::Wait { until: self.timer, why },
+            Err(why) => {
+                if self.model.is_some() {
+                    self.note_limit(why);
+                }
+                Poll::Wait { until: self.timer, why }
+            }
         }
     }
 
@@ -272,7 +296,8 @@ impl Sender {
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        let marked = ack.ece && self.config.ecn;
+        // Those that count marks answer them when it is known how many segments arrived.
+        let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
             self.answer_mark(ack.next);
         }
@@ -282,7 +307,7 @@ impl Sender {
             self.on_ack_by_window(now, ack, marked);
         }
         if self.una >= self.end {
-            self.timer = None;
+            (self.timer, self.held) = (None, None);
             self.completed.get_or_insert(now);
         }
     }
@@ -314,7 +339,7 @@ impl Sender {
         }
         self.hystart.on_congestion();
         self.whole = Whole::default();
-        self.cwnd = 1.0;
+        let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
         self.guarded = true;
@@ -328,14 +353,23 @@ impl Sender {
             self.board.lose_all();
             self.repairs.clear();
         }
+        if let Some(model) = &mut self.model {
+            let window = model.on_timeout(now, before, self.board.pipe());
+            if model.owns_window() {
+                self.cwnd = window;
+            }
+        }
         self.rtt.back_off();
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// When [`Sender::on_timer`] is due; `None` while nothing is outstanding.
+    /// When [`Sender::on_timer`] is due, and the sender to be polled; `None` while nothing is outstanding.
     pub fn wake(&self) -> Option<Time> {
-        self.timer
+        match self.held {
+            None => self.timer,
+            Some(held) => Some(self.timer.map_or(held, |timer| timer.min(held))),
+        }
     }
 
     /// Congestion window in segments, without the inflation of fast recovery.
@@ -345,6 +379,18 @@ impl Sender {
     /// Slow-start threshold in segments.
     pub fn ssthresh(&self) -> f64 {
         self.ssthresh
+    }
+    /// The pacing rate in segments per second, of those controls that pace.
+    pub fn pacing(&self) -> Option<f64> {
+        self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
+    }
+    /// The estimate of the marked part of the data (alpha), of those controls that keep one.
+    pub fn marked_part(&self) -> Option<f64> {
+        self.model.as_ref()?.alpha()
+    }
+    /// The state of BBR: "startup", "drain", "probe-bw-cruise"…
+    pub fn state_name(&self) -> Option<&'static str> {
+        self.model.as_ref()?.state()
     }
     /// Smoothed round-trip time, once measured.
     pub fn srtt(&self) -> Option<Span> {
@@ -425,9 +471,103 @@ impl Sender {
         };
         // RFC 3168, section 6.1.5: retransmissions are not ECN-capable; nor is a SYN.
         let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
-        let ecn = if capable { Ecn::Ect } else { Ecn::NotEct };
+        let mut ecn = if capable { Ecn::Ect } else { Ecn::NotEct };
         let push = self.offload.as_mut().is_some_and(|offload| offload.on_sent(now, retransmission));
+        if let Some(model) = &mut self.model {
+            if capable {
+                ecn = model.ecn();
+            }
+            if let Some(window) = model.on_sent(now, seq, self.board.pipe(), self.cwnd) {
+                self.cwnd = window.min(f64::from(self.window));
+            }
+        }
         Segment { seq, len, sent: now, retransmission, cwr, push, ecn }
+    }
+
+    // ---- what a model asks for
+
+    /// Until when pacing holds back what could leave.
+    fn holds(&self, now: Time) -> Option<Time> {
+        let until = self.model.as_ref()?.pacer.as_ref()?.holds(now)?;
+        let some = self.repair_first || self.state != State::Open || self.max < self.end;
+        (some && (self.repair_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
+    }
+
+    fn note_limit(&mut self, why: Why) {
+        let in_flight = self.in_flight();
+        let Some(model) = &mut self.model else { return };
+        match why {
+            Why::CongestionWindow => model.on_window_limit(),
+            Why::AllSent if f64::from(in_flight) < self.cwnd => model.on_application_limit(in_flight),
+            _ => {}
+        }
+    }
+
+    /// The window was set: a model that keeps one of its own is told.
+    fn tell_window(&mut self) {
+        if let Some(Law::Prague(prague)) = self.model.as_mut().map(|model| &mut model.law) {
+            prague.set(self.cwnd);
+        }
+    }
+
+    /// An acknowledgment has been taken that told of `fresh` segments for the first time, and acknowledged `acked`.
+    fn consult(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
+        let Some(mut model) = self.model.take() else { return };
+        let most = f64::from(self.window);
+        let opens = self.config.handshake && acked > 0 && ack.next == acked;
+        if opens {
+            model.on_open(now, self.rtt.srtt());
+        }
+        let marked = if self.config.ecn { model.marked(ack, fresh) } else { 0 };
+        match &mut model.law {
+            Law::Bbr(_) | Law::Bbr1(_) => {
+                let phase = match self.state {
+                    State::Open => Phase::Open,
+                    State::Recovery => Phase::Recovery,
+                    State::Loss => Phase::Loss,
+                };
+                let (board, again) = (&self.board, self.repairs.again.iter());
+                self.cwnd = model.on_ack(now, ack, (board, again), (phase, self.cwnd, most), self.rtt.least());
+            }
+            Law::Dctcp(dctcp) => {
+                if let Some(factor) = dctcp.on_ack(self.una, self.max, fresh, marked)
+                    && self.state == State::Open
+                {
+                    let window = self.cwnd.min(most);
+                    let less = window * (1.0 - factor);
+                    let less = if self.config.whole_window { less.trunc() } else { less };
+                    self.cwnd = (window - less).max(2.0);
+                    self.ssthresh = self.cwnd;
+                    self.whole = Whole::default();
+                    self.marks_answered += 1;
+                }
+            }
+            Law::Prague(prague) => {
+                let repairing = self.state != State::Open;
+                let may_grow = self.state != State::Recovery && acked > 0 && !opens && self.uses_window(acked);
+                let srtt = self.rtt.srtt().unwrap_or(Span::millis(1));
+                let told = Told { now, una: self.una, max: self.max, fresh, marked, srtt, may_grow, repairing };
+                if opens {
+                    prague.set(self.cwnd);
+                }
+                if self.state == State::Recovery {
+                    prague.set(self.ssthresh);
+                }
+                let (cwnd, threshold, cut) = prague.on_ack(&told, self.cwnd, self.ssthresh, most);
+                if self.state != State::Recovery {
+                    self.cwnd = cwnd.clamp(1.0, most);
+                }
+                if cut {
+                    self.ssthresh = threshold.max(2.0);
+                    self.marks_answered += 1;
+                }
+            }
+        }
+        if let Law::Prague(prague) = &model.law {
+            let (rate, quantum) = prague.pacing(self.cwnd, self.ssthresh, self.rtt.srtt());
+            model.pace(rate, quantum);
+        }
+        self.model = Some(model);
     }
 
     // ---- what goes next
@@ -562,6 +702,9 @@ impl Sender {
         if !marked {
             self.grow(now, ack, acked);
         }
+        if self.model.is_some() {
+            self.consult(now, ack, acked, acked);
+        }
     }
 
     fn on_duplicate(&mut self, now: Time) {
@@ -659,6 +802,9 @@ impl Sender {
             let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
             self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
+        if self.model.is_some() {
+            self.consult(now, ack, acked, delivered);
+        }
     }
 
     // ---- common parts
@@ -690,15 +836,22 @@ impl Sender {
     /// `least`: the least window of CUBIC, which is 1 after a mark and 2 after a loss (RFC 9438, section 4.6).
     fn reduce(&mut self, least: f64) {
         let window = self.cwnd.min(f64::from(self.window));
+        if self.model.as_ref().is_some_and(|model| model.owns_window()) {
+            return;
+        }
         if self.config.congestion == Congestion::Cubic {
             let threshold = self.cubic.on_congestion(window);
             let threshold = if self.config.whole_window { threshold.trunc() } else { threshold };
             self.ssthresh = threshold.max(2.0);
             self.cwnd = threshold.max(least);
+        } else if self.config.congestion == Congestion::Prague {
+            self.ssthresh = (window / 2.0).max(2.0);
+            self.cwnd = self.ssthresh;
         } else {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
         }
+        self.tell_window();
         self.whole = Whole::default();
         self.hystart.on_congestion();
     }
@@ -746,6 +899,17 @@ impl Sender {
         self.partial_seen = true;
     }
 
+    /// Whether the window was the limit, before `acked` segments were acknowledged, so that it may grow.
+    fn uses_window(&self, acked: u32) -> bool {
+        if !self.config.validated_growth {
+            return true;
+        }
+        let waits = self.offload.as_ref().is_some_and(Offload::waits);
+        let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
+        let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
+        used >= self.cwnd.trunc()
+    }
+
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
         if self.config.handshake && ack.next == acked {
@@ -753,17 +917,16 @@ impl Sender {
             self.cwnd = self.initial_window.min(most);
             return;
         }
+        if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
+            // The model is consulted.
+            return;
+        }
         if self.cwnd >= most {
             self.cwnd = most;
             return;
         }
-        if self.config.validated_growth {
-            let waits = self.offload.as_ref().is_some_and(Offload::waits);
-            let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
-            let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
-            if used < self.cwnd.trunc() {
-                return;
-            }
+        if !self.uses_window(acked) {
+            return;
         }
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {

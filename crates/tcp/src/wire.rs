@@ -6,8 +6,10 @@ pub enum Ecn {
     /// The sender doesn't understand marks: a queue that wants to mark must drop.
     #[default]
     NotEct,
-    /// May be marked.
+    /// May be marked: ECT(0).
     Ect,
+    /// May be marked, by queues that mark early (RFC 9331): ECT(1).
+    Ect1,
     /// Marked on its way.
     Ce,
 }
@@ -56,6 +58,9 @@ pub struct Ack {
     pub sacks: [Block; 3],
     /// [`Segment::sent`] of the segment that this acknowledgment is measured by (RFC 7323, section 4.3).
     pub echo: Time,
-    /// A mark arrived and the sender has not answered it yet.
+    /// A mark arrived and the sender has not answered it yet; for DCTCP: what is acknowledged was marked.
     pub ece: bool,
+    /// How many marked segments have arrived, modulo 2¹⁶: the counter of packets of accurate ECN feedback, as if it were never too
+    /// short. 0 for senders that don't read it.
+    pub marks: u16,
 }

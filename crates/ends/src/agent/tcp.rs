@@ -259,6 +259,7 @@ impl TcpSource {
                 let ecn = match segment.ecn {
                     steadycast_tcp::Ecn::NotEct => Ecn::NotEct,
                     steadycast_tcp::Ecn::Ect => Ecn::Ect0,
+                    steadycast_tcp::Ecn::Ect1 => Ecn::Ect1,
                     steadycast_tcp::Ecn::Ce => Ecn::Ce,
                 };
                 Some((ecn, segment))
@@ -287,6 +288,7 @@ impl TcpSource {
         self.past.sent += self.sender.sent();
         self.past.retransmitted += self.sender.retransmitted();
         self.past.timeouts += self.sender.timeouts();
+        self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
         self.done = false;

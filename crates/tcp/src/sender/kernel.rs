@@ -51,7 +51,7 @@ impl Replay {
         let measured = if next > self.una { self.una } else { sacks[0].start };
         let echo = self.sent.get(measured as usize).copied().unwrap_or(self.now);
         self.una = self.una.max(next);
-        self.sender.on_ack(self.now, &Ack { next, sacks, echo, ece: false });
+        self.sender.on_ack(self.now, &Ack { next, sacks, echo, ece: false, marks: 0 });
         self.drain();
     }
 }

@@ -1,6 +1,7 @@
 //! What the model promises, shown over a small path of its own.
 
 mod linux;
+mod modern;
 mod path;
 mod recovery;
 mod robust;

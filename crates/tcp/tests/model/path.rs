@@ -22,12 +22,25 @@ pub(crate) struct Path {
     pub(crate) late: Vec<(u32, Span)>,
     /// Segments are marked instead of dropped with this probability.
     pub(crate) mark: f64,
+    /// All are marked that have to wait longer than that.
+    pub(crate) mark_above: Span,
     pub(crate) seed: u64,
 }
 
 impl Path {
     pub(crate) fn new(rate: Rate, delay: Span, buffer: usize) -> Self {
-        Self { rate, delay, buffer, drop: vec![], loss: 0.0, ack_loss: 0.0, late: vec![], mark: 0.0, seed: 1 }
+        Self {
+            rate,
+            delay,
+            buffer,
+            drop: vec![],
+            loss: 0.0,
+            ack_loss: 0.0,
+            late: vec![],
+            mark: 0.0,
+            mark_above: Span::MAX,
+            seed: 1,
+        }
     }
 }
 
@@ -57,6 +70,10 @@ pub(crate) struct Run {
     pub(crate) last_why: Option<Why>,
     pub(crate) queue_drops: u64,
     pub(crate) max_queue: Span,
+    /// (time, state of BBR, alpha, under way) after each acknowledgment.
+    pub(crate) states: Vec<(Time, &'static str, f64, u32)>,
+    /// How long each segment that was taken had to wait.
+    pub(crate) waits: Vec<(Time, Span)>,
     keep_trace: bool,
     path: Path,
     heap: BinaryHeap<Reverse<(Time, u64, What)>>,
@@ -83,6 +100,8 @@ impl Run {
             last_why: None,
             queue_drops: 0,
             max_queue: Span::ZERO,
+            states: vec![],
+            waits: vec![],
             keep_trace: true,
             path: path.clone(),
             heap: BinaryHeap::new(),
@@ -117,10 +136,12 @@ impl Run {
             }
             None => self.chance.happens(self.path.loss),
         };
-        if self.path.mark > 0.0 && segment.ecn == Ecn::Ect && self.marks.happens(self.path.mark) {
+        let wait = self.free_at.since(self.now);
+        let capable = matches!(segment.ecn, Ecn::Ect | Ecn::Ect1);
+        let at_random = self.path.mark > 0.0 && capable && self.marks.happens(self.path.mark);
+        if at_random || capable && wait > self.path.mark_above {
             segment.ecn = Ecn::Ce;
         }
-        let wait = self.free_at.since(self.now);
         let one = segment.len.at(self.path.rate);
         let full = wait > one * (self.path.buffer as u64 - 1);
         if full {
@@ -133,6 +154,9 @@ impl Run {
             return;
         }
         self.max_queue = self.max_queue.max(wait);
+        if self.keep_trace {
+            self.waits.push((self.now, wait));
+        }
         self.free_at = self.free_at.max(self.now) + one;
         if lost {
             return;
@@ -205,6 +229,9 @@ impl Run {
                     if self.keep_trace {
                         self.acks.push((at, ack));
                         self.windows.push((at, self.sender.cwnd(), self.sender.ssthresh()));
+                        let state = self.sender.state_name().unwrap_or_default();
+                        let alpha = self.sender.marked_part().unwrap_or_default();
+                        self.states.push((at, state, alpha, self.sender.in_flight()));
                     }
                     self.drain();
                 }

@@ -1,0 +1,638 @@
+//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments; names are the draft's where it has one.
+
+use crate::delivery::{Loss, Sample};
+use crate::filter::Aggregation;
+use crate::model::{Seen, Wish};
+use steadycast_units::{Chance, Span, Time};
+
+/// Pacing and window gains of Startup.
+const STARTUP: (f64, f64) = (2.77, 2.0);
+const DRAIN_PACING: f64 = 0.5;
+const DOWN_PACING: f64 = 0.9;
+const UP: (f64, f64) = (1.25, 2.25);
+const CWND: f64 = 2.0;
+const PROBE_RTT_CWND: f64 = 0.5;
+/// The part of the estimated bandwidth that is used (BBR.PacingMarginPercent).
+const MARGIN: f64 = 0.99;
+const LOSS_THRESH: f64 = 0.02;
+const BETA: f64 = 0.7;
+const HEADROOM: f64 = 0.15;
+/// MinPipeCwnd, in segments.
+const LEAST: f64 = 4.0;
+const MIN_RTT_FILTER: Span = Span::secs(10);
+const PROBE_RTT_INTERVAL: Span = Span::secs(5);
+const PROBE_RTT_DURATION: Span = Span::millis(200);
+const EXTRA_ACKED_ROUNDS: u64 = 10;
+const FULL_BW_GROWTH: f64 = 1.25;
+const FULL_BW_ROUNDS: u32 = 3;
+const STARTUP_FULL_LOSSES: u32 = 6;
+const DRAIN_ROUNDS: u64 = 3;
+/// Rounds between two probes are at most this, so that Reno's growth finds room.
+const RENO_ROUNDS: f64 = 63.0;
+/// Between two probes: this and up to [`WAIT_MORE`].
+const WAIT: Span = Span::secs(2);
+const WAIT_MORE: Span = Span::secs(1);
+/// A burst is what the pacing rate lets out in this time (BBR.send_quantum), in seconds.
+const QUANTUM: f64 = 0.001;
+/// Bursts in segments of 1500 B: two, and 64 KiB at most.
+const BURSTS: (f64, f64) = (2.0, 43.0);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Startup,
+    Drain,
+    Down,
+    Cruise,
+    Refill,
+    Up,
+    ProbeRtt,
+}
+
+/// What the acknowledgments that arrive now are answers to (BBR.ack_phase).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acks {
+    Init,
+    Refilling,
+    ProbeStarting,
+    ProbeFeedback,
+    ProbeStopping,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bbr {
+    chance: Chance,
+    initial: f64,
+    state: State,
+    pacing_gain: f64,
+    cwnd_gain: f64,
+    pacing: f64,
+
+    // Rounds.
+    next_round: u64,
+    rounds: u64,
+    round_start: bool,
+
+    // The path.
+    /// Largest delivery rate of the previous cycle of ProbeBW and of this one.
+    max_bw: [f64; 2],
+    bw_shortterm: f64,
+    min_rtt: Span,
+    min_rtt_stamp: Time,
+    probe_rtt_min: Span,
+    probe_rtt_stamp: Time,
+    /// Whole segments, as the window: it grows when the window has reached it.
+    inflight_longterm: f64,
+    inflight_shortterm: f64,
+    aggregation: Aggregation,
+
+    // What this round delivers and loses.
+    bw_latest: f64,
+    inflight_latest: f64,
+    loss_round_end: u64,
+    loss_round_start: bool,
+    loss_in_round: bool,
+    loss_ranges: u32,
+
+    // Whether the path is full.
+    full_bw: f64,
+    full_bw_count: u32,
+    full_bw_now: bool,
+    full_bw_reached: bool,
+
+    // ProbeBW.
+    drained_since: u64,
+    cycle_stamp: Time,
+    rounds_since_probe: u64,
+    wait: Span,
+    acks: Acks,
+    /// Samples tell of a probe.
+    probing: bool,
+    up_rounds: u32,
+    up_acks: f64,
+    up_count: f64,
+    stopped_risky: bool,
+    previous_too_high: bool,
+
+    // ProbeRTT, and pauses.
+    probe_rtt_done: Option<Time>,
+    probe_rtt_round_done: bool,
+    prior_cwnd: f64,
+    idle_restart: bool,
+    /// The first round of a recovery: what leaves is what arrives.
+    conserve_until: Option<u64>,
+}
+
+impl Bbr {
+    /// `initial` segments leave before anything is known.
+    pub(crate) fn new(chance: Chance, initial: f64) -> Self {
+        Self {
+            chance,
+            initial,
+            state: State::Startup,
+            pacing_gain: STARTUP.0,
+            cwnd_gain: STARTUP.1,
+            pacing: STARTUP.0 * initial / 0.001,
+            next_round: 0,
+            rounds: 0,
+            round_start: false,
+            max_bw: [0.0; 2],
+            bw_shortterm: f64::INFINITY,
+            min_rtt: Span::MAX,
+            min_rtt_stamp: Time::ZERO,
+            probe_rtt_min: Span::MAX,
+            probe_rtt_stamp: Time::ZERO,
+            inflight_longterm: f64::INFINITY,
+            inflight_shortterm: f64::INFINITY,
+            aggregation: Aggregation::default(),
+            bw_latest: 0.0,
+            inflight_latest: 0.0,
+            loss_round_end: 0,
+            loss_round_start: false,
+            loss_in_round: false,
+            loss_ranges: 0,
+            full_bw: 0.0,
+            full_bw_count: 0,
+            full_bw_now: false,
+            full_bw_reached: false,
+            drained_since: 0,
+            cycle_stamp: Time::ZERO,
+            rounds_since_probe: 0,
+            wait: WAIT,
+            acks: Acks::Init,
+            probing: false,
+            up_rounds: 0,
+            up_acks: 0.0,
+            up_count: f64::INFINITY,
+            stopped_risky: false,
+            previous_too_high: false,
+            probe_rtt_done: None,
+            probe_rtt_round_done: false,
+            prior_cwnd: 0.0,
+            idle_restart: false,
+            conserve_until: None,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self.state {
+            State::Startup => "startup",
+            State::Drain => "drain",
+            State::Down => "probe-bw-down",
+            State::Cruise => "probe-bw-cruise",
+            State::Refill => "probe-bw-refill",
+            State::Up => "probe-bw-up",
+            State::ProbeRtt => "probe-rtt",
+        }
+    }
+
+    /// The connection is open; the handshake took `rtt`.
+    pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
+        let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
+        self.pacing = STARTUP.0 * self.initial / took.as_secs_f64();
+        if let Some(rtt) = rtt {
+            (self.min_rtt, self.probe_rtt_min) = (rtt, rtt);
+        }
+        (self.min_rtt_stamp, self.probe_rtt_stamp) = (now, now);
+        self.aggregation.restart(now);
+    }
+
+    /// Something leaves after nothing was under way, because the application had nothing.
+    pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
+        self.idle_restart = true;
+        self.aggregation.restart(now);
+        match self.state {
+            State::Down | State::Cruise | State::Refill | State::Up => {
+                self.pacing = MARGIN * self.bw();
+                None
+            }
+            State::ProbeRtt => self.leave_probe_rtt(now, 0, cwnd),
+            State::Startup | State::Drain => None,
+        }
+    }
+
+    /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
+    pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
+        self.save(cwnd);
+        self.conserve_until = (!timeout).then_some(delivered);
+    }
+
+    /// Recovery is over: the window.
+    pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
+        self.conserve_until = None;
+        cwnd.max(self.prior_cwnd)
+    }
+
+    fn save(&mut self, cwnd: f64) {
+        let keeps = self.conserve_until.is_some() || self.state == State::ProbeRtt;
+        self.prior_cwnd = if keeps { self.prior_cwnd.max(cwnd) } else { cwnd };
+    }
+
+    /// What an acknowledgment and the losses that it tells of ask for. `seen.cwnd` is the window so far.
+    pub(crate) fn on_ack(&mut self, seen: &Seen, losses: &[Loss]) -> Wish {
+        self.on_losses(seen, losses);
+        let sample = seen.sample;
+        if sample.fresh > 0 {
+            self.latest(seen);
+            self.congestion_signals(seen);
+            let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
+            let rounds = (self.rounds, length);
+            self.aggregation.on_ack(seen.now, self.bw(), sample.fresh, seen.cwnd, rounds);
+            self.check_full_bw(&sample);
+            self.check_startup_done(seen);
+            self.check_drain_done(seen);
+            self.cycle(seen);
+        }
+        let cwnd = self.probe_rtt(seen);
+        if self.loss_round_start {
+            (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
+        }
+        self.set_pacing();
+        let cwnd = self.window(seen, cwnd.unwrap_or(seen.cwnd));
+        Wish { cwnd, pacing: self.pacing, quantum: self.quantum(), limits_itself: self.state == State::ProbeRtt }
+    }
+
+    // ---- the model
+
+    fn max_bw(&self) -> f64 {
+        self.max_bw[0].max(self.max_bw[1])
+    }
+
+    fn bw(&self) -> f64 {
+        self.max_bw().min(self.bw_shortterm)
+    }
+
+    fn bdp(&self, bw: f64, gain: f64) -> f64 {
+        if self.min_rtt == Span::MAX { self.initial } else { gain * bw * self.min_rtt.as_secs_f64() }
+    }
+
+    /// Room for the bursts that leave, wait for company at the receiver, and arrive.
+    fn quantised(&self, inflight: f64) -> f64 {
+        let budget = 3.0 * f64::from(self.quantum());
+        inflight.max(budget).max(LEAST) + if self.state == State::Up { 2.0 } else { 0.0 }
+    }
+
+    fn inflight(&self, gain: f64) -> f64 {
+        self.quantised(self.bdp(self.max_bw(), gain))
+    }
+
+    fn with_headroom(&self) -> f64 {
+        if self.inflight_longterm.is_infinite() {
+            return f64::INFINITY;
+        }
+        (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(LEAST)
+    }
+
+    /// How much is to be under way, at most what the window allows.
+    fn target(&self, cwnd: f64) -> f64 {
+        self.bdp(self.bw(), 1.0).min(cwnd)
+    }
+
+    fn quantum(&self) -> u32 {
+        (self.pacing * QUANTUM).clamp(BURSTS.0, BURSTS.1) as u32
+    }
+
+    fn latest(&mut self, seen: &Seen) {
+        let sample = &seen.sample;
+        self.loss_round_start = false;
+        self.bw_latest = self.bw_latest.max(sample.rate);
+        self.inflight_latest = self.inflight_latest.max(sample.delivered as f64);
+        if sample.prior_delivered >= self.loss_round_end {
+            (self.loss_round_end, self.loss_round_start) = (seen.delivered, true);
+        }
+    }
+
+    fn congestion_signals(&mut self, seen: &Seen) {
+        let sample = &seen.sample;
+        self.round_start = sample.prior_delivered >= self.next_round;
+        if self.round_start {
+            self.next_round = seen.delivered;
+            self.rounds += 1;
+            self.rounds_since_probe += 1;
+        }
+        if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
+            self.max_bw[1] = self.max_bw[1].max(sample.rate);
+        }
+        if !self.loss_round_start {
+            return;
+        }
+        let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
+        if self.loss_in_round && !probes {
+            let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
+            let (bw, inflight) = (
+                if bw.is_infinite() { self.max_bw() } else { bw },
+                if inflight.is_infinite() { seen.cwnd } else { inflight },
+            );
+            self.bw_shortterm = self.bw_latest.max(BETA * bw);
+            self.inflight_shortterm = self.inflight_latest.max(BETA * inflight);
+        }
+        self.startup_losses(seen);
+        self.loss_in_round = false;
+        self.loss_ranges = 0;
+    }
+
+    fn reset_short_term(&mut self) {
+        (self.bw_shortterm, self.inflight_shortterm) = (f64::INFINITY, f64::INFINITY);
+    }
+
+    fn start_round(&mut self, delivered: u64) {
+        self.next_round = delivered;
+    }
+
+    // ---- Startup and Drain
+
+    fn reset_full_bw(&mut self, bw: f64) {
+        (self.full_bw, self.full_bw_count, self.full_bw_now) = (bw, 0, false);
+    }
+
+    fn check_full_bw(&mut self, sample: &Sample) {
+        if self.full_bw_now || !self.round_start || sample.app_limited || sample.rate == 0.0 {
+            return;
+        }
+        if sample.rate >= self.full_bw * FULL_BW_GROWTH {
+            self.reset_full_bw(sample.rate);
+            return;
+        }
+        self.full_bw_count += 1;
+        self.full_bw_now = self.full_bw_count >= FULL_BW_ROUNDS;
+        self.full_bw_reached |= self.full_bw_now;
+    }
+
+    /// At the end of a round of Startup: whether it lost too much.
+    fn startup_losses(&mut self, seen: &Seen) {
+        let much = too_much(seen.sample.lost as f64, f64::from(seen.sample.in_flight));
+        let settled = seen.recovering && self.conserve_until.is_none_or(|end| seen.sample.prior_delivered >= end);
+        if self.state == State::Startup && settled && much && self.loss_ranges >= STARTUP_FULL_LOSSES {
+            self.full_bw_reached = true;
+            self.inflight_longterm = self.bdp(self.max_bw(), 1.0).max(self.inflight_latest).trunc();
+        }
+    }
+
+    fn check_startup_done(&mut self, seen: &Seen) {
+        if self.state == State::Startup && self.full_bw_reached {
+            self.enter(State::Drain, DRAIN_PACING, CWND);
+            self.drained_since = self.rounds;
+            self.start_round(seen.delivered);
+        }
+    }
+
+    fn check_drain_done(&mut self, seen: &Seen) {
+        let drained = f64::from(seen.in_flight) <= self.inflight(1.0);
+        if self.state == State::Drain && (drained || self.rounds > self.drained_since + DRAIN_ROUNDS) {
+            self.down(seen);
+        }
+    }
+
+    fn enter(&mut self, state: State, pacing: f64, cwnd: f64) {
+        (self.state, self.pacing_gain, self.cwnd_gain) = (state, pacing, cwnd);
+    }
+
+    // ---- ProbeBW
+
+    fn down(&mut self, seen: &Seen) {
+        (self.loss_in_round, self.bw_latest, self.inflight_latest) = (false, 0.0, 0.0);
+        self.up_count = f64::INFINITY;
+        self.rounds_since_probe = u64::from(self.chance.bits32() & 1);
+        self.wait = WAIT + self.chance.span_between(Span::ZERO, WAIT_MORE);
+        self.cycle_stamp = seen.now;
+        self.acks = Acks::ProbeStopping;
+        self.start_round(seen.delivered);
+        self.enter(State::Down, DOWN_PACING, CWND);
+    }
+
+    fn refill(&mut self, seen: &Seen) {
+        self.reset_short_term();
+        (self.up_rounds, self.up_acks, self.stopped_risky) = (0, 0.0, false);
+        self.acks = Acks::Refilling;
+        self.start_round(seen.delivered);
+        self.enter(State::Refill, 1.0, CWND);
+    }
+
+    fn up(&mut self, seen: &Seen) {
+        self.acks = Acks::ProbeStarting;
+        self.start_round(seen.delivered);
+        self.reset_full_bw(seen.sample.rate);
+        self.raise_slope(seen.cwnd);
+        self.enter(State::Up, UP.0, UP.1);
+    }
+
+    fn cycle(&mut self, seen: &Seen) {
+        if !self.full_bw_reached || self.adapt_long_term(seen) {
+            return;
+        }
+        let state = self.state;
+        match state {
+            State::Down | State::Cruise if self.time_to_probe(seen) => self.refill(seen),
+            State::Down if self.time_to_cruise(seen) => self.enter(State::Cruise, 1.0, CWND),
+            State::Refill if self.round_start => {
+                self.probing = true;
+                self.up(seen);
+            }
+            State::Up if self.time_to_go_down(seen) => {
+                self.previous_too_high = false;
+                self.down(seen);
+            }
+            _ => {}
+        }
+    }
+
+    fn time_to_probe(&self, seen: &Seen) -> bool {
+        let reno = self.target(seen.cwnd).min(RENO_ROUNDS);
+        seen.now.since(self.cycle_stamp) > self.wait || self.rounds_since_probe as f64 >= reno
+    }
+
+    fn time_to_cruise(&self, seen: &Seen) -> bool {
+        f64::from(seen.in_flight) <= self.inflight(1.0).min(self.with_headroom())
+    }
+
+    fn time_to_go_down(&mut self, seen: &Seen) -> bool {
+        if self.previous_too_high && f64::from(seen.in_flight) >= self.inflight_longterm {
+            self.stopped_risky = true;
+            return true;
+        }
+        if seen.cwnd_limited && seen.cwnd >= self.inflight_longterm {
+            self.reset_full_bw(seen.sample.rate);
+            return false;
+        }
+        self.full_bw_now
+    }
+
+    /// Whether it has begun another probe at once.
+    fn adapt_long_term(&mut self, seen: &Seen) -> bool {
+        let sample = &seen.sample;
+        let in_probe_bw = matches!(self.state, State::Down | State::Cruise | State::Refill | State::Up);
+        if self.acks == Acks::ProbeStarting && self.round_start {
+            self.acks = Acks::ProbeFeedback;
+        }
+        if self.acks == Acks::ProbeStopping && self.round_start {
+            (self.probing, self.acks) = (false, Acks::Init);
+            if in_probe_bw && !sample.app_limited && self.max_bw[1] > 0.0 {
+                self.max_bw = [self.max_bw[1], 0.0];
+            }
+            if in_probe_bw && self.stopped_risky && !self.previous_too_high {
+                self.refill(seen);
+                return true;
+            }
+        }
+        if self.inflight_longterm.is_infinite() || too_much(sample.lost as f64, f64::from(sample.in_flight)) {
+            return false;
+        }
+        self.inflight_longterm = self.inflight_longterm.max(f64::from(sample.in_flight));
+        if self.state == State::Up {
+            self.grow_long_term(seen);
+        }
+        false
+    }
+
+    fn grow_long_term(&mut self, seen: &Seen) {
+        if !seen.cwnd_limited || seen.cwnd < self.inflight_longterm {
+            return;
+        }
+        self.up_acks += f64::from(seen.sample.fresh);
+        if self.up_acks >= self.up_count {
+            let steps = (self.up_acks / self.up_count).trunc();
+            self.up_acks -= steps * self.up_count;
+            self.inflight_longterm += steps;
+        }
+        if self.round_start {
+            self.raise_slope(seen.cwnd);
+        }
+    }
+
+    fn raise_slope(&mut self, cwnd: f64) {
+        let growth = f64::from(1u32 << self.up_rounds);
+        self.up_rounds = (self.up_rounds + 1).min(30);
+        self.up_count = (cwnd / growth).max(1.0);
+    }
+
+    // ---- losses
+
+    pub(crate) fn on_losses(&mut self, seen: &Seen, losses: &[Loss]) {
+        for loss in losses {
+            self.on_loss(seen, loss);
+        }
+    }
+
+    fn on_loss(&mut self, seen: &Seen, loss: &Loss) {
+        if !self.loss_in_round {
+            self.loss_round_end = seen.delivered;
+            self.loss_in_round = true;
+        }
+        self.loss_ranges += u32::from(loss.begins);
+        let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
+        if !self.probing || !too_much(lost, in_flight) {
+            return;
+        }
+        self.probing = false;
+        self.previous_too_high = true;
+        if !loss.app_limited {
+            // What was under way when the loss rate passed the threshold.
+            let (inflight, lost) = (in_flight - 1.0, lost - 1.0);
+            let prefix = ((LOSS_THRESH * inflight - lost) / (1.0 - LOSS_THRESH)).max(0.0);
+            self.inflight_longterm = (inflight + prefix).max(self.target(seen.cwnd) * BETA).trunc();
+        }
+        if self.state == State::Up {
+            self.down(seen);
+        }
+    }
+
+    // ---- ProbeRTT
+
+    /// The window, where ProbeRTT ends.
+    fn probe_rtt(&mut self, seen: &Seen) -> Option<f64> {
+        let now = seen.now;
+        let expired = now > self.probe_rtt_stamp + PROBE_RTT_INTERVAL;
+        if let Some(rtt) = seen.sample.rtt
+            && (rtt < self.probe_rtt_min || expired)
+        {
+            (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
+        }
+        if self.probe_rtt_min < self.min_rtt || now > self.min_rtt_stamp + MIN_RTT_FILTER {
+            (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
+        }
+        if self.state != State::ProbeRtt && expired && !self.idle_restart {
+            self.save(seen.cwnd);
+            self.enter(State::ProbeRtt, 1.0, PROBE_RTT_CWND);
+            self.probe_rtt_done = None;
+            self.acks = Acks::ProbeStopping;
+            self.start_round(seen.delivered);
+        }
+        let mut cwnd = None;
+        if self.state == State::ProbeRtt {
+            match self.probe_rtt_done {
+                None if f64::from(seen.in_flight) <= self.probe_rtt_cwnd() => {
+                    self.probe_rtt_done = Some(now + PROBE_RTT_DURATION);
+                    self.probe_rtt_round_done = false;
+                    self.start_round(seen.delivered);
+                }
+                None => {}
+                Some(_) => {
+                    self.probe_rtt_round_done |= self.round_start;
+                    if self.probe_rtt_round_done {
+                        cwnd = self.leave_probe_rtt(now, seen.delivered, seen.cwnd);
+                    }
+                }
+            }
+        }
+        if seen.sample.fresh > 0 {
+            self.idle_restart = false;
+        }
+        cwnd
+    }
+
+    fn probe_rtt_cwnd(&self) -> f64 {
+        self.bdp(self.bw(), PROBE_RTT_CWND).max(LEAST)
+    }
+
+    fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> Option<f64> {
+        if self.probe_rtt_done.is_none_or(|done| now <= done) {
+            return None;
+        }
+        self.probe_rtt_stamp = now;
+        self.reset_short_term();
+        if self.full_bw_reached {
+            let seen = Seen { now, delivered: delivered.max(self.next_round), ..Seen::default() };
+            self.down(&seen);
+            self.enter(State::Cruise, 1.0, CWND);
+        } else {
+            self.enter(State::Startup, STARTUP.0, STARTUP.1);
+        }
+        Some(cwnd.max(self.prior_cwnd))
+    }
+
+    // ---- what follows
+
+    fn set_pacing(&mut self) {
+        let rate = self.pacing_gain * self.bw() * MARGIN;
+        if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
+            self.pacing = rate;
+        }
+    }
+
+    fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
+        let most = self.quantised(self.bdp(self.bw(), self.cwnd_gain) + self.aggregation.extra()).ceil();
+        let fresh = f64::from(seen.sample.fresh);
+        let mut cwnd = cwnd;
+        if self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end) {
+            cwnd = cwnd.max(f64::from(seen.in_flight) + fresh);
+        } else if self.full_bw_reached {
+            cwnd = (cwnd + fresh).min(most);
+        } else if cwnd < most || (seen.delivered as f64) < self.initial {
+            cwnd += fresh;
+        }
+        cwnd = cwnd.max(LEAST);
+        if self.state == State::ProbeRtt {
+            cwnd = cwnd.min(self.probe_rtt_cwnd());
+        }
+        let cap = match self.state {
+            State::Startup => f64::INFINITY,
+            State::Cruise | State::ProbeRtt => self.with_headroom(),
+            State::Drain | State::Down | State::Refill | State::Up => self.inflight_longterm,
+        };
+        let shortterm = if self.state == State::Startup { f64::INFINITY } else { self.inflight_shortterm };
+        cwnd.min(cap.min(shortterm).max(LEAST)).trunc()
+    }
+}
+
+fn too_much(lost: f64, in_flight: f64) -> bool {
+    lost > in_flight * LOSS_THRESH
+}

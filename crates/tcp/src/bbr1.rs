@@ -1,0 +1,307 @@
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, and Linux's tcp_bbr.c for the window's extra), counted in segments.
+
+use crate::filter::{Aggregation, Largest};
+use crate::model::{Seen, Wish};
+use steadycast_units::{Chance, Span, Time};
+
+/// 2/ln 2: the least gain that doubles the rate each round.
+const HIGH: f64 = 2.885;
+const CWND: f64 = 2.0;
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+const MARGIN: f64 = 0.99;
+/// The least window, and that of ProbeRTT, in segments.
+const LEAST: f64 = 4.0;
+const MAX_BW_ROUNDS: u64 = 10;
+const EXTRA_ACKED_ROUNDS: u64 = 10;
+/// Most of the window's extra, as a time at the bandwidth, in seconds.
+const EXTRA_MOST: f64 = 0.1;
+const MIN_RTT_FILTER: Span = Span::secs(10);
+const PROBE_RTT_DURATION: Span = Span::millis(200);
+const FULL_BW_GROWTH: f64 = 1.25;
+const FULL_BW_ROUNDS: u32 = 3;
+/// As in version 3.
+const QUANTUM: f64 = 0.001;
+const BURSTS: (f64, f64) = (2.0, 43.0);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Startup,
+    Drain,
+    ProbeBw(usize),
+    ProbeRtt,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bbr1 {
+    chance: Chance,
+    initial: f64,
+    state: State,
+    pacing: f64,
+    next_round: u64,
+    rounds: u64,
+    round_start: bool,
+    max_bw: Largest,
+    min_rtt: Span,
+    min_rtt_stamp: Time,
+    aggregation: Aggregation,
+    full_bw: f64,
+    full_bw_count: u32,
+    full: bool,
+    cycle_stamp: Time,
+    probe_rtt_done: Option<Time>,
+    probe_rtt_round_done: bool,
+    prior_cwnd: f64,
+    idle_restart: bool,
+    conserve_until: Option<u64>,
+}
+
+impl Bbr1 {
+    /// `initial` segments leave before anything is known.
+    pub(crate) fn new(chance: Chance, initial: f64) -> Self {
+        Self {
+            chance,
+            initial,
+            state: State::Startup,
+            pacing: HIGH * initial / 0.001,
+            next_round: 0,
+            rounds: 0,
+            round_start: false,
+            max_bw: Largest::default(),
+            min_rtt: Span::MAX,
+            min_rtt_stamp: Time::ZERO,
+            aggregation: Aggregation::default(),
+            full_bw: 0.0,
+            full_bw_count: 0,
+            full: false,
+            cycle_stamp: Time::ZERO,
+            probe_rtt_done: None,
+            probe_rtt_round_done: false,
+            prior_cwnd: 0.0,
+            idle_restart: false,
+            conserve_until: None,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self.state {
+            State::Startup => "startup",
+            State::Drain => "drain",
+            State::ProbeBw(_) => "probe-bw",
+            State::ProbeRtt => "probe-rtt",
+        }
+    }
+
+    /// The connection is open; the handshake took `rtt`.
+    pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
+        let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
+        self.pacing = HIGH * self.initial / took.as_secs_f64();
+        self.min_rtt = rtt.unwrap_or(Span::MAX);
+        self.min_rtt_stamp = now;
+        self.aggregation.restart(now);
+    }
+
+    /// Something leaves after nothing was under way, because the application had nothing.
+    pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
+        self.idle_restart = true;
+        self.aggregation.restart(now);
+        match self.state {
+            State::ProbeBw(_) => {
+                self.pacing = MARGIN * self.bw();
+                None
+            }
+            State::ProbeRtt => self.leave_probe_rtt(now, cwnd),
+            State::Startup | State::Drain => None,
+        }
+    }
+
+    /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
+    pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
+        self.save(cwnd);
+        self.conserve_until = (!timeout).then_some(delivered);
+    }
+
+    /// Recovery is over: the window.
+    pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
+        self.conserve_until = None;
+        cwnd.max(self.prior_cwnd)
+    }
+
+    fn save(&mut self, cwnd: f64) {
+        let keeps = self.conserve_until.is_some() || self.state == State::ProbeRtt;
+        self.prior_cwnd = if keeps { self.prior_cwnd.max(cwnd) } else { cwnd };
+    }
+
+    /// What an acknowledgment that tells of `losses` losses asks for.
+    pub(crate) fn on_ack(&mut self, seen: &Seen, losses: usize) -> Wish {
+        let sample = &seen.sample;
+        if sample.fresh > 0 {
+            self.round_start = sample.prior_delivered >= self.next_round;
+            if self.round_start {
+                self.next_round = seen.delivered;
+                self.rounds += 1;
+            }
+            if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
+                self.max_bw.add(self.rounds, MAX_BW_ROUNDS, sample.rate);
+            }
+            let rounds = (self.rounds, EXTRA_ACKED_ROUNDS);
+            self.aggregation.on_ack(seen.now, self.bw(), sample.fresh, seen.cwnd, rounds);
+            self.cycle(seen, losses);
+            self.check_full(seen);
+            self.check_drain(seen);
+        }
+        let cwnd = self.probe_rtt(seen);
+        let rate = self.pacing_gain() * self.bw() * MARGIN;
+        if rate > 0.0 && (self.full || rate > self.pacing) {
+            self.pacing = rate;
+        }
+        let cwnd = self.window(seen, cwnd.unwrap_or(seen.cwnd));
+        Wish { cwnd, pacing: self.pacing, quantum: self.quantum(), limits_itself: self.state == State::ProbeRtt }
+    }
+
+    fn bw(&self) -> f64 {
+        self.max_bw.get()
+    }
+
+    fn pacing_gain(&self) -> f64 {
+        match self.state {
+            State::Startup => HIGH,
+            State::Drain => 1.0 / HIGH,
+            State::ProbeBw(phase) => CYCLE[phase],
+            State::ProbeRtt => 1.0,
+        }
+    }
+
+    fn cwnd_gain(&self) -> f64 {
+        match self.state {
+            State::Startup | State::Drain => HIGH,
+            State::ProbeBw(_) => CWND,
+            State::ProbeRtt => 1.0,
+        }
+    }
+
+    fn quantum(&self) -> u32 {
+        (self.pacing * QUANTUM).clamp(BURSTS.0, BURSTS.1) as u32
+    }
+
+    fn bdp(&self, gain: f64) -> f64 {
+        if self.min_rtt == Span::MAX { self.initial } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
+    }
+
+    /// With room for bursts at both ends, even, and two more while it probes.
+    fn quantised(&self, inflight: f64) -> f64 {
+        let even = ((inflight.ceil() + 3.0 * f64::from(self.quantum())) / 2.0).ceil() * 2.0;
+        even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
+    }
+
+    fn check_full(&mut self, seen: &Seen) {
+        if !self.full && self.round_start && !seen.sample.app_limited {
+            if self.bw() >= self.full_bw * FULL_BW_GROWTH {
+                (self.full_bw, self.full_bw_count) = (self.bw(), 0);
+            } else {
+                self.full_bw_count += 1;
+                self.full = self.full_bw_count >= FULL_BW_ROUNDS;
+            }
+        }
+        if self.state == State::Startup && self.full {
+            self.state = State::Drain;
+        }
+    }
+
+    fn check_drain(&mut self, seen: &Seen) {
+        if self.state == State::Drain && f64::from(seen.in_flight) <= self.quantised(self.bdp(1.0)) {
+            self.enter_probe_bw(seen.now);
+        }
+    }
+
+    /// A cycle begins anywhere but where the rate is low.
+    fn enter_probe_bw(&mut self, now: Time) {
+        let drawn = (self.chance.unit() * 7.0) as usize % 7;
+        self.state = State::ProbeBw(if drawn == 0 { 0 } else { drawn + 1 });
+        self.cycle_stamp = now;
+    }
+
+    fn cycle(&mut self, seen: &Seen, losses: usize) {
+        let State::ProbeBw(phase) = self.state else { return };
+        let elapsed = seen.now.since(self.cycle_stamp) > self.min_rtt;
+        // What was under way before this acknowledgment.
+        let in_flight = f64::from(seen.in_flight + seen.sample.fresh);
+        let gain = CYCLE[phase];
+        let over = if gain > 1.0 {
+            elapsed && (losses > 0 || in_flight >= self.quantised(self.bdp(gain)))
+        } else if gain < 1.0 {
+            elapsed || in_flight <= self.quantised(self.bdp(1.0))
+        } else {
+            elapsed
+        };
+        if over {
+            self.state = State::ProbeBw((phase + 1) % CYCLE.len());
+            self.cycle_stamp = seen.now;
+        }
+    }
+
+    /// The window, where ProbeRTT ends.
+    fn probe_rtt(&mut self, seen: &Seen) -> Option<f64> {
+        let now = seen.now;
+        let expired = now > self.min_rtt_stamp + MIN_RTT_FILTER;
+        if let Some(rtt) = seen.sample.rtt
+            && (rtt <= self.min_rtt || expired)
+        {
+            (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
+        }
+        if expired && !self.idle_restart && self.state != State::ProbeRtt {
+            self.save(seen.cwnd);
+            self.state = State::ProbeRtt;
+            self.probe_rtt_done = None;
+        }
+        let mut cwnd = None;
+        if self.state == State::ProbeRtt {
+            match self.probe_rtt_done {
+                None if f64::from(seen.in_flight) <= LEAST => {
+                    self.probe_rtt_done = Some(now + PROBE_RTT_DURATION);
+                    self.probe_rtt_round_done = false;
+                    self.next_round = seen.delivered;
+                }
+                None => {}
+                Some(_) => {
+                    self.probe_rtt_round_done |= self.round_start;
+                    if self.probe_rtt_round_done {
+                        cwnd = self.leave_probe_rtt(now, seen.cwnd);
+                    }
+                }
+            }
+        }
+        if seen.sample.fresh > 0 {
+            self.idle_restart = false;
+        }
+        cwnd
+    }
+
+    fn leave_probe_rtt(&mut self, now: Time, cwnd: f64) -> Option<f64> {
+        if self.probe_rtt_done.is_none_or(|done| now <= done) {
+            return None;
+        }
+        self.min_rtt_stamp = now;
+        if self.full {
+            self.enter_probe_bw(now);
+        } else {
+            self.state = State::Startup;
+        }
+        Some(cwnd.max(self.prior_cwnd))
+    }
+
+    fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
+        let extra = if self.full { self.aggregation.extra().min(self.bw() * EXTRA_MOST) } else { 0.0 };
+        let most = self.quantised(self.bdp(self.cwnd_gain()) + extra);
+        let fresh = f64::from(seen.sample.fresh);
+        let mut cwnd = cwnd;
+        if self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end) {
+            cwnd = cwnd.max(f64::from(seen.in_flight) + fresh);
+        } else if self.full {
+            cwnd = (cwnd + fresh).min(most);
+        } else if cwnd < most || (seen.delivered as f64) < self.initial {
+            cwnd += fresh;
+        }
+        cwnd = cwnd.max(LEAST);
+        if self.state == State::ProbeRtt { cwnd.min(LEAST) } else { cwnd }.trunc()
+    }
+}

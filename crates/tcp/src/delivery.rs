@@ -1,0 +1,217 @@
+//! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation-02), counted in segments.
+
+use crate::scoreboard::Scoreboard;
+use crate::wire::Ack;
+use std::collections::VecDeque;
+use steadycast_units::{Span, Time};
+
+/// What was known when a segment last left.
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    sent: Time,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent: Time,
+    app_limited: bool,
+    /// All that was lost before.
+    lost: u64,
+    /// Under way, this one included.
+    in_flight: u32,
+    repeated: bool,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    UnderWay,
+    Arrived,
+    Lost,
+}
+
+/// What one acknowledgment tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Segments per second; 0 where the interval is too short to tell.
+    pub(crate) rate: f64,
+    /// Delivered during the interval.
+    pub(crate) delivered: u64,
+    /// All that was delivered when the newest of the segments told of had left.
+    pub(crate) prior_delivered: u64,
+    pub(crate) app_limited: bool,
+    /// Segments that this acknowledgment tells of for the first time.
+    pub(crate) fresh: u32,
+    /// Under way when the newest of them had left.
+    pub(crate) in_flight: u32,
+    /// Lost since then.
+    pub(crate) lost: u64,
+    /// The newest one's, if it was sent once.
+    pub(crate) rtt: Option<Span>,
+}
+
+/// A segment that is now known to be lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    /// The first of a run of neighbours.
+    pub(crate) begins: bool,
+    pub(crate) in_flight: u32,
+    /// Lost since it left, itself included.
+    pub(crate) lost: u64,
+    pub(crate) app_limited: bool,
+}
+
+/// The books of a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    /// From the first unacknowledged segment on.
+    sent: VecDeque<Departure>,
+    una: u32,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent: Time,
+    lost: u64,
+    /// All below is counted as lost, if it has not arrived.
+    lost_to: u32,
+    /// The application had nothing to send until as much as this is delivered; 0: it had.
+    app_limited: u64,
+    blocks: [crate::wire::Block; 3],
+    /// Of the last acknowledgment.
+    losses: Vec<Loss>,
+}
+
+impl Ledger {
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(crate) fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.app_limited > 0
+    }
+
+    /// The application, or the control itself, keeps less under way than the path takes.
+    pub(crate) fn limit(&mut self, in_flight: u32) {
+        self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
+    }
+
+    /// A segment leaves, which makes `in_flight` of them.
+    pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
+        if in_flight <= 1 {
+            (self.first_sent, self.delivered_at) = (now, now);
+        }
+        let at = seq.wrapping_sub(self.una) as usize;
+        let departure = Departure {
+            sent: now,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+            app_limited: self.app_limited > 0,
+            lost: self.lost,
+            in_flight,
+            repeated: at < self.sent.len(),
+            fate: Fate::UnderWay,
+        };
+        match self.sent.get_mut(at) {
+            Some(slot) => *slot = departure,
+            None => self.sent.push_back(departure),
+        }
+    }
+
+    /// Takes an acknowledgment that `board` has taken already; `again` lists the repairs that are lost.
+    pub(crate) fn on_ack<'a>(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        board: &Scoreboard,
+        again: impl Iterator<Item = &'a u32>,
+        least_rtt: Span,
+    ) -> Sample {
+        self.losses.clear();
+        let mut sample = Sample::default();
+        let mut newest = None;
+        let top = self.una + self.sent.len() as u32;
+        self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
+        for block in ack.sacks {
+            // What the last acknowledgment told of this block is known.
+            let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
+            let start = known.map_or(block.start, |b| b.end);
+            self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);
+        }
+        self.blocks = ack.sacks;
+        let gone = (ack.next.min(top) - self.una) as usize;
+        self.sent.drain(..gone);
+        self.una += gone as u32;
+        let mut last = None;
+        for seq in self.lost_to.max(self.una)..board.lost_to().min(top) {
+            self.lose(seq, &mut last);
+        }
+        self.lost_to = self.lost_to.max(board.lost_to());
+        for seq in again {
+            self.lose(*seq, &mut last);
+        }
+        if self.app_limited > 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let Some(Departure {
+            sent, delivered, delivered_at, first_sent, app_limited, lost, in_flight, repeated, ..
+        }) = newest
+        else {
+            return sample;
+        };
+        sample.prior_delivered = delivered;
+        sample.delivered = self.delivered - delivered;
+        sample.app_limited = app_limited;
+        sample.in_flight = in_flight;
+        sample.lost = self.lost - lost;
+        sample.rtt = (!repeated).then(|| now.since(sent));
+        self.first_sent = sent;
+        let interval = sent.since(first_sent).max(now.since(delivered_at));
+        if interval >= least_rtt && !interval.is_zero() {
+            sample.rate = sample.delivered as f64 / interval.as_secs_f64();
+        }
+        sample
+    }
+
+    /// A time-out: all that is under way is lost.
+    pub(crate) fn on_timeout(&mut self) {
+        self.losses.clear();
+        let mut last = None;
+        for seq in self.una..self.una + self.sent.len() as u32 {
+            self.lose(seq, &mut last);
+        }
+        self.lost_to = self.una + self.sent.len() as u32;
+        self.blocks = Default::default();
+    }
+
+    fn arrive(&mut self, now: Time, from: u32, to: u32, sample: &mut Sample, newest: &mut Option<Departure>) {
+        for seq in from.max(self.una)..to {
+            let departure = &mut self.sent[(seq - self.una) as usize];
+            if departure.fate == Fate::Arrived {
+                continue;
+            }
+            departure.fate = Fate::Arrived;
+            self.delivered += 1;
+            self.delivered_at = now;
+            sample.fresh += 1;
+            if newest.is_none_or(|n| (departure.delivered, departure.sent) >= (n.delivered, n.sent)) {
+                *newest = Some(*departure);
+            }
+        }
+    }
+
+    fn lose(&mut self, seq: u32, last: &mut Option<u32>) {
+        let Some(at) = seq.checked_sub(self.una) else { return };
+        let Some(departure) = self.sent.get_mut(at as usize).filter(|d| d.fate == Fate::UnderWay) else { return };
+        departure.fate = Fate::Lost;
+        self.lost += 1;
+        self.losses.push(Loss {
+            begins: last.is_none_or(|last| last + 1 != seq),
+            in_flight: departure.in_flight,
+            lost: self.lost - departure.lost,
+            app_limited: departure.app_limited,
+        });
+        *last = Some(seq);
+    }
+}

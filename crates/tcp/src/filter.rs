@@ -1,0 +1,74 @@
+use std::collections::VecDeque;
+use steadycast_units::Time;
+
+/// The largest of the last `length` rounds (a windowed maximum).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Largest {
+    /// Falling values, each with its round.
+    kept: VecDeque<(u64, f64)>,
+}
+
+impl Largest {
+    pub(crate) fn add(&mut self, round: u64, length: u64, value: f64) {
+        while self.kept.back().is_some_and(|(_, old)| *old <= value) {
+            self.kept.pop_back();
+        }
+        self.kept.push_back((round, value));
+        while self.kept.front().is_some_and(|(at, _)| at + length < round + 1) {
+            self.kept.pop_front();
+        }
+    }
+
+    pub(crate) fn get(&self) -> f64 {
+        self.kept.front().map_or(0.0, |(_, value)| *value)
+    }
+}
+
+/// Acknowledgments that come in lumps: how many segments more than the bandwidth explains.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aggregation {
+    since: Time,
+    delivered: f64,
+    most: Largest,
+}
+
+impl Aggregation {
+    pub(crate) fn restart(&mut self, now: Time) {
+        (self.since, self.delivered) = (now, 0.0);
+    }
+
+    /// `fresh` segments were acknowledged in round `round`; the maximum is over `length` rounds.
+    pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, (round, length): (u64, u64)) {
+        let mut expected = bw * now.since(self.since).as_secs_f64();
+        if self.delivered <= expected {
+            self.restart(now);
+            expected = 0.0;
+        }
+        self.delivered += f64::from(fresh);
+        self.most.add(round, length, (self.delivered - expected).clamp(0.0, cwnd));
+    }
+
+    pub(crate) fn extra(&self) -> f64 {
+        self.most.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_largest_of_the_last_rounds_is_kept(values in prop::collection::vec((0u64..3, 0u32..50), 1..60)) {
+            let (mut largest, mut round, mut all) = (Largest::default(), 0, vec![]);
+            for (step, value) in values {
+                round += step;
+                largest.add(round, 3, f64::from(value));
+                all.push((round, value));
+                let told = all.iter().filter(|(at, _)| at + 3 > round).map(|(_, v)| *v).max();
+                prop_assert_eq!(largest.get(), f64::from(told.unwrap_or(0)));
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+use steadycast_units::{Span, Time};
+
+/// Pacing rates are at least this, in segments per second: a segment leaves within ten seconds.
+const LEAST: f64 = 0.1;
+/// A gap is never shorter than a nanosecond, so that time goes on.
+const MOST: f64 = 1e9;
+
+/// Spreads what leaves: bursts of `quantum` segments, so far apart that `rate` results.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacer {
+    rate: f64,
+    quantum: u32,
+    /// When the next burst may begin.
+    next: Time,
+    /// The burst under way: its time, and what is left of it.
+    burst: (Time, u32),
+}
+
+impl Pacer {
+    pub(crate) fn new() -> Self {
+        Self { rate: MOST, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
+    }
+
+    /// `rate` in segments per second.
+    pub(crate) fn set(&mut self, rate: f64, quantum: u32) {
+        self.rate = rate.clamp(LEAST, MOST);
+        self.quantum = quantum.max(1);
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Until when nothing may leave.
+    pub(crate) fn holds(&self, now: Time) -> Option<Time> {
+        let (began, left) = self.burst;
+        (self.next > now && !(began == now && left > 0)).then_some(self.next)
+    }
+
+    /// A segment leaves.
+    pub(crate) fn on_sent(&mut self, now: Time) {
+        if self.burst.0 != now || self.burst.1 == 0 {
+            self.burst = (now, self.quantum);
+            self.next = self.next.max(now);
+        }
+        self.burst.1 -= 1;
+        self.next += Span::from_secs_f64(1.0 / self.rate).max(Span::nanos(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_are_so_far_apart_that_the_rate_results_and_lost_time_is_not_made_up() {
+        let mut pacer = Pacer::new();
+        pacer.set(1000.0, 2);
+        let mut now = Time::ZERO + Span::secs(1);
+        let mut left = vec![];
+        while left.len() < 6 {
+            match pacer.holds(now) {
+                Some(next) => now = next,
+                None => {
+                    pacer.on_sent(now);
+                    left.push(now.since(Time::ZERO + Span::secs(1)).as_nanos() / 1_000_000);
+                }
+            }
+        }
+        assert_eq!(left, [0, 0, 2, 2, 4, 4]);
+        now += Span::secs(1);
+        for _ in 0..2 {
+            assert_eq!(pacer.holds(now), None);
+            pacer.on_sent(now);
+        }
+        assert_eq!(pacer.holds(now), Some(now + Span::millis(2)));
+    }
+}

@@ -1,0 +1,175 @@
+use steadycast_units::{Span, Time};
+
+/// Weight of the newest round in the estimate (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
+const GAIN: f64 = 1.0 / 16.0;
+/// The round trip that shorter ones are made alike (its RTT_VIRT).
+const VIRTUAL_RTT: Span = Span::millis(25);
+/// Round trips after slow start before they are.
+const INDEPENDENT_AFTER: u32 = 500;
+/// The least window, in segments.
+const LEAST: f64 = 2.0;
+/// A burst lasts at most this at the pacing rate (2⁻¹² s).
+const BURST: f64 = 1.0 / 4096.0;
+
+/// TCP Prague: a window of fractions of a segment that follows the marked part of the data.
+#[derive(Clone, Debug)]
+pub(crate) struct Prague {
+    alpha: f64,
+    /// A mark was seen: before, alpha tells nothing.
+    seen: bool,
+    /// The window; what may be sent approaches it from above by a segment per acknowledgment.
+    window: f64,
+    acked: u32,
+    marked: u32,
+    round_end: u32,
+    /// Rounds since slow start.
+    rounds: u32,
+    updated: Time,
+    cut_end: u32,
+    cut: Option<Time>,
+}
+
+/// An acknowledgment, as Prague sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) now: Time,
+    pub(crate) una: u32,
+    pub(crate) max: u32,
+    pub(crate) fresh: u32,
+    pub(crate) marked: u32,
+    pub(crate) srtt: Span,
+    /// Neither repairing nor limited by anything but the window.
+    pub(crate) may_grow: bool,
+    pub(crate) repairing: bool,
+}
+
+impl Prague {
+    pub(crate) fn new() -> Self {
+        Self {
+            alpha: 1.0,
+            seen: false,
+            window: 0.0,
+            acked: 0,
+            marked: 0,
+            round_end: 0,
+            rounds: 0,
+            updated: Time::ZERO,
+            cut_end: 0,
+            cut: None,
+        }
+    }
+
+    pub(crate) fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The window was set from outside: at the start, after a loss or a pause.
+    pub(crate) fn set(&mut self, window: f64) {
+        self.window = window;
+    }
+
+    /// The period of the estimate and of cuts.
+    fn period(&self, srtt: Span) -> Span {
+        if self.independent() { srtt.max(VIRTUAL_RTT) } else { srtt }
+    }
+
+    fn independent(&self) -> bool {
+        self.rounds >= INDEPENDENT_AFTER
+    }
+
+    /// The window after an acknowledgment, the threshold where it was cut, and what may be sent.
+    pub(crate) fn on_ack(&mut self, told: &Told, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
+        let Told { now, una, max, fresh, srtt, .. } = *told;
+        let marked = told.marked.min(fresh);
+        self.seen |= marked > 0;
+        (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
+        let period = self.period(srtt);
+        if una > self.round_end {
+            self.round_end = max;
+            self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
+            if !self.independent() || now.since(self.updated) >= period {
+                if self.seen && self.acked > 0 {
+                    self.alpha += GAIN * (f64::from(self.marked) / f64::from(self.acked) - self.alpha);
+                }
+                (self.acked, self.marked, self.updated) = (0, 0, now);
+            }
+        }
+        let mut threshold = ssthresh;
+        if told.may_grow {
+            let counted = f64::from(fresh - marked);
+            self.window = if self.window < ssthresh {
+                self.window + counted
+            } else {
+                self.window + counted * self.share(srtt) / self.window
+            }
+            .min(most);
+        }
+        let again = una > self.cut_end && self.cut.is_none_or(|cut| !self.independent() || now.since(cut) >= period);
+        let cut = marked > 0 && again && !told.repairing;
+        if cut {
+            self.window = (self.window * (1.0 - self.alpha / 2.0)).max(LEAST);
+            threshold = self.window;
+            (self.cut_end, self.cut) = (max, Some(now));
+        }
+        let may_send = if cwnd > self.window { (cwnd - 1.0).max(self.window) } else { self.window };
+        (may_send, threshold, cut)
+    }
+
+    /// Growth per round trip, in segments.
+    fn share(&self, srtt: Span) -> f64 {
+        let part = srtt.as_secs_f64() / VIRTUAL_RTT.as_secs_f64();
+        if self.independent() { (part * part).min(1.0) } else { 1.0 }
+    }
+
+    /// The pacing rate in segments per second, and the largest burst.
+    pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
+        let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
+        let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };
+        let rate = factor * cwnd / srtt;
+        (rate, (rate * BURST) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(rtt: Span, round: u32, marked: u32) -> Told {
+        let (una, max) = (round * 100 + 1, round * 100 + 51);
+        let now = Time::ZERO + rtt * u64::from(round);
+        Told { now, una, max, fresh: 100, marked, srtt: rtt, may_grow: true, repairing: false }
+    }
+
+    /// What `rounds` clean rounds of a window of 100 add, after slow start and 600 rounds.
+    fn growth(rtt: Span) -> f64 {
+        let mut prague = Prague::new();
+        for round in 1..=600 {
+            prague.set(100.0);
+            prague.on_ack(&told(rtt, round, 0), 100.0, 50.0, 1e6);
+        }
+        prague.set(100.0);
+        prague.on_ack(&told(rtt, 601, 0), 100.0, 50.0, 1e6).0 - 100.0
+    }
+
+    #[test]
+    fn short_round_trips_grow_as_one_of_25_ms_does_and_long_ones_as_reno() {
+        assert!((growth(Span::millis(5)) - 1.0 / 25.0).abs() < 1e-9);
+        assert!((growth(Span::millis(25)) - 1.0).abs() < 1e-9);
+        assert!((growth(Span::millis(80)) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn alpha_stays_one_until_the_first_mark_and_then_follows_the_marked_part() {
+        let rtt = Span::millis(30);
+        let mut prague = Prague::new();
+        prague.set(100.0);
+        for round in 1..=9 {
+            prague.on_ack(&told(rtt, round, 0), 100.0, 50.0, 100.0);
+        }
+        assert_eq!(prague.alpha(), 1.0);
+        let (_, threshold, cut) = prague.on_ack(&told(rtt, 10, 10), 100.0, 50.0, 100.0);
+        assert!(cut);
+        assert!((prague.alpha() - (1.0 - 0.9 / 16.0)).abs() < 1e-12);
+        assert!((threshold - 100.0 * (1.0 - prague.alpha() / 2.0)).abs() < 1e-9);
+    }
+}
