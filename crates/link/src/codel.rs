@@ -2,11 +2,11 @@
 
 use crate::managed::{Departure, GivenUp, Managed, Waiting};
 use crate::queue::Discipline;
-use crate::{Drop, Limit, Line};
+use crate::{Drop, Ecn, Limit, Line};
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, Within, settings};
+use steadycast_words::{Findings, Kind, OrNone, Within, settings};
 
 settings! {
     /// Controlled delay (RFC 8289, with the constants of its sections 4.2 and 4.3).
@@ -20,6 +20,8 @@ settings! {
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
+        /// Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's `ce_threshold` does); L4S senders want "1ms".
+        ce_threshold: OrNone<Span> = OrNone::None,
     }
     /// CoDel for each of many queues, which take turns (RFC 8290, with the constants of its section 5.2). The limit is for all of
     /// them together, and what is beyond it is taken from the longest.
@@ -52,8 +54,13 @@ fn target_below_interval(codel: &CoDel, item: &Item, out: &mut Findings) {
 
 impl CoDel {
     /// The RFC's constants.
-    const RFC: Self =
-        Self { limit: Limit::Packets(1000), target: Span::millis(5), interval: Span::millis(100), ecn: false };
+    pub const RFC: Self = Self {
+        limit: Limit::Packets(1000),
+        target: Span::millis(5),
+        interval: Span::millis(100),
+        ecn: false,
+        ce_threshold: OrNone::None,
+    };
 }
 
 impl Kind<Line> for CoDel {}
@@ -181,7 +188,8 @@ impl State {
             control.last_count = control.count;
         }
         let (mut head, _) = head?;
-        if marked {
+        let late = matches!(codel.ce_threshold, OrNone::Some(most) if now.since(head.since) > most);
+        if marked || late && head.ecn == Ecn::Ect1 {
             out.mark(&mut head);
         }
         Some(head)

@@ -5,7 +5,7 @@ use crate::model::{Codec, Emit, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
-use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
+use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, tables, words};
@@ -101,6 +101,8 @@ tables! {
         reorder: Reorder,
         /// The probability that a packet comes twice; default 0.
         duplicate: f64,
+        /// What drops packets beyond a rate, before the queue; default "none".
+        policer: OrNone<Policer>,
         /// What waits; default drop-tail with 50 packets.
         queue: Deferred<Queue>,
         /// The largest packet; default "1500B".

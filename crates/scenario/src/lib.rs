@@ -31,6 +31,6 @@ pub use model::{
     FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Media, NodeIx, OnOff, OwnClock, PeriodDist, Periods, RateSpec,
     Record, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Size, Start, Tcp, TcpSource, Trace, Vbr, Video, What,
 };
-pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Queue, Red, Reorder};
+pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;
 pub use steadycast_words::{Problem, Problems};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_control::registry::Given;
-use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
+use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_units::{Bytes, Offset, Rate, Seed, Span, Time};
 
 /// A node: its place in [`Scenario::nodes`].
@@ -109,6 +109,8 @@ pub struct Direction {
     pub reorder: Reorder,
     /// The probability that a packet comes twice.
     pub duplicate: f64,
+    /// What drops packets beyond a rate, before the queue.
+    pub policer: Option<Policer>,
     /// What waits, and what is dropped.
     pub queue: Queue,
     /// The largest packet, as IP size.

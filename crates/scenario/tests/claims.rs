@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
-use steadycast_link::BernoulliLoss;
+use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_scenario::{
     Cast, CoDel, Congestion, Document, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
     Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
@@ -213,6 +213,7 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
         target: Span::millis(target),
         interval: Span::millis(interval),
         ecn,
+        ..CoDel::RFC
     };
     assert_eq!(with("kind = \"codel\""), Queue::CoDel(codel(1000, 5, 100, false)));
     let told = "limit = \"60p\", target = \"10ms\", interval = \"200ms\", ecn = true";
@@ -221,6 +222,30 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
     assert_eq!(with("kind = \"fq-codel\""), fair(codel(10_240, 5, 100, false), 1024, 1514));
     let told = format!("kind = \"fq-codel\", {told}, flows = 64, quantum = \"300B\"");
     assert_eq!(with(&told), fair(codel(60, 10, 200, true), 64, 300));
+}
+
+#[test]
+fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
+    let of = |keys: &str| {
+        let text = format!("duration = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n{keys}\n");
+        let loaded = load(&format!(
+            "{text}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"a\"\nto = \"b\"\n"
+        ));
+        let read = |loaded: &Loaded| {
+            let link = &loaded.scenario.links[0];
+            (link.forward.policer, link.back.policer)
+        };
+        let both = read(&loaded);
+        assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
+        both
+    };
+    let said = "policer = { rate = \"4Mbps\", burst = \"30kB\" }";
+    let policer = Some(Policer { rate: Rate::mbps(4), burst: Bytes::new(30_000) });
+    assert_eq!(of(""), (None, None));
+    assert_eq!(of(said), (policer, policer));
+    assert_eq!(of(&format!("{said}\nback = {{ policer = \"none\" }}")), (policer, None));
+    assert_eq!(of(&format!("back = {{ {said} }}")), (None, policer));
+    assert_eq!(of("policer = \"none\""), (None, None));
 }
 
 #[test]
