@@ -1,10 +1,10 @@
 //! The resolved text: every default filled in, every `set` applied, and read again it gives the same scenario.
 
-use crate::file::{FlowTable, Shape};
+use crate::file::{EcnSaid, FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports, Size,
-    Start, Tcp, TcpSource, Vbr, Video,
+    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports,
+    Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::registry::Given;
 use steadycast_link::Loss;
-use steadycast_units::Offset;
+use steadycast_units::{Ecn, Offset};
 use steadycast_words::tree::{Item, Value, bare, string};
 use steadycast_words::{Settings, ToToml, Word};
 
@@ -371,10 +371,14 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key(key, quote(rate));
         }
     }
-    for (key, on) in [("defences", video.defences), ("ecn", video.ecn)] {
-        if on {
-            text.key(key, true);
-        }
+    if video.defences {
+        text.key("defences", true);
+    }
+    if video.ecn != Ecn::NotEct {
+        text.key("ecn", quote(EcnSaid::word(video.ecn)));
+    }
+    if video.feedback != Feedback::Own {
+        text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
         let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };
