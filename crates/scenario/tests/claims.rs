@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use steadycast_control::registry;
 use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
+    Cast, CoDel, Congestion, Document, Feedback, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
     Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
 };
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
 mod scenarios;
 use scenarios::{all, known, root};
@@ -246,6 +246,26 @@ fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
     assert_eq!(of(&format!("{said}\nback = {{ policer = \"none\" }}")), (policer, None));
     assert_eq!(of(&format!("back = {{ {said} }}")), (None, policer));
     assert_eq!(of("policer = \"none\""), (None, None));
+}
+
+#[test]
+fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
+    let of = |keys: &str| {
+        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\n{keys}\n"));
+        let read = |loaded: &Loaded| {
+            let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!("no video") };
+            (video.ecn, video.feedback)
+        };
+        let both = read(&loaded);
+        assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
+        both
+    };
+    let own = Feedback::Own;
+    assert_eq!(of(""), (Ecn::NotEct, own));
+    assert_eq!((of("ecn = false"), of("ecn = \"off\"")), ((Ecn::NotEct, own), (Ecn::NotEct, own)));
+    assert_eq!((of("ecn = true"), of("ecn = \"ect0\"")), ((Ecn::Ect0, own), (Ecn::Ect0, own)));
+    assert_eq!(of("ecn = \"ect1\"\nfeedback = \"rfc8888\""), (Ecn::Ect1, Feedback::Rfc8888));
+    assert_eq!(of("feedback = \"twcc\"\nreceivers = 3\ncast = \"unicast\""), (Ecn::NotEct, Feedback::Twcc));
 }
 
 #[test]

@@ -170,6 +170,11 @@ impl Shadow {
         self.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
+    /// Whether its last report was on the packet before.
+    fn acknowledges(&self) -> bool {
+        self.came - self.said.1 <= 1
+    }
+
     /// What the half says now, if it is time.
     fn report(&mut self, now: Time, members: u32, regular: bool) -> Option<Body> {
         let due = match self.half.due() {
@@ -213,14 +218,18 @@ impl Replay {
             shadow.learn(now, *newest);
         }
         let mut bodies = Vec::new();
-        for (at, packet) in &arrivals {
+        for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (shadow.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
             if packet.stream != Stream::Media {
                 shadow.arrive_extra(at, packet, ecn);
             } else if let Ok(place) = left.binary_search_by_key(&packet.number, |left| left.number) {
                 shadow.arrive(at, packet, &left[place], ecn);
             }
-            bodies.extend(shadow.report(at, report.members, false));
+            // A half that is due with each packet acknowledges them one by one. Any other reports once the report is here: what it says of
+            // the time for which it held a packet is then right, and with it the round trip.
+            if n + 1 < arrivals.len() && shadow.acknowledges() {
+                bodies.extend(shadow.report(at, report.members, false));
+            }
         }
         shadow.timers(now);
         bodies.extend(shadow.report(now, report.members, true));

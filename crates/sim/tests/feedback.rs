@@ -2,8 +2,7 @@
 
 mod lab;
 
-use lab::{between, num, run};
-use steadycast_scenario::Scenario;
+use lab::{num, run};
 
 /// Mean rate and loss over five seeds.
 fn means(controller: &str, feedback: &str, beside: bool) -> (f64, f64) {
@@ -17,6 +16,7 @@ fn means(controller: &str, feedback: &str, beside: bool) -> (f64, f64) {
                  feedback = \"{feedback}\"\n{tcp}"
             ));
             let receiver = run.receiver("video", "video.dst1");
+            eprintln!("{controller} {feedback} rtt {} fb {}", run.flow("video")["rtt_ms"], run.flow("video")["feedback_packets"]);
             (num(&run.flow("video")["throughput_bps"]), num(&receiver["loss_frac"]))
         })
         .collect();
