@@ -44,7 +44,20 @@ class Class:
 
 
 PIPE = (
-    *("rate", "trace", "loop", "delay", "jitter", "arq", "loss", "reorder", "duplicate", "policer", "queue", "mtu"),
+    *(
+        "rate",
+        "trace",
+        "loop",
+        "delay",
+        "jitter",
+        "arq",
+        "loss",
+        "reorder",
+        "duplicate",
+        "policer",
+        "queue",
+        "mtu",
+    ),
     "back",
 )
 
@@ -107,7 +120,7 @@ TABLES = {
     "off": "Period",
     "on": "Period",
     "params": "Mapping[str, Mapping[str, Value]]",
-    "policer": "Policer | Literal[\"none\"]",
+    "policer": 'Policer | Literal["none"]',
     "queue": "Queue",
     "record": "Record",
     "reorder": "Reorder",

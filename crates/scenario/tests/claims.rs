@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use steadycast_control::registry;
 use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, Feedback, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
-    Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, Feedback, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media,
+    Problems, Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
