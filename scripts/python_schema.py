@@ -120,7 +120,7 @@ TABLES = {
     "off": "Period",
     "on": "Period",
     "params": "Mapping[str, Mapping[str, Value]]",
-    "policer": 'Policer | Literal["none"]',
+    "policer": "Policer",
     "queue": "Queue",
     "record": "Record",
     "reorder": "Reorder",

@@ -122,9 +122,7 @@ class Reorder(Part):
 
 @dataclass(kw_only=True)
 class Policer(Part):
-    """A token bucket that drops what does not conform, before the queue: a packet passes if there are as
-    many tokens as it has bytes (RFC 2697, section 3, with one bucket).
-    """
+    """A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket)."""
 
     rate: str
     """The rate at which the bucket fills."""
@@ -239,7 +237,7 @@ class Pipe(Part):
     """Which packets get lost, apart from the queue."""
     mtu: str | None = None
     """The largest packet; default "1500B"."""
-    policer: str | Policer | Literal[none] | None = None
+    policer: str | Policer | None = None
     """What drops packets beyond a rate, before the queue; default "none"."""
     queue: Queue | None = None
     """What waits; default drop-tail with 50 packets."""

@@ -1,11 +1,11 @@
-//! A policer: packets beyond a rate are dropped as they come, and none waits.
+//! A policer: packets beyond a rate are dropped as they come, and none waits. A packet passes if the bucket holds as many tokens as the
+//! packet has bytes.
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_words::{Within, settings};
 
 settings! {
-    /// A token bucket that drops what does not conform, before the queue: a packet passes if there are as many tokens as it has bytes
-    /// (RFC 2697, section 3, with one bucket).
+    /// A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket).
     #[derive(Copy, Eq)]
     Policer {
         /// The rate at which the bucket fills.
