@@ -5,7 +5,7 @@ use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Line, Link, Queue, Servic
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
-const END: Time = Time::from_nanos(1 << 62);
+const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);
 const GAP: Span = Span::millis(1);
 

@@ -4,7 +4,7 @@ use steadycast_link::{Config, Ecn, Fate, Limit, Line, Link, Queue, Service, Step
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
-const END: Time = Time::from_nanos(1 << 62);
+const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);
 const ALL: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
 

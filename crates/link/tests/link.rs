@@ -253,7 +253,7 @@ proptest! {
         let mut rate = Steps::constant(Rate::mbps(8));
         rate.then(at(100), Rate::mbps(4));
         let limit = Limit::Packets(50);
-        let target = CoDel { limit, target: Span::millis(5), interval: Span::millis(100), ecn: false };
+        let target = CoDel { limit, ..CoDel::RFC };
         let mut link = link(&Config {
             service: Service::Rate(rate),
             queue: if codel { Queue::CoDel(target) } else { Queue::drop_tail(limit) },

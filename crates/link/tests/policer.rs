@@ -2,7 +2,7 @@
 use steadycast_link::{Config, Drop, Ecn, Fate, FqCoDel, Link, Policer, Queue, Service, Steps};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-const END: Time = Time::from_nanos(1 << 62);
+const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);
 const DELAY: Span = Span::millis(5);
 
