@@ -251,7 +251,7 @@ fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
 #[test]
 fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
     let of = |keys: &str| {
-        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\n{keys}\n"));
+        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n"));
         let read = |loaded: &Loaded| {
             let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!("no video") };
             (video.ecn, video.feedback)
