@@ -44,7 +44,20 @@ class Class:
 
 
 PIPE = (
-    *("rate", "trace", "loop", "delay", "jitter", "arq", "loss", "reorder", "duplicate", "queue", "mtu"),
+    *(
+        "rate",
+        "trace",
+        "loop",
+        "delay",
+        "jitter",
+        "arq",
+        "loss",
+        "reorder",
+        "duplicate",
+        "policer",
+        "queue",
+        "mtu",
+    ),
     "back",
 )
 
@@ -54,6 +67,7 @@ CLASSES = [
     Class("Arq", f"{LINK}.arq", ("tries", "per_try")),
     Class("Loss", f"{LINK}.loss", ("kind",)),
     Class("Reorder", f"{LINK}.reorder", ("p",)),
+    Class("Policer", f"{LINK}.policer.anyOf.1", ("rate", "burst")),
     Class("Queue", f"{LINK}.queue"),
     Class(
         "Pipe", LINK, only=PIPE, about="A link's behaviour, in both directions unless `back` says otherwise."
@@ -106,6 +120,7 @@ TABLES = {
     "off": "Period",
     "on": "Period",
     "params": "Mapping[str, Mapping[str, Value]]",
+    "policer": "Policer",
     "queue": "Queue",
     "record": "Record",
     "reorder": "Reorder",

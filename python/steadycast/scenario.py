@@ -121,22 +121,41 @@ class Reorder(Part):
 
 
 @dataclass(kw_only=True)
+class Policer(Part):
+    """A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket)."""
+
+    rate: str
+    """The rate at which the bucket fills."""
+    burst: str
+    """What the bucket holds; it is full at the start."""
+
+
+@dataclass(kw_only=True)
 class Queue(Part):
     """What waits; default drop-tail with 50 packets."""
 
     kind: str | None = None
     """droptail: First come, first served; what does not fit is dropped. red: Random early detection (Floyd
     and Jacobson 1993). codel: Controlled delay (RFC 8289). fq-codel: CoDel for each of many queues,
-    which take turns (RFC 8290). pie: Proportional integral controller enhanced (RFC 8033); default
-    "droptail".
+    which take turns (RFC 8290). pie: Proportional integral controller enhanced (RFC 8033). dualpi2:
+    Dual-queue coupled AQM for L4S (RFC 9332); default "droptail".
     """
     alpha: float | None = None
     """pie: What the drop probability changes by in one update for each second that the delay is off
-    `target`; default 0.125.
+    `target`. dualpi2: What p' changes by in one update for each second that the delay is off `target`.
+    Default 0.125; dualpi2: 0.15.
     """
     beta: float | None = None
-    """pie: What it changes by for each second that the delay has grown since the last update; default
-    1.25.
+    """pie, dualpi2: What it changes by for each second that the delay has grown since the last update.
+    Default 1.25; dualpi2: 3.0.
+    """
+    ce_threshold: str | None = None
+    """codel, fq-codel: Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's
+    `ce_threshold` does); L4S senders want "1ms"; default "none".
+    """
+    classic_share: float | None = None
+    """dualpi2: The share of the link that the Classic queue has while packets wait in both (weighted round
+    robin); default 0.0625.
     """
     ecn: bool | None = None
     """red, codel, fq-codel, pie: Mark packets that can be marked, instead of dropping them; default false."""
@@ -146,9 +165,13 @@ class Queue(Part):
     """red: Between `max` and twice `max` the probability rises to 1, instead of at once; default true."""
     interval: str | None = None
     """codel, fq-codel: How long they may have to wait longer before the first is dropped; default "100ms"."""
+    k: float | None = None
+    """dualpi2: The coupling factor: L4S packets are marked with at least `k` p', Classic ones marked or
+    dropped with p'²; default 2.0.
+    """
     limit: str | None = None
-    """droptail, red, codel, fq-codel, pie: How much fits. Default "50p"; codel: "1000p"; fq-codel:
-    "10240p"; pie: "1000p".
+    """droptail, red, codel, fq-codel, pie, dualpi2: How much fits. Default "50p"; codel: "1000p"; fq-
+    codel: "10240p"; pie: "1000p"; dualpi2: "250ms".
     """
     mark_ecnth: float | None = None
     """pie: The drop probability above which packets are dropped even where they could be marked; default
@@ -168,18 +191,28 @@ class Queue(Part):
     """
     min: str | None = None
     """red: Average queue from which packets are dropped."""
+    min_th: str | None = None
+    """dualpi2: The wait from which the L4S queue marks by itself; default "800us"."""
     preset: str | None = None
     """red: Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1
     and 0.002; default "ns2".
     """
     quantum: str | None = None
     """fq-codel: What a queue may send in its turn; default "1514B"."""
+    range: str | None = None
+    """dualpi2: From `min_th` on the probability of such a mark rises to 1 over this further wait; "0s": at
+    once; default "400us".
+    """
     t_update: str | None = None
-    """pie: How often the drop probability is computed; default "15ms"."""
+    """pie: How often the drop probability is computed. dualpi2: How often the base probability p' is
+    computed; default "15ms".
+    """
     target: str | None = None
     """codel, fq-codel: How long packets may always have to wait. pie: The queueing delay that it steers
-    to. Default "5ms"; pie: "15ms".
+    to. dualpi2: The queueing delay that it steers to. Default "5ms"; pie: "15ms"; dualpi2: "15ms".
     """
+    th_len: int | None = None
+    """dualpi2: A packet that finds fewer packets in the L4S queue is not marked for its wait; default 1."""
     weight: float | None = None
     """red: Weight of a sample in the average."""
 
@@ -204,6 +237,8 @@ class Pipe(Part):
     """Which packets get lost, apart from the queue."""
     mtu: str | None = None
     """The largest packet; default "1500B"."""
+    policer: str | Policer | None = None
+    """What drops packets beyond a rate, before the queue; default "none"."""
     queue: Queue | None = None
     """What waits; default drop-tail with 50 packets."""
     rate: str | None = None
@@ -400,16 +435,20 @@ class Flow(Part):
     """video: whether the sender defends itself against false reports, as a live one does; default false."""
     delayed_ack: bool | None = None
     """tcp: Acknowledge every second segment only (RFC 5681, section 4.2)."""
-    ecn: bool | None = None
-    """tcp, video: explicit congestion notification, off by default; a mark counts as a loss. tcp: Explicit
-    congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round
-    trip; by dctcp and prague in proportion to how many there are. On with these two, and nothing to bbr
-    and bbr1.
+    ecn: str | bool | None = None
+    """tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its
+    packets leave; true: ect0. Off by default. tcp: Explicit congestion notification (RFC 3168):
+    segments are ECN-capable, and marks are answered once per round trip.
     """
     emit: str | None = None
     """video: paced (default), or each frame as a burst."""
     encode: Encode | None = None
     """video: how pictures are encoded."""
+    feedback: str | None = None
+    """video with one receiver, or a session for each: what receivers report. own: what the controller asks
+    for (default). rfc8888 or twcc: single packets, as RFC 8888 or transport-wide congestion control has
+    it.
+    """
     floor: str | None = None
     """video: the rate never goes below this."""
     from_: str | None = field(default=None, metadata={"key": "from"})

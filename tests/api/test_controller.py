@@ -174,3 +174,58 @@ def test_a_flow_that_is_not_there_is_told(scenario: Path) -> None:
             sc.run(scenario, controllers={flow: Steady})
     with pytest.raises(sc.UserError, match="is not a class"):
         sc.run(scenario, controllers={"video": Steady(None)})  # type: ignore[dict-item, arg-type]
+
+
+class Told(Steady):
+    """It is told of single packets, and paces faster than it asks the encoder for."""
+
+    def __init__(self, setup: sc.Setup) -> None:
+        super().__init__(setup)
+        self.sent: dict[int, int] = {}
+        self.arrived: dict[int, float] = {}
+        self.marks = 0
+
+    def on_sent(self, packet: sc.SentPacket) -> None:
+        self.sent[packet.number] = packet.size_bytes
+
+    def on_report(self, report: sc.Report) -> None:
+        numbers = [packet[0] for packet in report.packets]
+        assert numbers == sorted(numbers)
+        for number, sent_s, size_bytes, arrived_s, ecn in report.packets:
+            assert self.sent[number] == size_bytes
+            if arrived_s is None:
+                assert ecn is None
+                continue
+            assert number not in self.arrived
+            self.arrived[number] = arrived_s
+            assert 0.005 < arrived_s - sent_s < 1
+            assert ecn in (1, 3)
+
+    def pacing_bps(self) -> float:
+        return 600_000
+
+    def why(self) -> str:
+        return f"{len(self.arrived)} of {len(self.sent)}"
+
+
+def test_with_packet_reports_a_class_is_told_of_each_packet_once(scenario: Path) -> None:
+    changes = {"flow.video.feedback": "rfc8888", "flow.video.ecn": "ect1"}
+    run = sc.run(scenario, controllers={"video": Told}, set=changes)
+    rules = run.decisions.to_polars()["rule"].to_list()
+    arrived, sent = next(rule for rule in reversed(rules) if " of " in rule).split(" of ")
+    assert 0.9 * int(sent) < int(arrived) <= int(sent)
+    own = sc.run(scenario, controllers={"video": Told}, set={"flow.video.ecn": "ect1"})
+    rules = own.decisions.to_polars()["rule"].to_list()
+    assert all(rule.startswith("0 of ") for rule in rules if " of " in rule)
+
+
+class Racing(Steady):
+    """Its pacing is no number."""
+
+    def pacing_bps(self) -> float:
+        return float("inf")
+
+
+def test_a_pacing_that_is_no_number_is_told_with_its_place(scenario: Path) -> None:
+    with pytest.raises(sc.UserError, match=r"pacing_bps at .* returned inf; return the rate in bit/s"):
+        sc.run(scenario, controllers={"video": Racing})

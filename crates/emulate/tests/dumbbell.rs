@@ -117,3 +117,36 @@ leave = 'video.r4'
     // As in the simulation: 346.
     assert!((320.0..370.0).contains(&feedback), "{feedback} reports");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_videos_codepoint_crosses_the_relay_and_a_queue_marks_it() {
+    let video = |ecn: &str, rate: &str| {
+        run(&format!(
+            "
+duration = '6s'
+[topology]
+shape = 'dumbbell'
+bottleneck = {{ rate = '2Mbps', delay = '10ms', queue = {{ kind = 'dualpi2' }} }}
+[[flow]]
+name = 'video'
+kind = 'video'
+media = 'greedy'
+controller = 'fixed'
+params.fixed = {{ rate = '{rate}' }}
+ecn = '{ecn}'
+feedback = 'rfc8888'
+"
+        ))
+    };
+    let marked = |summary: &Value| number(summary, "/links/0/marked_packets");
+    let dropped = |summary: &Value| number(summary, "/links/0/dropped_packets");
+    // A little more than fits: what is ECT(1) or ECT(0) is marked, and what is neither is dropped.
+    let (ect1, ect0, off) = (video("ect1", "2.1Mbps"), video("ect0", "2.1Mbps"), video("off", "2.1Mbps"));
+    assert!(marked(&ect1) > 200.0, "{}", marked(&ect1));
+    assert!(marked(&ect0) > 1.0 && marked(&ect0) < marked(&ect1) / 2.0, "{}", marked(&ect0));
+    assert_eq!(marked(&off), 0.0);
+    assert!(dropped(&off) > 1.0, "{}", dropped(&off));
+    // Nothing is marked where nothing waits.
+    assert_eq!(marked(&video("ect1", "1Mbps")), 0.0);
+}

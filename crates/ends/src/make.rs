@@ -11,10 +11,11 @@ use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, RtcpSettings, SenderSettings, Siblings,
+    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, Replayed, RtcpSettings, SenderSettings,
+    Siblings,
 };
 use steadycast_tcp as tcp;
-use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 
 /// What a scenario needs besides itself.
@@ -73,6 +74,11 @@ pub enum MakeError {
 
 /// Bytes of IP, UDP and RTP headers with the send time: what a packet costs before its notice.
 const HEADERS: u64 = 28 + 12 + 4 + 8;
+
+/// Whether a controller of the registry reads [`steadycast_control::Report::packets`] itself.
+const fn reads_packets(_controller: &str) -> bool {
+    false
+}
 
 /// Makes a source, told the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
@@ -224,6 +230,14 @@ impl<'a> Cast<'a> {
             None => Chosen::shared(&video.controller, video.mode, video.given())
                 .map_err(|error| MakeError::Controller { flow: flow.name.clone(), error })?,
         };
+        let feedback = match video.feedback {
+            sc::Feedback::Own => FeedbackFormat::Own,
+            sc::Feedback::Rfc8888 => FeedbackFormat::Rfc8888,
+            sc::Feedback::Twcc => FeedbackFormat::TransportWide,
+        };
+        // One that is not in the registry is told of packets, whatever it makes of it.
+        let reads = self.inputs.factories.contains_key(&flow.name) || reads_packets(&video.controller);
+        let factory = Replayed::around(factory, feedback, reads);
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
@@ -267,7 +281,7 @@ impl<'a> Cast<'a> {
             group: flow.cast == sc::Cast::Multicast,
             id: ReceiverId(ssrc),
             chance: seed.part(&format!("{name}.half")),
-            ecn: Ecn::NotEct,
+            ecn: video.ecn,
         });
         let sink_setup = Arc::clone(&setup);
         // The name alone decides: adding a receiver changes no other's SSRC.
@@ -296,7 +310,7 @@ impl<'a> Cast<'a> {
                     credit,
                     greedy,
                     gated: video.defences,
-                    feedback: FeedbackFormat::Own,
+                    feedback,
                     app: factory.app(),
                     first_seq,
                     first_timestamp: video
@@ -333,7 +347,8 @@ impl<'a> Cast<'a> {
                     let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..base.clone() };
                     let half = factory.receiver(&setup);
                     let chance = seed.part(&format!("{name}.rtcp"));
-                    let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now);
+                    let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now)
+                        .with_feedback(feedback, rtcp.session_bandwidth);
                     if chosen { receiver.in_simulcast(now) } else { receiver }
                 });
                 let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq);

@@ -198,6 +198,7 @@ impl Record<'_> {
         into.put(&link::OFFERED, counts.offered);
         into.put(&link::PACKETS, hop.carried);
         into.put(&link::DROPPED, counts.dropped());
+        into.put(&link::POLICED, counts.policed);
         into.put(&link::LOST, counts.lost);
         into.put(&link::REORDERED, counts.reordered);
         into.put(&link::DUPLICATED, counts.duplicated);

@@ -1,11 +1,12 @@
-//! The settings of CoDel (RFC 8289) and FQ-CoDel (RFC 8290); [`crate::managed`] holds how they work.
+//! CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
 
-use crate::managed::Managed;
+use crate::managed::{Departure, GivenUp, Managed, Waiting};
 use crate::queue::Discipline;
-use crate::{Limit, Line};
-use steadycast_units::{Bytes, Chance, Rate, Span};
+use crate::{Drop, Ecn, Limit, Line};
+use std::collections::{BTreeMap, VecDeque};
+use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, Within, settings};
+use steadycast_words::{Findings, Kind, OrNone, Within, settings};
 
 settings! {
     /// Controlled delay (RFC 8289, with the constants of its sections 4.2 and 4.3).
@@ -19,6 +20,8 @@ settings! {
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
+        /// Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's `ce_threshold` does); L4S senders want "1ms".
+        ce_threshold: OrNone<Span> = OrNone::None,
     }
     /// CoDel for each of many queues, which take turns (RFC 8290, with the constants of its section 5.2). The limit is for all of
     /// them together, and what is beyond it is taken from the longest.
@@ -51,8 +54,13 @@ fn target_below_interval(codel: &CoDel, item: &Item, out: &mut Findings) {
 
 impl CoDel {
     /// The RFC's constants.
-    const RFC: Self =
-        Self { limit: Limit::Packets(1000), target: Span::millis(5), interval: Span::millis(100), ecn: false };
+    pub const RFC: Self = Self {
+        limit: Limit::Packets(1000),
+        target: Span::millis(5),
+        interval: Span::millis(100),
+        ecn: false,
+        ce_threshold: OrNone::None,
+    };
 }
 
 impl Kind<Line> for CoDel {}
@@ -63,7 +71,7 @@ impl Discipline for CoDel {
         self.limit
     }
     fn on_departure(&self, rate: Option<Rate>, mtu: Bytes, chance: Chance) -> Option<Managed> {
-        Some(Managed::new(*self, None, rate, mtu, chance))
+        Some(State::managed(*self, None, rate, mtu, chance))
     }
 }
 
@@ -72,6 +80,216 @@ impl Discipline for FqCoDel {
         self.codel.limit
     }
     fn on_departure(&self, rate: Option<Rate>, mtu: Bytes, chance: Chance) -> Option<Managed> {
-        Some(Managed::new(self.codel, Some((self.flows, self.quantum)), rate, mtu, chance))
+        Some(State::managed(self.codel, Some((self.flows, self.quantum)), rate, mtu, chance))
     }
+}
+
+/// The largest batch that is dropped at once when the limit is exceeded: Linux's, which RFC 8290 describes.
+const BATCH: usize = 64;
+
+/// FQ-CoDel's queues. CoDel alone is FQ-CoDel with one of them, but for what happens on overflow.
+#[derive(Debug)]
+struct State {
+    codel: CoDel,
+    /// The number of queues and the quantum of FQ-CoDel.
+    fair: Option<(u32, Bytes)>,
+    mtu: Bytes,
+    /// What flows are hashed with.
+    salt: u64,
+    queues: BTreeMap<u32, Flow>,
+    new: VecDeque<u32>,
+    old: VecDeque<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    waiting: VecDeque<Waiting>,
+    bytes: u64,
+    /// Whether it is in one of the lists.
+    active: bool,
+    credit: i64,
+    control: Control,
+}
+
+/// CoDel's state, with the names of RFC 8289, section 5.
+#[derive(Debug, Default)]
+struct Control {
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+impl State {
+    /// `fair`: the number of queues and the quantum of FQ-CoDel.
+    fn managed(
+        codel: CoDel,
+        fair: Option<(u32, Bytes)>,
+        rate: Option<Rate>,
+        mtu: Bytes,
+        mut chance: Chance,
+    ) -> Managed {
+        let (salt, queues) = (chance.bits64(), BTreeMap::new());
+        let state = Self { codel, fair, mtu, salt, queues, new: VecDeque::new(), old: VecDeque::new() };
+        Managed::new(Box::new(state), codel.limit.on(rate, mtu))
+    }
+
+    fn next(&mut self, fresh: bool) {
+        if fresh {
+            self.new.pop_front();
+        } else {
+            self.old.pop_front();
+        }
+    }
+
+    /// The next packet of a queue (RFC 8289, section 5.5), what comes before it dropped.
+    fn head(&mut self, n: u32, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+        let Self { queues, codel, mtu, .. } = self;
+        let queue = queues.get_mut(&n)?;
+        // Whether a sign is wanted, and this packet can carry it.
+        let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
+        let mut marked = false;
+        let mut head = queue.pop(now, codel, *mtu);
+        let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
+        if queue.control.dropping {
+            queue.control.dropping = over(&head);
+            while queue.control.dropping && now >= queue.control.drop_next {
+                let Some((packet, _)) = head else { break };
+                queue.control.count += 1;
+                if marks(&packet) {
+                    marked = true;
+                } else {
+                    out.drop(&packet, Drop::Stale);
+                    head = queue.pop(now, codel, *mtu);
+                    queue.control.dropping = over(&head);
+                }
+                if queue.control.dropping {
+                    queue.control.drop_next = law(queue.control.drop_next, codel.interval, queue.control.count);
+                }
+                if marked {
+                    break;
+                }
+            }
+        } else if let Some((packet, true)) = head {
+            if marks(&packet) {
+                marked = true;
+            } else {
+                out.drop(&packet, Drop::Stale);
+                head = queue.pop(now, codel, *mtu);
+            }
+            let control = &mut queue.control;
+            control.dropping = true;
+            // It begins with the rate that was right a moment ago, if that is a moment ago.
+            let more = control.count - control.last_count;
+            let lately = now.since(control.drop_next) < codel.interval * 16;
+            control.count = if more > 1 && lately { more } else { 1 };
+            control.drop_next = law(now, codel.interval, control.count);
+            control.last_count = control.count;
+        }
+        let (mut head, _) = head?;
+        let late = matches!(codel.ce_threshold, OrNone::Some(most) if now.since(head.since) > most);
+        if marked || late && head.ecn == Ecn::Ect1 {
+            out.mark(&mut head);
+        }
+        Some(head)
+    }
+}
+
+impl Departure for State {
+    fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
+        if alone {
+            // Since then the transmitter has asked all queues in vain.
+            for n in self.new.drain(..).chain(self.old.drain(..)) {
+                if let Some(queue) = self.queues.get_mut(&n) {
+                    queue.active = false;
+                }
+            }
+        }
+        let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
+        let n = (mixed(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
+        let queue = self.queues.entry(n).or_default();
+        queue.bytes += packet.size.get();
+        queue.waiting.push_back(packet);
+        if !queue.active {
+            (queue.active, queue.credit) = (true, quantum.get() as i64);
+            self.new.push_back(n);
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+        let quantum = self.fair.map_or(self.mtu, |(_, quantum)| quantum).get().max(1) as i64;
+        loop {
+            let fresh = !self.new.is_empty();
+            let n = *self.new.front().or(self.old.front())?;
+            let queue = self.queues.entry(n).or_default();
+            if queue.credit <= 0 {
+                queue.credit += quantum;
+                self.next(fresh);
+                self.old.push_back(n);
+                continue;
+            }
+            if let Some(head) = self.head(n, now, out) {
+                if let Some(queue) = self.queues.get_mut(&n) {
+                    queue.credit -= head.size.get() as i64;
+                }
+                return Some(head);
+            }
+            self.next(fresh);
+            // A new flow that has nothing more waits behind the old ones: else it would be new again with its next packet.
+            if fresh && !self.old.is_empty() {
+                self.old.push_back(n);
+            } else if let Some(queue) = self.queues.get_mut(&n) {
+                queue.active = false;
+            }
+        }
+    }
+
+    fn sheds(&self) -> bool {
+        self.fair.is_some()
+    }
+
+    /// Drops half of the longest queue, from its head.
+    fn shorten(&mut self, out: &mut GivenUp<'_>) {
+        let Some(fat) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
+        let goal = fat.bytes / 2;
+        for _ in 0..BATCH {
+            let Some(head) = fat.waiting.pop_front() else { break };
+            fat.bytes -= head.size.get();
+            out.drop(&head, Drop::Full);
+            if fat.bytes <= goal {
+                break;
+            }
+        }
+    }
+}
+
+impl Flow {
+    /// Its head, and whether the wait has been too long for an interval.
+    fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
+        let Some(head) = self.waiting.pop_front() else {
+            self.control.first_above = None;
+            return None;
+        };
+        self.bytes -= head.size.get();
+        if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
+            self.control.first_above = None;
+            return Some((head, false));
+        }
+        let above = *self.control.first_above.get_or_insert(now + codel.interval);
+        Some((head, now >= above))
+    }
+}
+
+/// CoDel's control law: the next drop comes an interval over the square root of the drops later.
+fn law(from: Time, interval: Span, count: u32) -> Time {
+    from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
+}
+
+/// Mixes a number's bits (the finalizer of SplitMix64: Steele, Lea and Flood 2014).
+const fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
 }

@@ -5,20 +5,22 @@
 //! when it is built, and a first-in-first-out queue owes nothing to packets that come later. So a hop costs one event in the
 //! simulator, and in real time the packet waits in one timer until its arrival; the code is the same.
 //!
-//! Queues that decide when a packet *leaves* (CoDel, FQ-CoDel) answer that it is [`Fate::Held`]. Its driver keeps it, and asks
+//! Queues that decide when a packet *leaves* (CoDel, FQ-CoDel, DualPI2) answer that it is [`Fate::Held`]. Its driver keeps it, and asks
 //! [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
 //!
 //! ```text
-//! offer ─▶ mtu ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
+//! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ transmitter (rate | steps | trace) ─▶ loss ─▶ link-layer retransmission ─▶ delay + jitter, late or twice ─▶ arrival
 //! ```
 
 mod codel;
 mod delay;
 mod disorder;
+mod dualpi2;
 mod limit;
 mod loss;
 mod managed;
 mod pie;
+mod policer;
 mod queue;
 mod red;
 mod service;
@@ -27,10 +29,12 @@ mod steps;
 pub use codel::{CoDel, FqCoDel};
 pub use delay::{Jitter, JitterDist};
 pub use disorder::Reorder;
+pub use dualpi2::DualPi2;
 pub use limit::Limit;
 pub use loss::{BernoulliLoss, GilbertLoss, ListLoss, Loss, PacketNumbers, RunLoss, probability};
 pub use managed::Token;
 pub use pie::Pie;
+pub use policer::Policer;
 pub use queue::{DropTail, Line, Queue};
 pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
@@ -40,6 +44,7 @@ use delay::Propagation;
 use disorder::Disorder;
 use loss::LossState;
 use managed::Managed;
+use policer::Bucket;
 use queue::QueueState;
 use service::Transmitter;
 pub use steadycast_units::Ecn;
@@ -76,6 +81,8 @@ pub struct Config {
     pub reorder: Steps<Reorder>,
     /// Probability, 0…1, that a packet comes twice.
     pub duplicate: Steps<f64>,
+    /// What drops packets beyond a rate, before the queue.
+    pub policer: Option<Policer>,
     /// Where packets wait.
     pub queue: Queue,
     /// The largest packet it takes.
@@ -92,6 +99,7 @@ impl Default for Config {
             arq: None,
             reorder: Steps::constant(Reorder::default()),
             duplicate: Steps::constant(0.0),
+            policer: None,
             queue: Queue::drop_tail(Limit::Packets(50)),
             mtu: Bytes::new(1500),
         }
@@ -103,10 +111,12 @@ impl Default for Config {
 pub enum Drop {
     /// The queue was full.
     Full,
-    /// RED or PIE decided so before it was full.
+    /// RED, PIE or DualPI2 decided so before it was full.
     Early,
     /// It had waited too long, as CoDel has it.
     Stale,
+    /// It did not conform to the policer.
+    Policed,
     /// The medium lost it, in spite of any repetition.
     Lost,
     /// It was larger than the MTU.
@@ -139,10 +149,12 @@ pub struct Counts {
     pub sent: Bytes,
     /// Dropped because the queue was full.
     pub full: u64,
-    /// Dropped by RED, PIE or CoDel, though there was room.
+    /// Dropped by the queue discipline, though there was room.
     pub early: u64,
-    /// Marked by RED, PIE or CoDel.
+    /// Marked by the queue discipline.
     pub marked: u64,
+    /// Dropped by the policer.
+    pub policed: u64,
     /// Lost by the medium.
     pub lost: u64,
     /// Refused as larger than the MTU.
@@ -158,7 +170,7 @@ pub struct Counts {
 impl Counts {
     /// Packets that did not arrive, for whatever reason.
     pub const fn dropped(&self) -> u64 {
-        self.full + self.early + self.lost + self.too_large
+        self.full + self.early + self.policed + self.lost + self.too_large
     }
 }
 
@@ -197,6 +209,7 @@ enum Plain {
 #[derive(Debug)]
 struct Rest {
     mtu: Bytes,
+    policer: Option<Bucket>,
     arq: Option<Arq>,
     queue: QueueState,
     /// Instead of `queue`, where that decides when packets leave.
@@ -229,7 +242,7 @@ impl Link {
         };
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
-        let harmless = lossless && config.jitter.is_none() && disorder.is_none();
+        let harmless = lossless && config.jitter.is_none() && disorder.is_none() && config.policer.is_none();
         let plain = match config.delay.as_constant() {
             Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
             _ => Plain::No,
@@ -237,6 +250,7 @@ impl Link {
         let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
         let rest = Rest {
             mtu: config.mtu,
+            policer: config.policer.map(Bucket::new),
             arq: config.arq,
             queue,
             managed,
@@ -279,8 +293,7 @@ impl Link {
     /// use steadycast_units::{Bytes, Rate, Seed, Span, Time};
     ///
     /// let service = Service::Rate(Steps::constant(Rate::mbps(1)));
-    /// let (limit, target, interval) = (Limit::Packets(100), Span::millis(5), Span::millis(100));
-    /// let queue = Queue::CoDel(CoDel { limit, target, interval, ecn: false });
+    /// let queue = Queue::CoDel(CoDel { limit: Limit::Packets(100), ..CoDel::RFC });
     /// let config = Config { service, queue, ..Config::default() };
     /// let mut link = Link::new(&config, "forth", Seed(1));
     /// let offered: Vec<_> = (0..2).map(|_| link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct)).collect();
@@ -494,14 +507,26 @@ impl Rest {
         }
     }
 
+    /// Why a packet does not come as far as the queue.
+    fn refuses(&mut self, now: Time, size: Bytes) -> Option<Drop> {
+        self.counts.offered += 1;
+        if size > self.mtu {
+            self.counts.too_large += 1;
+            return Some(Drop::TooLarge);
+        }
+        if self.policer.as_mut().is_some_and(|bucket| !bucket.conforms(now, size)) {
+            self.counts.policed += 1;
+            return Some(Drop::Policed);
+        }
+        None
+    }
+
     fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         if self.managed.is_some() {
             return self.hold(now, size, ecn, 0);
         }
-        self.counts.offered += 1;
-        if size > self.mtu {
-            self.counts.too_large += 1;
-            return Fate::Dropped(Drop::TooLarge);
+        if let Some(refused) = self.refuses(now, size) {
+            return Fate::Dropped(refused);
         }
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
@@ -568,10 +593,8 @@ impl Rest {
 
     /// As [`Rest::offer`], where packets are held.
     fn hold(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
-        self.counts.offered += 1;
-        if size > self.mtu {
-            self.counts.too_large += 1;
-            return Fate::Dropped(Drop::TooLarge);
+        if let Some(refused) = self.refuses(now, size) {
+            return Fate::Dropped(refused);
         }
         // A driver that asks late has all the same what was due before.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {

@@ -1,10 +1,9 @@
-//! Queues that decide when a packet leaves: CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
-//!
-//! CoDel alone is FQ-CoDel with one flow, but for what happens on overflow.
+//! Packets that a link holds until they leave, and what a discipline that decides then has to say.
 
-use crate::{CoDel, Counts, Drop, Ecn, Fate, Limit};
-use std::collections::{BTreeMap, VecDeque};
-use steadycast_units::{Bytes, Chance, Rate, Span, Time};
+use crate::{Counts, Drop, Ecn, Fate, Limit};
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use steadycast_units::{Bytes, Time};
 
 /// A packet that a link holds: the number under which its driver keeps it. Numbers are used again, so that they are fewer than the
 /// most packets that were ever held at once.
@@ -19,22 +18,54 @@ pub(crate) struct Waiting {
     pub(crate) ecn: Ecn,
 }
 
-/// The largest batch that is dropped at once when the limit is exceeded: Linux's, which RFC 8290 describes.
-const BATCH: usize = 64;
+/// Keeps packets, and decides about them as they leave.
+pub(crate) trait Departure: Debug + Send + Sync {
+    /// Takes in a packet that has just come. `alone`: nothing waits, and nothing is on the transmitter.
+    fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
+    /// The next packet that the transmitter, free at `now`, sends; those that it gives up instead go to `out`.
+    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting>;
+    /// Whether it takes in a packet beyond the limit and gives up others by [`Departure::shorten`], instead of refusing the packet.
+    fn sheds(&self) -> bool {
+        false
+    }
+    /// Gives up packets, because there are more than the limit allows.
+    fn shorten(&mut self, _: &mut GivenUp<'_>) {}
+}
+
+/// Where a discipline says what it gives up and what it marks.
+pub(crate) struct GivenUp<'a> {
+    counts: &'a mut Counts,
+    told: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
+    packets: usize,
+    bytes: u64,
+}
+
+impl GivenUp<'_> {
+    /// Gives a packet up.
+    pub(crate) fn drop(&mut self, packet: &Waiting, why: Drop) {
+        match why {
+            Drop::Full => self.counts.full += 1,
+            _ => self.counts.early += 1,
+        }
+        self.packets += 1;
+        self.bytes += packet.size.get();
+        self.told.push_back((packet.token, Fate::Dropped(why), None));
+    }
+
+    /// Marks a packet that can be marked.
+    pub(crate) fn mark(&mut self, packet: &mut Waiting) {
+        if packet.ecn != Ecn::Ce {
+            packet.ecn = Ecn::Ce;
+            self.counts.marked += 1;
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Managed {
-    codel: CoDel,
+    departure: Box<dyn Departure>,
     /// How much fits, in packets or in bytes.
     limit: Limit,
-    /// The number of queues and the quantum of FQ-CoDel.
-    fair: Option<(u32, Bytes)>,
-    mtu: Bytes,
-    /// What flows are hashed with.
-    salt: u64,
-    queues: BTreeMap<u32, Flow>,
-    new: VecDeque<u32>,
-    old: VecDeque<u32>,
     len: usize,
     bytes: u64,
     /// What is on the transmitter, and until when.
@@ -51,44 +82,12 @@ pub(crate) struct Managed {
     tokens: u32,
 }
 
-#[derive(Debug, Default)]
-struct Flow {
-    waiting: VecDeque<Waiting>,
-    bytes: u64,
-    /// Whether it is in one of the lists.
-    active: bool,
-    credit: i64,
-    control: Control,
-}
-
-/// CoDel's state, with the names of RFC 8289, section 5.
-#[derive(Debug, Default)]
-struct Control {
-    first_above: Option<Time>,
-    drop_next: Time,
-    count: u32,
-    last_count: u32,
-    dropping: bool,
-}
-
 impl Managed {
-    /// `fair`: the number of queues and the quantum of FQ-CoDel.
-    pub(crate) fn new(
-        codel: CoDel,
-        fair: Option<(u32, Bytes)>,
-        rate: Option<Rate>,
-        mtu: Bytes,
-        mut chance: Chance,
-    ) -> Self {
+    /// `limit` is in packets or in bytes.
+    pub(crate) fn new(departure: Box<dyn Departure>, limit: Limit) -> Self {
         Self {
-            codel,
-            limit: codel.limit.on(rate, mtu),
-            fair,
-            mtu,
-            salt: chance.bits64(),
-            queues: BTreeMap::new(),
-            new: VecDeque::new(),
-            old: VecDeque::new(),
+            departure,
+            limit,
             len: 0,
             bytes: 0,
             on_air: (Time::ZERO, Bytes::ZERO),
@@ -141,158 +140,45 @@ impl Managed {
         flow: u64,
         counts: &mut Counts,
     ) -> Option<Token> {
-        if self.length(now) == 0 {
-            // Since then the transmitter has asked all queues in vain.
-            for n in self.new.drain(..).chain(self.old.drain(..)) {
-                if let Some(queue) = self.queues.get_mut(&n) {
-                    queue.active = false;
-                }
-            }
-        }
-        if self.fair.is_none() && self.exceeds(now, 1, size) {
+        if !self.departure.sheds() && self.exceeds(now, 1, size) {
             return None;
         }
         let token = Token(self.free.pop().unwrap_or_else(|| {
             self.tokens += 1;
             self.tokens - 1
         }));
-        let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
-        let n = (mixed(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
-        let queue = self.queues.entry(n).or_default();
-        queue.waiting.push_back(Waiting { token, since: now, size, ecn });
-        queue.bytes += size.get();
-        self.bytes += size.get();
+        let alone = self.length(now) == 0;
+        self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;
-        if !queue.active {
-            (queue.active, queue.credit) = (true, quantum.get() as i64);
-            self.new.push_back(n);
-        }
-        if self.fair.is_some() && self.exceeds(now, 0, Bytes::ZERO) {
-            self.shorten(now, counts);
+        self.bytes += size.get();
+        if self.exceeds(now, 0, Bytes::ZERO) {
+            self.ask(now, counts, |departure, out| departure.shorten(out));
         }
         Some(token)
     }
 
-    /// Drops half of the longest queue, from its head.
-    fn shorten(&mut self, now: Time, counts: &mut Counts) {
-        let Some(fat) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
-        let goal = fat.bytes / 2;
-        for _ in 0..BATCH {
-            let Some(head) = fat.waiting.pop_front() else { break };
-            fat.bytes -= head.size.get();
-            self.bytes -= head.size.get();
-            self.len -= 1;
-            counts.full += 1;
-            self.told.push_back((head.token, Fate::Dropped(Drop::Full), None));
-            if fat.bytes <= goal {
-                break;
-            }
-        }
-        self.decided = now;
-    }
-
     /// The transmitter is free at `now`: what it sends next.
     pub(crate) fn leave(&mut self, now: Time, counts: &mut Counts) -> Option<Waiting> {
-        let quantum = self.fair.map_or(self.mtu, |(_, quantum)| quantum).get().max(1) as i64;
-        loop {
-            let fresh = !self.new.is_empty();
-            let n = *self.new.front().or(self.old.front())?;
-            let queue = self.queues.entry(n).or_default();
-            if queue.credit <= 0 {
-                queue.credit += quantum;
-                self.next(fresh);
-                self.old.push_back(n);
-                continue;
-            }
-            if let Some(head) = self.dequeue(n, now, counts) {
-                if let Some(queue) = self.queues.get_mut(&n) {
-                    queue.credit -= head.size.get() as i64;
-                }
-                return Some(head);
-            }
-            self.next(fresh);
-            // A new flow that has nothing more waits behind the old ones: else it would be new again with its next packet.
-            if fresh && !self.old.is_empty() {
-                self.old.push_back(n);
-            } else if let Some(queue) = self.queues.get_mut(&n) {
-                queue.active = false;
-            }
-        }
+        let head = self.ask(now, counts, |departure, out| departure.dequeue(now, out))?;
+        self.len -= 1;
+        self.bytes -= head.size.get();
+        Some(head)
     }
 
-    fn next(&mut self, fresh: bool) {
-        if fresh {
-            self.new.pop_front();
-        } else {
-            self.old.pop_front();
-        }
-    }
-
-    /// The next packet of a queue (RFC 8289, section 5.5), what comes before it dropped.
-    fn dequeue(&mut self, n: u32, now: Time, counts: &mut Counts) -> Option<Waiting> {
-        let Self { queues, told, codel, mtu, .. } = self;
-        let queue = queues.get_mut(&n)?;
-        let (mut packets, mut bytes) = (0, 0);
-        let mut lost = |packet: Waiting| {
-            counts.early += 1;
-            told.push_back((packet.token, Fate::Dropped(Drop::Stale), None));
-        };
-        // Whether a sign is wanted, and this packet can carry it.
-        let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
-        let mut marked = false;
-        let mut pop = |queue: &mut Flow| {
-            let head = queue.pop(now, codel, *mtu);
-            if let Some((head, _)) = &head {
-                (packets, bytes) = (packets + 1, bytes + head.size.get());
-            }
-            head
-        };
-        let mut head = pop(queue);
-        let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
-        if queue.control.dropping {
-            queue.control.dropping = over(&head);
-            while queue.control.dropping && now >= queue.control.drop_next {
-                let Some((packet, _)) = head else { break };
-                queue.control.count += 1;
-                if marks(&packet) {
-                    marked = true;
-                } else {
-                    lost(packet);
-                    head = pop(queue);
-                    queue.control.dropping = over(&head);
-                }
-                if queue.control.dropping {
-                    queue.control.drop_next = law(queue.control.drop_next, codel.interval, queue.control.count);
-                }
-                if marked {
-                    break;
-                }
-            }
-        } else if let Some((packet, true)) = head {
-            if marks(&packet) {
-                marked = true;
-            } else {
-                lost(packet);
-                head = pop(queue);
-            }
-            let control = &mut queue.control;
-            control.dropping = true;
-            // It begins with the rate that was right a moment ago, if that is a moment ago.
-            let more = control.count - control.last_count;
-            let lately = now.since(control.drop_next) < codel.interval * 16;
-            control.count = if more > 1 && lately { more } else { 1 };
-            control.drop_next = law(now, codel.interval, control.count);
-            control.last_count = control.count;
-        }
+    /// Asks the discipline, and takes note of what it gives up.
+    fn ask<T>(
+        &mut self,
+        now: Time,
+        counts: &mut Counts,
+        asked: impl FnOnce(&mut dyn Departure, &mut GivenUp<'_>) -> T,
+    ) -> T {
+        let mut out = GivenUp { counts, told: &mut self.told, packets: 0, bytes: 0 };
+        let answer = asked(self.departure.as_mut(), &mut out);
+        let GivenUp { packets, bytes, .. } = out;
         self.len -= packets;
         self.bytes -= bytes;
         self.decided = now;
-        let (mut head, _) = head?;
-        if marked && head.ecn != Ecn::Ce {
-            head.ecn = Ecn::Ce;
-            counts.marked += 1;
-        }
-        Some(head)
+        answer
     }
 
     /// A packet is on the transmitter.
@@ -308,34 +194,4 @@ impl Managed {
     pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
-}
-
-impl Flow {
-    /// Its head, and whether the wait has been too long for an interval.
-    fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
-        let Some(head) = self.waiting.pop_front() else {
-            self.control.first_above = None;
-            return None;
-        };
-        self.bytes -= head.size.get();
-        if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
-            self.control.first_above = None;
-            return Some((head, false));
-        }
-        let above = *self.control.first_above.get_or_insert(now + codel.interval);
-        Some((head, now >= above))
-    }
-}
-
-/// CoDel's control law: the next drop comes an interval over the square root of the drops later.
-fn law(from: Time, interval: Span, count: u32) -> Time {
-    from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
-}
-
-/// Mixes a number's bits (the finalizer of SplitMix64: Steele, Lea and Flood 2014).
-const fn mixed(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }

@@ -1,6 +1,7 @@
 //! Where packets wait: the one list of queue disciplines, and what a discipline tells a link.
 
 use crate::codel::{CoDel, FqCoDel};
+use crate::dualpi2::DualPi2;
 use crate::managed::Managed;
 use crate::pie::Pie;
 use crate::red::Red;
@@ -25,6 +26,8 @@ kinds! {
         "fq-codel" => FqCoDel(FqCoDel), "a FQ-CoDel queue";
         /// Proportional integral controller enhanced (RFC 8033).
         "pie" => Pie(Pie), "a PIE queue";
+        /// Dual-queue coupled AQM for L4S (RFC 9332).
+        "dualpi2" => DualPi2(DualPi2), "a DualPI2 queue";
     }
 }
 
@@ -36,6 +39,7 @@ impl Queue {
             Self::CoDel(queue) => queue,
             Self::FqCoDel(queue) => queue,
             Self::Pie(queue) => queue,
+            Self::DualPi2(queue) => queue,
         }
     }
 

@@ -14,7 +14,7 @@ fn ms(ms: u64) -> Time {
 }
 
 fn codel(limit: u32, ecn: bool) -> CoDel {
-    CoDel { limit: Limit::Packets(limit), target: Span::millis(5), interval: Span::millis(100), ecn }
+    CoDel { limit: Limit::Packets(limit), ecn, ..CoDel::RFC }
 }
 
 /// 8 Mb/s: a packet takes 1 ms.

@@ -253,7 +253,7 @@ proptest! {
         let mut rate = Steps::constant(Rate::mbps(8));
         rate.then(at(100), Rate::mbps(4));
         let limit = Limit::Packets(50);
-        let target = CoDel { limit, target: Span::millis(5), interval: Span::millis(100), ecn: false };
+        let target = CoDel { limit, ..CoDel::RFC };
         let mut link = link(&Config {
             service: Service::Rate(rate),
             queue: if codel { Queue::CoDel(target) } else { Queue::drop_tail(limit) },
@@ -318,7 +318,7 @@ fn some_packets_come_twice_from_when_until_when_it_is_said() {
 
 #[test]
 fn a_link_that_holds_packets_tells_copies_of_each_that_leaves() {
-    let codel = CoDel { limit: Limit::Packets(100), target: Span::millis(5), interval: Span::millis(100), ecn: false };
+    let codel = CoDel { limit: Limit::Packets(100), ..CoDel::RFC };
     let config = Config { queue: Queue::CoDel(codel), duplicate: Steps::constant(0.5), ..config(Rate::mbps(8), 50) };
     let mut link = link(&config);
     // Thirty at once, and asked only when all have left: no copy may get lost in between.

@@ -76,7 +76,7 @@ fn a_key_of_another_kind_is_refused_with_the_kinds_that_have_it() {
     );
     assert_eq!(
         refused("kind = \"codel\"\nflows = 64"),
-        "not a key of a CoDel queue; it has: limit, target, interval, ecn"
+        "not a key of a CoDel queue; it has: limit, target, interval, ecn, ce_threshold"
     );
     assert_eq!(
         refused("kind = \"cobble\""),

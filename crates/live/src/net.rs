@@ -65,7 +65,7 @@ pub struct PairOptions {
     pub source: Option<IpAddr>,
     /// RTP and RTCP on one port (RFC 5761).
     pub mux: bool,
-    /// The ECN field with which datagrams leave.
+    /// The ECN field with which a sender's media leaves; reports leave with it where they share a port with media.
     pub ecn: Ecn,
     /// A sender's own port for RTP; RTCP is the next. Any free pair without it.
     pub local: Option<u16>,
@@ -353,6 +353,7 @@ impl Pair {
         };
         let multicast = to.ip().is_multicast();
         let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
+        let reporting = &PairOptions { ecn: Ecn::NotEct, ..options.clone() };
         let (mut rtp, rtcp) = if options.mux {
             let port = if group_port {
                 Port::group(to, options)?
@@ -362,7 +363,7 @@ impl Pair {
             (port, None)
         } else if group_port {
             let reports = rtcp_port(to, options.mux)?;
-            (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, options)?))
+            (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, reporting)?))
         } else {
             let (rtp, rtcp) = neighbours(own, options)?;
             (rtp, Some(rtcp))
@@ -474,10 +475,11 @@ fn rtcp_port(rtp: SocketAddr, mux: bool) -> Result<SocketAddr, NetError> {
 
 /// Two sockets with an even port and the next (RFC 3550, section 11).
 fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), NetError> {
+    let reporting = &PairOptions { ecn: Ecn::NotEct, ..options.clone() };
     if options.local.is_some() {
         return Ok((
             Port::open(local(own, options, 0), options, false)?,
-            Port::open(local(own, options, 1), options, false)?,
+            Port::open(local(own, options, 1), reporting, false)?,
         ));
     }
     let mut tried = Vec::new();
@@ -485,7 +487,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), NetErr
         let first = Port::open(SocketAddr::new(own, 0), options, false)?;
         let port = first.local.port();
         if port.is_multiple_of(2) {
-            match Port::open(SocketAddr::new(own, port + 1), options, false) {
+            match Port::open(SocketAddr::new(own, port + 1), reporting, false) {
                 Ok(second) => return Ok((first, second)),
                 Err(error) if tried.len() > 64 => return Err(error),
                 Err(_) => {}

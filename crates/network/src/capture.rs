@@ -159,8 +159,9 @@ impl Capture for Taps {
             Fate::Arrives { ecn: after, .. } if after != ecn => Some("marked here: congestion experienced"),
             Fate::Arrives { .. } | Fate::Held(_) => None,
             Fate::Dropped(Drop::Full) => Some("dropped: the queue was full"),
-            Fate::Dropped(Drop::Early) => Some("dropped: RED, before the queue was full"),
+            Fate::Dropped(Drop::Early) => Some("dropped: by the queue's discipline, before it was full"),
             Fate::Dropped(Drop::Stale) => Some("dropped: CoDel, after too long a wait"),
+            Fate::Dropped(Drop::Policed) => Some("dropped: the policer, beyond its rate"),
             Fate::Dropped(Drop::Lost) => Some("lost on the link"),
             Fate::Dropped(Drop::TooLarge) => Some("dropped: larger than the MTU"),
         };

@@ -85,6 +85,7 @@ pub(crate) fn link_config(
         arq: direction.arq,
         reorder,
         duplicate,
+        policer: direction.policer,
         queue: direction.queue.clone(),
         mtu: direction.mtu,
     })

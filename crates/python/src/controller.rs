@@ -9,10 +9,10 @@ use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
-    Arrival, Body, Decision, Due, Echo, EchoReceiver, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
-    Setup, Slot, View, Wake, Why,
+    Arrival, Body, Decision, Due, Echo, EchoReceiver, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply, Report,
+    SenderHalf, Sent, Setup, Slot, View, Wake, Why,
 };
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_words::nearest;
 
 /// Why a run was stopped by a user's class.
@@ -74,6 +74,18 @@ pub(crate) struct PyReport {
     jitter_s: Option<f64>,
     /// What the class's own `Receiver` added.
     body: Option<Py<PyBytes>>,
+    /// With the flow's feedback "rfc8888" or "twcc": single packets.
+    packets: Vec<PyPacket>,
+}
+
+/// Number, when it left, IP size, when it arrived on the receiver's clock (NaN: not told; `None`: it has not), and the bits of its
+/// ECN field on arrival.
+type PyPacket = (u64, f64, u64, Option<f64>, Option<u8>);
+
+fn packet_of(packet: &PacketReport) -> PyPacket {
+    let arrived = packet.arrived.map(|arrived| arrived.at.map_or(f64::NAN, |at| at.as_nanos() as f64 * 1e-9));
+    let ecn = packet.arrived.and_then(|arrived| arrived.ecn).map(Ecn::bits);
+    (packet.number, packet.sent.as_secs_f64(), packet.size.get(), arrived, ecn)
 }
 
 /// A packet that has left.
@@ -81,6 +93,8 @@ pub(crate) struct PyReport {
 pub(crate) struct PySent {
     /// When, in seconds of the run.
     at_s: f64,
+    /// Its place among all packets that have left, by which `Report.packets` names it.
+    number: u64,
     /// Extended sequence number.
     seq: u64,
     /// IP size.
@@ -154,6 +168,7 @@ impl Factory for PythonController {
                 object: Object::new(py, self.class.bind(py), SENDER, setup, &self.fault),
                 rate: setup.floor.max(Rate::kbps(8)).min(setup.cap),
                 setup: setup.clone(),
+                pacing: None,
                 wake: None,
                 why: "start".into(),
                 last: None,
@@ -198,6 +213,7 @@ const SENDER: Methods = &[
     ("next_wake_s", "next_wake_s(self) -> float | None"),
     ("on_leave", "on_leave(self, now_s, receiver)"),
     ("why", "why(self) -> str"),
+    ("pacing_bps", "pacing_bps(self) -> float"),
 ];
 const ON_REPORT: usize = 0;
 const RATE_BPS: usize = 1;
@@ -206,6 +222,7 @@ const ON_TIMER: usize = 3;
 const NEXT_WAKE_S: usize = 4;
 const ON_LEAVE: usize = 5;
 const WHY: usize = 6;
+const PACING_BPS: usize = 7;
 
 const RECEIVER: Methods =
     &[("on_arrival", "on_arrival(self, packet)"), ("report", "report(self, slot) -> bytes | None")];
@@ -336,6 +353,8 @@ struct PythonSender {
     object: Object,
     setup: Setup,
     rate: Rate,
+    /// Where the class says one beside its rate.
+    pacing: Option<Rate>,
     wake: Option<Time>,
     why: String,
     last: Option<(f64, Span)>,
@@ -343,16 +362,28 @@ struct PythonSender {
 }
 
 impl PythonSender {
-    /// Asks for the rate, the next wake and the reason.
-    fn ask(&mut self, py: Python<'_>, now: Option<Time>) {
-        if let Some(value) = self.object.call(py, RATE_BPS, now, ()) {
-            match value.extract::<f64>() {
-                // Python counts a truth value as a number.
-                Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
-                    self.rate = Rate::from_bps_f64(bps).max(self.setup.floor).min(self.setup.cap);
-                }
-                _ => self.object.wrong(RATE_BPS, now, &value, "return the rate in bit/s: a finite number, 0 or more"),
+    /// The rate that a method returns.
+    fn rate_from(&self, py: Python<'_>, n: usize, now: Option<Time>) -> Option<Rate> {
+        let value = self.object.call(py, n, now, ())?;
+        match value.extract::<f64>() {
+            // Python counts a truth value as a number.
+            Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
+                Some(Rate::from_bps_f64(bps))
             }
+            _ => {
+                self.object.wrong(n, now, &value, "return the rate in bit/s: a finite number, 0 or more");
+                None
+            }
+        }
+    }
+
+    /// Asks for the rates, the next wake and the reason.
+    fn ask(&mut self, py: Python<'_>, now: Option<Time>) {
+        if let Some(rate) = self.rate_from(py, RATE_BPS, now) {
+            self.rate = rate.max(self.setup.floor).min(self.setup.cap);
+        }
+        if let Some(pacing) = self.rate_from(py, PACING_BPS, now) {
+            self.pacing = Some(pacing.max(self.setup.floor));
         }
         if let Some(value) = self.object.call(py, NEXT_WAKE_S, now, ()) {
             self.wake = match value.extract::<Option<f64>>() {
@@ -384,6 +415,7 @@ impl SenderHalf for PythonSender {
         }
         let packet = PySent {
             at_s: sent.at.as_secs_f64(),
+            number: sent.number,
             seq: sent.seq,
             size_bytes: sent.size.get(),
             data_limited: sent.data_limited,
@@ -411,6 +443,7 @@ impl SenderHalf for PythonSender {
                 queueing_s: echo.map(|e| e.queueing.as_secs_f64()),
                 jitter_s: report.reception.map(|r| r.jitter.as_secs_f64()),
                 body: added.map(|bytes| PyBytes::new(py, bytes).unbind()),
+                packets: report.packets.iter().map(packet_of).collect(),
             };
             self.object.call(py, ON_REPORT, Some(report.at), (told,));
             self.ask(py, Some(report.at));
@@ -448,7 +481,7 @@ impl SenderHalf for PythonSender {
             rtt: self.last.map(|l| l.1),
             by: self.by,
         };
-        Decision { target: self.rate, pacing: self.rate, window: None, limit, why }
+        Decision { target: self.rate, pacing: self.pacing.unwrap_or(self.rate), window: None, limit, why }
     }
 }
 

@@ -211,6 +211,7 @@ figures! {
         PACKETS = figure("packets", Count, "Packets that reached the link's end.");
         DROPPED = figure("dropped_packets", Count, "Packets that did not: those that the queue threw away, those that the medium lost, \
             and those that were too large.").lower().shown("drops", &[(Links, "")]);
+        POLICED = figure("policed_packets", Count, "Packets that the link's policer threw away.").lower();
         LOST = figure("lost_packets", Count, "Packets that the medium lost.").lower();
         REORDERED = figure("reordered_packets", Count, "Packets that came later than their turn.");
         DUPLICATED = figure("duplicated_packets", Count, "Packets that came a second time.");

@@ -1,12 +1,12 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{Codec, Emit, Reports, RtcpProfile};
+use crate::model::{Codec, Emit, Feedback, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
-use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
-use steadycast_units::{Bytes, Rate, Span};
+use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
+use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, tables, words};
 
@@ -101,6 +101,8 @@ tables! {
         reorder: Reorder,
         /// The probability that a packet comes twice; default 0.
         duplicate: f64,
+        /// What drops packets beyond a rate, before the queue; default "none".
+        policer: OrNone<Policer>,
         /// What waits; default drop-tail with 50 packets.
         queue: Deferred<Queue>,
         /// The largest packet; default "1500B".
@@ -174,8 +176,12 @@ tables! {
         rtp: RtpTable,
         /// video: whether the sender defends itself against false reports, as a live one does; default false.
         defences: bool,
-        /// tcp, video: explicit congestion notification, off by default; a mark counts as a loss.
-        ecn: bool,
+        /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets leave; true: ect0. Off by
+        /// default.
+        ecn: EcnSaid,
+        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for (default). rfc8888 or twcc:
+        /// single packets, as RFC 8888 or transport-wide congestion control has it.
+        feedback: Feedback,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
         rate: Rate,
         /// onoff, tcp: length of the periods with data.
@@ -452,6 +458,7 @@ words! {
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }
+    Feedback { "own" => Self::Own, "rfc8888" => Self::Rfc8888, "twcc" => Self::Twcc, }
 }
 
 tables! {
@@ -557,6 +564,42 @@ impl FromToml for FpsSaid {
         }
         out.problem(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"");
         None
+    }
+}
+
+/// An ECN codepoint, or whether there is one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EcnSaid(pub(crate) Ecn);
+
+impl EcnSaid {
+    const WORDS: [(&str, Ecn); 3] = [("off", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
+
+    /// The word for a codepoint.
+    pub(crate) fn word(ecn: Ecn) -> &'static str {
+        Self::WORDS.iter().find(|(_, one)| *one == ecn).map_or("off", |(word, _)| word)
+    }
+}
+
+impl Declared for EcnSaid {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "enum": Self::WORDS.map(|(word, _)| word) }, { "type": "boolean" }] })
+    }
+}
+
+impl FromToml for EcnSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        match &item.value {
+            Value::Bool(on) => Some(Self(if *on { Ecn::Ect0 } else { Ecn::NotEct })),
+            _ => {
+                let word = item.text().unwrap_or_default();
+                let found = Self::WORDS.iter().find(|(one, _)| *one == word).map(|(_, ecn)| Self(*ecn));
+                if found.is_none() {
+                    let what = format!("{} is no ECN codepoint", item.shown());
+                    out.problem(&item.at, what, "write \"off\", \"ect0\" (true) or \"ect1\"");
+                }
+                found
+            }
+        }
     }
 }
 

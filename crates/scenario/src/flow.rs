@@ -6,8 +6,8 @@ use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Emit, Encode, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp, RtcpProfile, Size,
-    Start, Tcp, TcpSource, Vbr, Video,
+    Buffer, Cast, Cbr, Codec, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp,
+    RtcpProfile, Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use steadycast_control::registry;
 use steadycast_control::{Mode, Values};
 use steadycast_tcp::Config;
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, OrNone, Settings, Spanned, nearest, remedy};
+use steadycast_words::{Findings, OrNone, Settings, Spanned, Word, nearest, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -47,6 +47,7 @@ const VIDEO: &[&str] = &[
     "rtp",
     "defences",
     "ecn",
+    "feedback",
 ];
 /// What a TCP flow has beside its settings.
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
@@ -290,6 +291,14 @@ fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut
         );
         return None;
     }
+    if let (FlowKind::Video(video), Cast::Multicast, Some(said)) = (kind, cast, &table.feedback)
+        && video.feedback != Feedback::Own
+    {
+        let what =
+            format!("a group's receivers report as the controller asks, not as {}", quoted(video.feedback.word()));
+        out.problem(&said.at, what, "write cast = \"unicast\" for a session each, or feedback = \"own\"");
+        return None;
+    }
     Some(cast)
 }
 
@@ -496,7 +505,8 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         rtcp,
         floor,
         cap,
-        ecn: table.ecn.as_ref().is_some_and(|said| said.value),
+        ecn: table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0),
+        feedback: table.feedback.as_ref().map(|said| said.value).unwrap_or_default(),
         clock: table.clock.as_ref().map(|said| clock(said, out)).unwrap_or_default(),
         first: table.rtp.as_ref().map(|said| first_numbers(said, out)).unwrap_or_default(),
         defences: table.defences.as_ref().is_some_and(|said| said.value),

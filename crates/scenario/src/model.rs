@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_control::registry::Given;
-use steadycast_link::{Arq, Jitter, Loss, Queue, Reorder};
-use steadycast_units::{Bytes, Offset, Rate, Seed, Span, Time};
+use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
+use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 
 /// A node: its place in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,6 +109,8 @@ pub struct Direction {
     pub reorder: Reorder,
     /// The probability that a packet comes twice.
     pub duplicate: f64,
+    /// What drops packets beyond a rate, before the queue.
+    pub policer: Option<Policer>,
     /// What waits, and what is dropped.
     pub queue: Queue,
     /// The largest packet, as IP size.
@@ -268,14 +270,28 @@ pub struct Video {
     pub floor: Option<Rate>,
     /// Nor above this.
     pub cap: Option<Rate>,
-    /// Whether its packets may be marked instead of dropped: they leave as ECT(0) (RFC 6679).
-    pub ecn: bool,
+    /// The codepoint as which its packets leave; with any but `NotEct` they may be marked instead of dropped.
+    pub ecn: Ecn,
+    /// What its receivers report.
+    pub feedback: Feedback,
     /// Its receivers' clocks.
     pub clock: OwnClock,
     /// Where its packets' numbers begin.
     pub first: FirstNumbers,
     /// Whether the sender trusts feedback no more than a live one does.
     pub defences: bool,
+}
+
+/// What the receivers of a video report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Feedback {
+    /// What the controller's receiver half says.
+    #[default]
+    Own,
+    /// Single packets, with ECN (RFC 8888).
+    Rfc8888,
+    /// Single packets, by their transport-wide numbers (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+    Twcc,
 }
 
 /// A receiver's clock, beside the sender's.

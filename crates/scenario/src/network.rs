@@ -7,7 +7,7 @@ use crate::tree::merge;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use steadycast_link::{self as link, Limit, Line, Loss, Queue};
+use steadycast_link::{self as link, Limit, Line, Loss, Policer, Queue};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Place, Value, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, OrNone, Spanned};
@@ -635,6 +635,16 @@ fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) ->
     if let Some(said) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
         out.problem(&said.at, format!("{} is out of range", said.value), "from \"68B\" to \"65535B\"");
     }
+    let policer = spec.policer.as_ref().and_then(|said| match said.value {
+        OrNone::Some(policer) => Some((said, policer)),
+        OrNone::None => None,
+    });
+    if let Some((said, Policer { burst, .. })) = policer
+        && burst < mtu
+    {
+        let what = format!("a packet of {mtu} never conforms to a burst of {burst}");
+        out.problem(&said.at, what, format!("burst = \"{mtu}\" or more; or a smaller mtu"));
+    }
     Some(Direction {
         rate: rate?,
         delay,
@@ -643,6 +653,7 @@ fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) ->
         loss,
         reorder: spec.reorder.as_ref().map(|reorder| reorder.value).unwrap_or_default(),
         duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?,
+        policer: policer.map(|(_, policer)| policer),
         queue: queue?,
         mtu,
     })

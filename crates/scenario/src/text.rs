@@ -1,10 +1,10 @@
 //! The resolved text: every default filled in, every `set` applied, and read again it gives the same scenario.
 
-use crate::file::{FlowTable, Shape};
+use crate::file::{EcnSaid, FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports, Size,
-    Start, Tcp, TcpSource, Vbr, Video,
+    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports,
+    Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::registry::Given;
 use steadycast_link::Loss;
-use steadycast_units::Offset;
+use steadycast_units::{Ecn, Offset};
 use steadycast_words::tree::{Item, Value, bare, string};
 use steadycast_words::{Settings, ToToml, Word};
 
@@ -178,18 +178,19 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 
 /// A link's keys. What changes another link says also what is not there.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
-    let mut keys = direction(forward, change, change, change);
+    let mut keys = direction(forward, change, change, change, change);
     // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
     if forward != back || change || forward.loss != Loss::None {
         let disorder = change || forward.reorder.p > 0.0 || forward.duplicate > 0.0;
-        let back = direction(back, change || forward.jitter.is_some(), change, disorder);
+        let policed = change || forward.policer.is_some();
+        let back = direction(back, change || forward.jitter.is_some(), change, disorder, policed);
         keys.push(format!("back = {{ {} }}", back.join(", ")));
     }
     keys
 }
 
 /// One direction's keys, those that are not there where something else would shine through.
-fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool) -> Vec<String> {
+fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool, no_policer: bool) -> Vec<String> {
     let mut keys = Vec::new();
     match &d.rate {
         RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
@@ -214,6 +215,11 @@ fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool) -
     }
     if d.duplicate > 0.0 || no_disorder {
         keys.extend(entry("duplicate", &d.duplicate));
+    }
+    match &d.policer {
+        Some(policer) => keys.extend(entry("policer", policer)),
+        None if no_policer => keys.push("policer = \"none\"".into()),
+        None => {}
     }
     keys.extend(entry("queue", &d.queue));
     keys.extend(entry("mtu", &d.mtu));
@@ -365,10 +371,14 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key(key, quote(rate));
         }
     }
-    for (key, on) in [("defences", video.defences), ("ecn", video.ecn)] {
-        if on {
-            text.key(key, true);
-        }
+    if video.defences {
+        text.key("defences", true);
+    }
+    if video.ecn != Ecn::NotEct {
+        text.key("ecn", quote(EcnSaid::word(video.ecn)));
+    }
+    if video.feedback != Feedback::Own {
+        text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
         let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
-use steadycast_link::BernoulliLoss;
+use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media, Problems,
-    Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, Feedback, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media,
+    Problems, Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
 };
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
 mod scenarios;
 use scenarios::{all, known, root};
@@ -213,6 +213,7 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
         target: Span::millis(target),
         interval: Span::millis(interval),
         ecn,
+        ..CoDel::RFC
     };
     assert_eq!(with("kind = \"codel\""), Queue::CoDel(codel(1000, 5, 100, false)));
     let told = "limit = \"60p\", target = \"10ms\", interval = \"200ms\", ecn = true";
@@ -221,6 +222,50 @@ fn codel_is_as_its_rfcs_have_it_unless_it_is_told_otherwise() {
     assert_eq!(with("kind = \"fq-codel\""), fair(codel(10_240, 5, 100, false), 1024, 1514));
     let told = format!("kind = \"fq-codel\", {told}, flows = 64, quantum = \"300B\"");
     assert_eq!(with(&told), fair(codel(60, 10, 200, true), 64, 300));
+}
+
+#[test]
+fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
+    let of = |keys: &str| {
+        let text = format!("duration = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n{keys}\n");
+        let loaded = load(&format!(
+            "{text}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"a\"\nto = \"b\"\n"
+        ));
+        let read = |loaded: &Loaded| {
+            let link = &loaded.scenario.links[0];
+            (link.forward.policer, link.back.policer)
+        };
+        let both = read(&loaded);
+        assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
+        both
+    };
+    let said = "policer = { rate = \"4Mbps\", burst = \"30kB\" }";
+    let policer = Some(Policer { rate: Rate::mbps(4), burst: Bytes::new(30_000) });
+    assert_eq!(of(""), (None, None));
+    assert_eq!(of(said), (policer, policer));
+    assert_eq!(of(&format!("{said}\nback = {{ policer = \"none\" }}")), (policer, None));
+    assert_eq!(of(&format!("back = {{ {said} }}")), (None, policer));
+    assert_eq!(of("policer = \"none\""), (None, None));
+}
+
+#[test]
+fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
+    let of = |keys: &str| {
+        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n"));
+        let read = |loaded: &Loaded| {
+            let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!("no video") };
+            (video.ecn, video.feedback)
+        };
+        let both = read(&loaded);
+        assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
+        both
+    };
+    let own = Feedback::Own;
+    assert_eq!(of(""), (Ecn::NotEct, own));
+    assert_eq!((of("ecn = false"), of("ecn = \"off\"")), ((Ecn::NotEct, own), (Ecn::NotEct, own)));
+    assert_eq!((of("ecn = true"), of("ecn = \"ect0\"")), ((Ecn::Ect0, own), (Ecn::Ect0, own)));
+    assert_eq!(of("ecn = \"ect1\"\nfeedback = \"rfc8888\""), (Ecn::Ect1, Feedback::Rfc8888));
+    assert_eq!(of("feedback = \"twcc\"\nreceivers = 3\ncast = \"unicast\""), (Ecn::NotEct, Feedback::Twcc));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use steadycast_control::{
     MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot,
     Stream, Wake,
 };
-use steadycast_units::{Ecn, PeerTime, Span, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
 /// Makes the halves of a controller whose receivers report single packets: [`FeedbackFormat::Rfc8888`] or
 /// [`FeedbackFormat::TransportWide`].
@@ -82,6 +82,14 @@ const REMEMBERED: usize = 1 << 14;
 const SHADOWS: usize = 4_096;
 /// The least difference of the clocks is that of the last two to three such spans, so that clocks may drift.
 const OFFSETS: Span = Span::secs(10);
+
+/// The mean size of a compound with a report block and a body, headers of IP and UDP included.
+const COMPOUND: Bytes = Bytes::new(120);
+
+/// The interval at which so many receivers and the sender would report (RFC 3550, section 6.3.1), without a least one (RFC 4585).
+fn interval(setup: &Setup, receivers: u32) -> Span {
+    COMPOUND.at(setup.session_bandwidth.scale(0.05)) * (u64::from(receivers) + 1)
+}
 
 struct Replay {
     half: Box<dyn SenderHalf>,
@@ -170,10 +178,15 @@ impl Shadow {
         self.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
-    /// What the half says now, if it is time.
-    fn report(&mut self, now: Time, members: u32, regular: bool) -> Option<Body> {
+    /// Whether its last report was on the packet before.
+    fn acknowledges(&self) -> bool {
+        self.came - self.said.1 <= 1
+    }
+
+    /// What the half says now, if it is time; `interval` is RTCP's.
+    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<Body> {
         let due = match self.half.due() {
-            Due::Rtcp => regular,
+            Due::Rtcp => regular && now.since(self.said_at) >= interval,
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
         };
@@ -182,7 +195,6 @@ impl Shadow {
         }
         let expected = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
         let since = (expected - self.said.0.min(expected), self.came - self.said.1);
-        let interval = now.since(self.said_at);
         let lost = since.0 as i64 - since.1 as i64;
         let reply = self.half.report(&Slot { now, expected: since.0, lost, members, interval, rtcp_share: 0.05 });
         match reply {
@@ -202,6 +214,7 @@ impl Replay {
             return;
         }
         let now = report.at;
+        let interval = interval(setup, report.members);
         let shadow = shadows.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, ..setup.clone() };
             Shadow::new(make.receiver(&setup), now)
@@ -213,17 +226,21 @@ impl Replay {
             shadow.learn(now, *newest);
         }
         let mut bodies = Vec::new();
-        for (at, packet) in &arrivals {
+        for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (shadow.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
             if packet.stream != Stream::Media {
                 shadow.arrive_extra(at, packet, ecn);
             } else if let Ok(place) = left.binary_search_by_key(&packet.number, |left| left.number) {
                 shadow.arrive(at, packet, &left[place], ecn);
             }
-            bodies.extend(shadow.report(at, report.members, false));
+            // A half that is due with each packet acknowledges them one by one. Any other reports once the report is here: what it says of
+            // the time for which it held a packet is then right, and with it the round trip.
+            if n + 1 < arrivals.len() && shadow.acknowledges() {
+                bodies.extend(shadow.report(at, report.members, interval, false));
+            }
         }
         shadow.timers(now);
-        bodies.extend(shadow.report(now, report.members, true));
+        bodies.extend(shadow.report(now, report.members, interval, true));
         // The last of several says all that the others do, but for halves that acknowledge packets one by one.
         for body in &bodies {
             self.half.on_report(&Report { body: Some(body), packets: &[], ..*report });

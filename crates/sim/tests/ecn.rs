@@ -35,3 +35,37 @@ fn a_mark_counts_as_a_loss_and_costs_no_packet() {
         between(loss, 0.000_5, 0.03);
     }
 }
+
+/// A greedy video beside CBR through DualPI2, with its packets recorded.
+fn l4s(ecn: &str, feedback: &str) -> lab::Run {
+    run(&format!(
+        "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
+         bottleneck = {{ rate = \"4Mbps\", delay = \"20ms\", queue = {{ kind = \"dualpi2\" }} }}\n[record]\npackets = [\"video\"]\n\
+         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"tfrc\"\necn = \"{ecn}\"\nfeedback = \"{feedback}\"\n"
+    ))
+}
+
+#[test]
+fn ect1_packets_of_a_video_come_out_marked_by_dualpi2_and_wait_less_than_classic_ones() {
+    let share = |ecn: &str, feedback: &str| {
+        let run = l4s(ecn, feedback);
+        let arrived = run.arrived("video", "video.dst1");
+        let marked = arrived.iter().filter(|row| row.ce).count() as f64 / arrived.len() as f64;
+        let delay = arrived.iter().map(|row| row.delay_ms).sum::<f64>() / arrived.len() as f64;
+        let dropped = run.link("bottleneck", "forward").map_or(f64::NAN, |link| num(&link["dropped_packets"]));
+        (marked, delay, dropped)
+    };
+    let (ect1, ect0, off) = (share("ect1", "own"), share("ect0", "own"), share("off", "own"));
+    between(ect1.0, 0.001, 0.2);
+    assert_eq!(ect1.2, 0.0, "marks take the place of drops");
+    between(ect0.0, 0.000_1, 0.1);
+    assert_eq!(off.0, 0.0);
+    between(off.2, 1.0, 500.0);
+    // 22.4 ms are the way and the transmission.
+    between(ect1.1, 22.4, 25.0);
+    between(ect0.1 - ect1.1, 2.0, 60.0);
+    // What the receiver's packet reports tell leads to the same.
+    let told = share("ect1", "rfc8888");
+    between(told.0 / ect1.0, 0.5, 2.0);
+    assert_eq!(told.2, 0.0);
+}

@@ -563,6 +563,15 @@ impl<T: FromToml> FromToml for OrNone<T> {
     }
 }
 
+impl<T: ToToml> ToToml for OrNone<T> {
+    fn value(&self) -> Option<Value> {
+        match self {
+            Self::None => Some(Value::Text("none".into())),
+            Self::Some(value) => value.value(),
+        }
+    }
+}
+
 /// A table that is read later, when it is known what it belongs to.
 #[derive(Clone, Debug)]
 pub struct Deferred<T> {

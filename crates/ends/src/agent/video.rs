@@ -223,10 +223,10 @@ impl VideoSource {
         }
     }
 
-    /// Its packets may be marked instead of dropped, or not.
+    /// Its packets leave with this ECN field.
     #[must_use]
-    pub fn with_ecn(self, capable: bool) -> Self {
-        Self { ecn: if capable { Ecn::Ect0 } else { Ecn::NotEct }, ..self }
+    pub fn with_ecn(self, ecn: Ecn) -> Self {
+        Self { ecn, ..self }
     }
 
     /// One of several that carry the same video at different rates: it sends only while somebody is there.

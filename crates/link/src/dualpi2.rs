@@ -1,0 +1,294 @@
+//! Dual-queue coupled AQM with the PI² controller, DualPI2 (RFC 9332, appendix A): L4S packets have a queue of their own with little delay,
+//! and are marked as often as it takes for their senders and those of the Classic queue to get about the same rate.
+
+use crate::managed::{Departure, GivenUp, Managed, Waiting};
+use crate::queue::Discipline;
+use crate::{Drop, Limit, Line};
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, Chance, Rate, Span, Time};
+use steadycast_words::{Kind, Within, settings};
+
+settings! {
+    /// DualPI2 (RFC 9332, with the constants of its appendix A.1). Packets with ECT(1) or CE wait in the L4S queue, all others in the
+    /// Classic queue; Classic packets that can't be marked are dropped. The limit is for both together.
+    #[derive(Copy)]
+    DualPi2 {
+        /// How much fits.
+        limit: Limit = Limit::Time(Span::millis(250)),
+        /// The queueing delay that it steers to.
+        target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
+        /// How often the base probability p' is computed.
+        t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
+        /// What p' changes by in one update for each second that the delay is off `target`.
+        alpha: f64 where (GAIN) = 0.15,
+        /// What it changes by for each second that the delay has grown since the last update.
+        beta: f64 where (GAIN) = 3.0,
+        /// The coupling factor: L4S packets are marked with at least `k` p', Classic ones marked or dropped with p'².
+        k: f64 where (COUPLING) = 2.0,
+        /// The wait from which the L4S queue marks by itself.
+        min_th: Span = Span::micros(800),
+        /// From `min_th` on the probability of such a mark rises to 1 over this further wait; "0s": at once.
+        range: Span = Span::micros(400),
+        /// A packet that finds fewer packets in the L4S queue is not marked for its wait.
+        th_len: u32 = 1,
+        /// The share of the link that the Classic queue has while packets wait in both (weighted round robin).
+        classic_share: f64 where (SHARE) = 0.0625,
+    }
+}
+
+const GAIN: Within<f64> = Within { least: 0.0, most: 100.0, remedy: "from 0 to 100 per second" };
+const COUPLING: Within<f64> = Within { least: 0.01, most: 100.0, remedy: "from 0.01 to 100" };
+const SHARE: Within<f64> = Within { least: 0.001, most: 0.999, remedy: "from 0.001 to 0.999" };
+
+fn takes_time(span: Span) -> Option<(String, String)> {
+    (span < Span::millis(1)).then(|| ("takes too little time".into(), "at least \"1ms\"; without it \"15ms\"".into()))
+}
+
+impl Kind<Line> for DualPi2 {}
+
+impl Discipline for DualPi2 {
+    fn limit(&self) -> Limit {
+        self.limit
+    }
+    fn on_departure(&self, rate: Option<Rate>, mtu: Bytes, _: Chance) -> Option<Managed> {
+        Some(Managed::new(Box::new(State::new(*self, mtu)), self.limit.on(rate, mtu)))
+    }
+}
+
+/// One of the two queues.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Each packet, and whether its own wait may mark it.
+    waiting: VecDeque<(Waiting, bool)>,
+    /// What is left of the probabilities of the packets before (`count` of `recur`).
+    count: f64,
+}
+
+impl Lane {
+    /// Whether something of this probability happens now: of n packets, n times the probability.
+    fn recur(&mut self, likelihood: f64) -> bool {
+        self.count += likelihood;
+        let happens = self.count > 1.0;
+        if happens {
+            self.count -= 1.0;
+        }
+        happens
+    }
+
+    /// How long its head has waited.
+    fn sojourn(&self, now: Time) -> Span {
+        self.waiting.front().map_or(Span::ZERO, |(head, _)| now.since(head.since))
+    }
+}
+
+/// DualPI2's state, with the names of RFC 9332, appendix A, where they fit.
+#[derive(Debug)]
+struct State {
+    dual: DualPi2,
+    /// p'.
+    base: f64,
+    prev_q: Span,
+    /// When the next update is due.
+    update: Time,
+    low: Lane,
+    classic: Lane,
+    /// How many bytes the Classic queue is behind its share; above 0 it is its turn.
+    credit: f64,
+    mtu: Bytes,
+}
+
+impl State {
+    fn new(dual: DualPi2, mtu: Bytes) -> Self {
+        let update = Time::ZERO + dual.t_update;
+        let (low, classic) = (Lane::default(), Lane::default());
+        let mut state = Self { dual, base: 0.0, prev_q: Span::ZERO, update, low, classic, credit: 0.0, mtu };
+        state.start_turns();
+        state
+    }
+
+    /// The L4S queue goes first, by one packet's worth of the Classic queue's share.
+    fn start_turns(&mut self) {
+        self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
+    }
+
+    /// Makes up for the updates until `now`, since which neither queue has changed.
+    fn catch_up(&mut self, now: Time) {
+        let DualPi2 { target, t_update, alpha, .. } = self.dual;
+        let empty = self.low.waiting.is_empty() && self.classic.waiting.is_empty();
+        while self.update <= now {
+            if empty && self.prev_q.is_zero() {
+                // From here on each update takes the same away.
+                let missed = now.since(self.update).as_nanos() / t_update.as_nanos() + 1;
+                self.base = (self.base - alpha * target.as_secs_f64() * missed as f64).max(0.0);
+                self.update += t_update * missed;
+                return;
+            }
+            self.refresh(self.classic.sojourn(self.update).max(self.low.sojourn(self.update)));
+            self.update += t_update;
+        }
+    }
+
+    /// The base PI controller.
+    fn refresh(&mut self, q: Span) {
+        let DualPi2 { target, alpha, beta, .. } = self.dual;
+        let seconds = |span: Span| span.as_secs_f64();
+        let change = alpha * (seconds(q) - seconds(target)) + beta * (seconds(q) - seconds(self.prev_q));
+        self.base = (self.base + change).clamp(0.0, 1.0);
+        self.prev_q = q;
+    }
+
+    /// The probability by which the L4S queue marks by itself (`laqm`).
+    fn ramp(&self, sojourn: Span) -> f64 {
+        let DualPi2 { min_th, range, .. } = self.dual;
+        if sojourn >= min_th + range {
+            1.0
+        } else if sojourn > min_th {
+            sojourn.saturating_sub(min_th).as_secs_f64() / range.as_secs_f64()
+        } else {
+            0.0
+        }
+    }
+
+    /// The probability of a Classic drop or mark, p_C, and that of a coupled mark, p_CL.
+    fn probabilities(&self) -> (f64, f64) {
+        (self.base * self.base, (self.dual.k * self.base).min(1.0))
+    }
+
+    /// What becomes of the L4S queue's head.
+    fn leaves_low(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+        let (mut head, by_wait) = self.low.waiting.pop_front()?;
+        let (p_c, p_cl) = self.probabilities();
+        let marks = if p_cl < 1.0 {
+            let native = if by_wait { self.ramp(now.since(head.since)) } else { 0.0 };
+            self.low.recur(native.max(p_cl))
+        } else {
+            // Overload: L4S packets are dropped as often as Classic ones, and marked otherwise.
+            if self.low.recur(p_c) {
+                out.drop(&head, Drop::Early);
+                return None;
+            }
+            self.low.recur(p_cl)
+        };
+        if marks {
+            out.mark(&mut head);
+        }
+        Some(head)
+    }
+
+    /// What becomes of the Classic queue's head.
+    fn leaves_classic(&mut self, out: &mut GivenUp<'_>) -> Option<Waiting> {
+        let (mut head, _) = self.classic.waiting.pop_front()?;
+        let (p_c, _) = self.probabilities();
+        if self.classic.recur(p_c) {
+            let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
+            if !head.ecn.is_capable() || p_c >= most {
+                out.drop(&head, Drop::Early);
+                return None;
+            }
+            out.mark(&mut head);
+        }
+        Some(head)
+    }
+}
+
+impl Departure for State {
+    fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
+        self.catch_up(packet.since);
+        if packet.ecn.bits() & 1 == 1 {
+            // Looked at as it comes, so that the last packet of a burst is not let off.
+            let by_wait = self.low.waiting.len() >= self.dual.th_len as usize;
+            self.low.waiting.push_back((packet, by_wait));
+        } else {
+            self.classic.waiting.push_back((packet, false));
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+        self.catch_up(now);
+        let share = self.dual.classic_share;
+        loop {
+            let (low, classic) = (!self.low.waiting.is_empty(), !self.classic.waiting.is_empty());
+            if !low && !classic {
+                self.start_turns();
+                return None;
+            }
+            let both = if low && classic { 1.0 } else { 0.0 };
+            let is_low = low && (!classic || self.credit <= 0.0);
+            let head = if is_low { self.leaves_low(now, out) } else { self.leaves_classic(out) };
+            if let Some(head) = head {
+                self.credit += both * head.size.as_f64() * if is_low { share } else { share - 1.0 };
+                return Some(head);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_words::{Findings, Settings, tree};
+
+    fn state() -> State {
+        let mut out = Findings::new("dualpi2.toml");
+        let dual = DualPi2::fill(&tree::from_toml("", &mut out), None, &mut out).expect("every key has a default");
+        State::new(dual, Bytes::new(1500))
+    }
+
+    fn near(got: f64, wanted: f64) {
+        assert!((got - wanted).abs() < 1e-12, "{got} is not {wanted}");
+    }
+
+    #[test]
+    fn the_base_probability_follows_the_delay_and_its_growth() {
+        let mut state = state();
+        for (q, wanted) in [(30, 0.092_25), (30, 0.094_5), (25, 0.081), (15, 0.051)] {
+            state.refresh(Span::millis(q));
+            near(state.base, wanted);
+        }
+        let (p_c, p_cl) = state.probabilities();
+        near(p_c, 0.051 * 0.051);
+        near(p_cl, 2.0 * p_c.sqrt());
+    }
+
+    #[test]
+    fn it_stays_between_0_and_1_and_an_empty_queue_takes_it_back_at_once_or_step_by_step() {
+        let mut state = state();
+        state.refresh(Span::secs(1));
+        near(state.base, 1.0);
+        near(state.probabilities().1, 1.0);
+        let mut one_by_one = super::tests::state();
+        for state in [&mut state, &mut one_by_one] {
+            (state.base, state.prev_q) = (0.1, Span::ZERO);
+        }
+        state.catch_up(Time::ZERO + Span::millis(157));
+        (1..=157).for_each(|ms| one_by_one.catch_up(Time::ZERO + Span::millis(ms)));
+        // Ten updates of 0.15 · 15 ms.
+        near(state.base, 0.1 - 10.0 * 0.002_25);
+        near(one_by_one.base, state.base);
+        assert_eq!((state.update, one_by_one.update), (Time::ZERO + Span::millis(165), state.update));
+        state.catch_up(Time::ZERO + Span::secs(86_400 * 365));
+        near(state.base, 0.0);
+    }
+
+    #[test]
+    fn the_ramp_rises_from_its_threshold_over_its_range_and_is_a_step_without_one() {
+        let mut state = state();
+        for (us, wanted) in
+            [(0, 0.0), (800, 0.0), (900, 0.25), (1_000, 0.5), (1_199, 0.997_5), (1_200, 1.0), (9_000, 1.0)]
+        {
+            near(state.ramp(Span::micros(us)), wanted);
+        }
+        (state.dual.min_th, state.dual.range) = (Span::millis(1), Span::ZERO);
+        near(state.ramp(Span::micros(999)), 0.0);
+        near(state.ramp(Span::micros(1_000)), 1.0);
+    }
+
+    #[test]
+    fn what_is_likely_happens_as_often_without_chance() {
+        for likelihood in [0.01, 0.25, 0.3, 0.999, 1.0] {
+            let mut lane = Lane::default();
+            let times = (0..10_000).filter(|_| lane.recur(likelihood)).count() as f64;
+            assert!((times - 10_000.0 * likelihood).abs() <= 1.0, "{times} for {likelihood}");
+        }
+    }
+}

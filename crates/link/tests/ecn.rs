@@ -1,0 +1,162 @@
+//! What each queue discipline does to packets of each ECN codepoint.
+use std::collections::BTreeMap;
+use steadycast_link::{Config, Ecn, Fate, Limit, Line, Link, Queue, Service, Steps, Token};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+use steadycast_words::{Findings, tree};
+
+const END: Time = Time::NEVER;
+const PACKET: Bytes = Bytes::new(1000);
+const ALL: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
+
+/// What arrived, by the field that it left with and the one that it came with, and what was given up before the queue was full.
+#[derive(Default)]
+struct Seen {
+    arrived: BTreeMap<(Ecn, Ecn), u64>,
+    early: u64,
+    marked: u64,
+}
+
+impl Seen {
+    fn count(&self, left: Ecn, came: Ecn) -> u64 {
+        self.arrived.get(&(left, came)).copied().unwrap_or_default()
+    }
+}
+
+/// Packets of these fields in turn, each `gap`, over 8 Mb/s, where a packet takes 1 ms, for ten seconds.
+fn seen(queue: &str, fields: &[Ecn], gap: Span) -> Seen {
+    let mut out = Findings::new("queue.toml");
+    let rate = Rate::mbps(8);
+    let line = Line { rate: Some(rate), delay: Span::millis(10) };
+    let queue = Queue::read(&tree::from_toml(queue, &mut out), &line, &mut out);
+    let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
+    let service = Service::Rate(Steps::constant(rate));
+    let mut link = Link::new(&Config { service, queue, ..Config::default() }, "test", Seed(1));
+    let (mut seen, mut held) = (Seen::default(), BTreeMap::<Token, Ecn>::new());
+    let mut ask = |link: &mut Link, held: &mut BTreeMap<Token, Ecn>, left: Option<(Fate, Ecn)>, now: Time| {
+        let mut tell = |fate: Fate, left: Ecn| {
+            if let Fate::Arrives { ecn, .. } = fate {
+                *seen.arrived.entry((left, ecn)).or_default() += 1;
+            }
+        };
+        match left {
+            Some((Fate::Held(token), left)) => drop(held.insert(token, left)),
+            Some((fate, left)) => tell(fate, left),
+            None => {}
+        }
+        while let Some((token, fate)) = link.take(now) {
+            let left = held.remove(&token).expect("a token that was handed out");
+            tell(fate, left);
+        }
+    };
+    let (mut now, end) = (Time::ZERO, Time::ZERO + Span::secs(10));
+    for ecn in fields.iter().cycle() {
+        while let Some(due) = link.due().filter(|due| *due <= now) {
+            ask(&mut link, &mut held, None, due);
+        }
+        if now > end {
+            break;
+        }
+        let fate = link.offer_of(now, PACKET, *ecn, 0);
+        ask(&mut link, &mut held, Some((fate, *ecn)), now);
+        now += gap;
+    }
+    let counts = link.counts(END);
+    (seen.early, seen.marked) = (counts.early, counts.marked);
+    seen
+}
+
+/// Settings with which each discipline acts, and at a load for which a mark is its first answer.
+fn marking(kind: &str) -> String {
+    let more = match kind {
+        "droptail" => "limit = \"10s\"",
+        "red" => "limit = \"10s\"\necn = true\npreset = \"classic\"\nmin = \"5p\"\nmax = \"100000p\"\nmax_p = 1",
+        "pie" => "limit = \"10s\"\necn = true\nmark_ecnth = 1",
+        "codel" | "fq-codel" => "limit = \"10s\"\necn = true",
+        "dualpi2" => "limit = \"10s\"\nalpha = 0.001\nbeta = 0",
+        other => panic!("{other} is a new discipline: say here when it marks"),
+    };
+    format!("kind = \"{kind}\"\n{more}")
+}
+
+#[test]
+fn each_discipline_marks_both_codepoints_and_drops_what_is_not_capable() {
+    let gap = Span::micros(950);
+    for kind in Queue::KINDS {
+        for ecn in ALL {
+            let seen = seen(&marking(kind), &[ecn], gap);
+            let marked = seen.count(ecn, Ecn::Ce);
+            let all: u64 = seen.arrived.values().sum();
+            assert!(all > 5_000, "{kind} {ecn:?}: {all} arrived");
+            assert_eq!(
+                all,
+                marked + if ecn == Ecn::Ce { 0 } else { seen.count(ecn, ecn) },
+                "{kind} {ecn:?}: another field"
+            );
+            match (*kind, ecn) {
+                ("droptail", Ecn::Ce) => assert_eq!((seen.early, seen.marked), (0, 0)),
+                ("droptail", _) => assert_eq!((seen.early, seen.marked, marked), (0, 0, 0)),
+                (_, Ecn::NotEct) => {
+                    assert_eq!((seen.marked, marked), (0, 0), "{kind}");
+                    assert!(seen.early > 10, "{kind}: {} dropped", seen.early);
+                }
+                (_, Ecn::Ce) => assert_eq!((seen.early, seen.marked), (0, 0), "{kind}: marked once is enough"),
+                _ => {
+                    assert_eq!((seen.early, seen.marked), (0, marked), "{kind} {ecn:?}");
+                    assert!(marked > 10, "{kind} {ecn:?}: {marked} marked");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_discipline_told_not_to_mark_drops_every_codepoint() {
+    let gap = Span::micros(950);
+    for kind in ["red", "codel", "fq-codel", "pie"] {
+        let queue = marking(kind).replace("ecn = true", "ecn = false");
+        for ecn in ALL {
+            let seen = seen(&queue, &[ecn], gap);
+            assert_eq!(seen.marked, 0, "{kind} {ecn:?}");
+            assert!(seen.early > 10, "{kind} {ecn:?}: {} dropped", seen.early);
+        }
+    }
+}
+
+#[test]
+fn codels_threshold_marks_ect1_after_a_millisecond_and_leaves_the_others_to_the_control_law() {
+    for kind in ["codel", "fq-codel"] {
+        // A packet more in each 2.5 s: at the end they wait 4 ms, which is below CoDel's target.
+        let gap = Span::nanos(999_600);
+        for more in ["ecn = false", "ecn = true"] {
+            for ecn in ALL {
+                let seen = seen(&format!("kind = \"{kind}\"\nce_threshold = \"1ms\"\n{more}"), &[ecn], gap);
+                let wanted = if ecn == Ecn::Ect1 { 7_000..8_000 } else { 0..1 };
+                assert!(wanted.contains(&seen.marked), "{kind} {more} {ecn:?}: {} marked", seen.marked);
+                assert_eq!(seen.early, 0, "{kind} {more} {ecn:?}");
+            }
+        }
+        let without = format!("kind = \"{kind}\"\nce_threshold = \"none\"");
+        assert_eq!(seen(&without, &[Ecn::Ect1], gap).marked, 0);
+    }
+}
+
+#[test]
+fn a_limit_of_a_queue_holds_for_every_codepoint() {
+    for kind in Queue::KINDS {
+        for ecn in ALL {
+            let mut out = Findings::new("queue.toml");
+            let line = Line { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
+            let text = format!("kind = \"{kind}\"\nlimit = \"5p\"");
+            let queue = Queue::read(&tree::from_toml(&text, &mut out), &line, &mut out).expect("a queue");
+            assert_eq!(queue.limit(), Limit::Packets(5));
+            let service = Service::Rate(Steps::constant(Rate::mbps(8)));
+            let mut link = Link::new(&Config { service, queue, ..Config::default() }, "test", Seed(1));
+            for n in 0..20 {
+                link.offer_of(Time::ZERO, PACKET, ecn, n);
+                while link.take(Time::ZERO).is_some() {}
+            }
+            assert!(link.queued(Time::ZERO) <= 5, "{kind} {ecn:?}");
+            assert!(link.counts(END).full >= 15, "{kind} {ecn:?}: {}", link.counts(END).full);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What receivers report: whether a controller does the same on reports of single packets as on its own.
+
+mod lab;
+
+use lab::{num, run};
+
+/// Mean rate and loss over five seeds.
+fn means(controller: &str, feedback: &str, beside: bool) -> (f64, f64) {
+    let tcp = if beside { "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n" } else { "" };
+    let runs: Vec<_> = (1..=5)
+        .map(|seed| {
+            let run = run(&format!(
+                "duration = \"120s\"\nwarmup = \"20s\"\nseed = {seed}\n[topology]\nshape = \"dumbbell\"\n\
+                 bottleneck = {{ rate = \"4Mbps\", delay = \"20ms\", queue = {{ limit = \"50p\" }} }}\n\
+                 [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"{controller}\"\n\
+                 feedback = \"{feedback}\"\n{tcp}"
+            ));
+            let receiver = run.receiver("video", "video.dst1");
+            (num(&run.flow("video")["throughput_bps"]), num(&receiver["loss_frac"]))
+        })
+        .collect();
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+    (mean(&|run| run.0), mean(&|run| run.1))
+}
+
+/// Whether two numbers differ by less than a share of the first.
+fn near(one: f64, other: f64, share: f64, what: &str) {
+    assert!((other / one - 1.0).abs() < share, "{what}: {one} and {other}");
+}
+
+#[test]
+#[ignore = "claim: 30 runs of 120 s"]
+fn tfrcs_rate_is_that_of_its_own_reports_and_its_loss_nearly() {
+    for beside in [true, false] {
+        let own = means("tfrc", "own", beside);
+        for feedback in ["rfc8888", "twcc"] {
+            let (rate, loss) = means("tfrc", feedback, beside);
+            let what = format!("{feedback}, beside TCP: {beside}");
+            near(own.0, rate, 0.1, &what);
+            near(own.1, loss, if beside { 0.25 } else { 0.1 }, &what);
+        }
+    }
+}
+
+#[test]
+#[ignore = "claim: 30 runs of 120 s"]
+fn asmps_rate_is_within_a_quarter_of_that_of_its_own_reports() {
+    for beside in [true, false] {
+        let own = means("asmp", "own", beside);
+        for feedback in ["rfc8888", "twcc"] {
+            let (rate, loss) = means("asmp", feedback, beside);
+            near(own.0, rate, 0.25, &format!("{feedback}, beside TCP: {beside}"));
+            assert!(loss < 0.02, "{feedback}, beside TCP: {beside}: {loss}");
+        }
+    }
+}
