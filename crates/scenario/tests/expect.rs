@@ -17,6 +17,7 @@ controller = "asmp"
 from = "s"
 to = "r.1"
 media = "synthetic"
+repair = "rtx"
 [[flow]]
 name = "tcp"
 kind = "tcp"
