@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
-    Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake,
+    Body, Decision, Departing, ExtraSent, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup,
+    Wake,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -226,6 +227,11 @@ impl SenderHalf for Breaker {
         self.began.get_or_insert(sent.at);
         self.sent += sent.size;
         self.half.on_sent(sent);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.sent += sent.size;
+        self.half.on_extra_sent(sent);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
-    Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup, Wake,
+    Body, Decision, Departing, ExtraSent, Limit, Notice, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Setup,
+    Wake,
 };
 use steadycast_units::{Rate, Span, Time};
 
@@ -262,6 +263,10 @@ impl SenderHalf for Defence {
     fn on_sent(&mut self, sent: &Sent) {
         self.newest = self.newest.max(sent.seq);
         self.half.on_sent(sent);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.half.on_extra_sent(sent);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, Feedback};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, ReceiverHalf, ReceiverId, Reply,
-    Report, SenderHalf, Sent, Setup, Slot, Wake,
+    Announcement, Arrival, Body, Decision, Departing, ExtraSent, FrameEdge, Limit, Mode, Notice, ReceiverHalf,
+    ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
@@ -460,6 +460,10 @@ impl SenderHalf for Standard {
             self.first += 1;
         }
         self.half.on_sent(sent);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.half.on_extra_sent(sent);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

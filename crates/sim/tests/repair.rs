@@ -60,3 +60,49 @@ fn one_try_leaves_of_independent_loss_what_the_formula_says() {
 fn two_tries_leave_of_independent_loss_what_the_formula_says() {
     residual(160, 4.75e-4);
 }
+
+/// A picture source over a path of 30 ms each way that loses 1 % of its packets.
+fn pictures(p: f64, repair: &str) -> String {
+    format!(
+        r#"
+format = 1
+name = "pictures"
+duration = "120s"
+warmup = "5s"
+seed = 3
+[topology]
+shape = "dumbbell"
+bottleneck = {{ rate = "10Mbps", delay = "30ms", loss = {{ kind = "bernoulli", p = {p} }}, back = {{ loss = {{ kind = "bernoulli", p = {p} }} }} }}
+access = {{ rate = "1Gbps", delay = "0ms" }}
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+media = "synthetic"
+params.fixed = {{ rate = "1500kbps" }}
+playout = "300ms"
+repair = "{repair}"
+"#
+    )
+}
+
+fn not_ok(text: &str) -> f64 {
+    let run = run(text);
+    let frames = &run.receiver("video", "video.dst1")["frames"];
+    1.0 - num(&frames["ok"]) / num(&frames["sent"])
+}
+
+#[test]
+fn at_one_percent_of_loss_a_third_of_the_frames_fail_and_with_repair_one_in_a_thousand_at_most() {
+    between(not_ok(&pictures(0.01, "none")), 0.15, 0.6);
+    between(not_ok(&pictures(0.01, "rtx")), 0.0, 0.001);
+}
+
+#[test]
+fn a_clean_path_carries_no_retransmission() {
+    let run = run(&pictures(0.0, "auto"));
+    let flow = run.flow("video");
+    assert_eq!(num(&flow["repair_packets"]), 0.0, "{flow}");
+    assert_eq!(num(&flow["repair_bps"]), 0.0, "{flow}");
+    assert_eq!(num(&run.receiver("video", "video.dst1")["loss_after_repair_frac"]), 0.0);
+}
