@@ -62,7 +62,7 @@ fn two_tries_leave_of_independent_loss_what_the_formula_says() {
 }
 
 /// A picture source over a path of 30 ms each way that loses 1 % of its packets.
-fn pictures(p: f64, repair: &str) -> String {
+fn pictures(p: f64, emit: &str, repair: &str) -> String {
     format!(
         r#"
 format = 1
@@ -81,6 +81,7 @@ controller = "fixed"
 media = "synthetic"
 params.fixed = {{ rate = "1500kbps" }}
 playout = "300ms"
+emit = "{emit}"
 repair = "{repair}"
 "#
     )
@@ -94,13 +95,15 @@ fn not_ok(text: &str) -> f64 {
 
 #[test]
 fn at_one_percent_of_loss_a_third_of_the_frames_fail_and_with_repair_one_in_a_thousand_at_most() {
-    between(not_ok(&pictures(0.01, "none")), 0.15, 0.6);
-    between(not_ok(&pictures(0.01, "rtx")), 0.0, 0.001);
+    between(not_ok(&pictures(0.01, "burst", "none")), 0.15, 0.6);
+    between(not_ok(&pictures(0.01, "burst", "rtx")), 0.0, 0.001);
+    // An I frame that takes half of the play-out delay to leave has room for one try.
+    between(not_ok(&pictures(0.01, "paced", "rtx")), 0.0, 0.01);
 }
 
 #[test]
 fn a_clean_path_carries_no_retransmission() {
-    let run = run(&pictures(0.0, "auto"));
+    let run = run(&pictures(0.0, "paced", "auto"));
     let flow = run.flow("video");
     assert_eq!(num(&flow["repair_packets"]), 0.0, "{flow}");
     assert_eq!(num(&flow["repair_bps"]), 0.0, "{flow}");
