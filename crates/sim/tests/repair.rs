@@ -109,3 +109,61 @@ fn a_clean_path_carries_no_retransmission() {
     assert_eq!(num(&flow["repair_bps"]), 0.0, "{flow}");
     assert_eq!(num(&run.receiver("video", "video.dst1")["loss_after_repair_frac"]), 0.0);
 }
+
+/// TCP's share of a link with RED that it has together with a video source which always has data, and the video's loss event rate.
+fn tcp_share(controller: &str, seed: u64, repair: &str) -> f64 {
+    let text = format!(
+        r#"
+format = 1
+name = "beside"
+duration = "40s"
+warmup = "8s"
+seed = {seed}
+[topology]
+shape = "dumbbell"
+bottleneck = {{ rate = "4Mbps", delay = "20ms", queue = {{ kind = "red", preset = "ns2" }} }}
+access = {{ rate = "100Mbps", delay = "1ms" }}
+[[flow]]
+name = "video"
+kind = "video"
+controller = "{controller}"
+media = "greedy"
+packet = "1000B"
+playout = "400ms"
+repair = "{repair}"
+start = {{ uniform = ["0s", "1s"] }}
+send_jitter = "1ms"
+[[flow]]
+name = "tcp"
+kind = "tcp"
+preset = "ns2"
+congestion = "sack"
+start = {{ uniform = ["0s", "1s"] }}
+send_jitter = "1ms"
+"#
+    );
+    let run = run(&text);
+    let (video, tcp) = (num(&run.flow("video")["throughput_bps"]), num(&run.flow("tcp")["throughput_bps"]));
+    if repair == "rtx" {
+        let receiver = run.receiver("video", "video.dst1");
+        assert!(num(&receiver["repaired_packets"]) > 0.8 * num(&receiver["lost_packets"]), "{receiver}");
+        for id in ["repair-inside", "losses-still-count", "repair-never-feeds-loss"] {
+            assert_eq!(broken(&run.summary, id), 0, "{id}");
+        }
+    }
+    tcp / (video + tcp)
+}
+
+#[test]
+fn tcp_keeps_its_share_beside_a_video_that_repairs_its_losses() {
+    for controller in ["asmp", "tfrc"] {
+        let shares = |repair: &str| (1..=5).map(|seed| tcp_share(controller, seed, repair)).collect::<Vec<f64>>();
+        let (without, with) = (shares("none"), shares("rtx"));
+        let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+        let spread =
+            |all: &[f64]| all.iter().copied().fold(f64::MIN, f64::max) - all.iter().copied().fold(f64::MAX, f64::min);
+        println!("{controller}: {without:.3?} {with:.3?}");
+        let apart = (mean(&with) - mean(&without)).abs();
+        assert!(apart < spread(&without).max(spread(&with)), "{controller}: {without:?} {with:?}");
+    }
+}
