@@ -12,7 +12,8 @@ use steadycast_units::{Span, Time};
 impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         let feedback = self.feedback();
-        into.put(&flow::SENT_PACKETS, self.sent_packets);
+        let again = self.repairs().map_or(0, |repairs| repairs.packets);
+        into.put(&flow::SENT_PACKETS, self.sent_packets + again);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
