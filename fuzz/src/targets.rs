@@ -6,8 +6,8 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
 use steadycast_live::{MasterKey, RTP_TAG, Srtp};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RtcpSettings, Sender,
-    SenderSettings, Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RepairSettings,
+    RtcpSettings, Sender, SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -212,8 +212,9 @@ pub fn srtp(data: &[u8]) {
 
 const SENDER: u32 = 0x5e0d_0001;
 const RECEIVER: u32 = 0x2ece_0001;
+const REPAIR: RepairSettings = RepairSettings { ssrc: 0x2e9a_0001, payload_type: 97, playout: Some(Span::millis(300)) };
 
-/// A whole session of one controller: the first byte says which, then come datagrams for its two ends, each behind what it is, how many
+/// A whole session of one controller: the first byte says which, and whether lost packets are repaired, then come datagrams for its two ends, each behind what it is, how many
 /// milliseconds later it comes, and its length.
 pub fn session(data: &[u8]) {
     let Some((which, mut rest)) = data.split_first() else { return };
@@ -300,7 +301,10 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     let half = factory.receiver(&setup(RECEIVER));
     let chance = Seed(1).part("receiver");
     let receiver = Receiver::new(who(RECEIVER, "receiver"), rtcp, app, half, chance, Time::ZERO);
-    (sender, receiver, app)
+    if which & 0x40 == 0 {
+        return (sender, receiver, app);
+    }
+    (sender.with_repair(REPAIR), receiver.with_repair(REPAIR), app)
 }
 
 /// A report with a body of the controller: one byte says its subtype, six whether there is a block and what it says.
@@ -322,20 +326,26 @@ fn report(ssrc: u32, name: [u8; 4], bytes: &[u8]) -> Vec<u8> {
     let app = Packet::App { ssrc, subtype: at(0) & 0x1f, name, data };
     let first = Packet::ReceiverReport { ssrc, blocks };
     let mut out = Vec::new();
-    Compound { packets: vec![first, app] }.encode(&mut out);
+    let mut packets = vec![first, app];
+    if at(0) & 0x40 != 0 {
+        let missing = body.iter().map(|n| (u16::MAX - 20).wrapping_add(u16::from(*n))).collect();
+        packets.push(Nack { sender: ssrc, media: SENDER, missing }.to_packet());
+    }
+    Compound { packets }.encode(&mut out);
     out
 }
 
-/// A packet of media with a notice: number, time stamp and send time from three bytes each.
+/// A packet of media with a notice, or of retransmissions: number, time stamp and send time from three bytes each.
 fn media(bytes: &[u8]) -> Vec<u8> {
     let (head, notice) = bytes.split_at(4.min(bytes.len()));
     let at = |n: usize| u32::from(head.get(n).copied().unwrap_or(0));
+    let again = at(0) & 0x40 != 0;
     let header = RtpHeader {
-        payload_type: 96,
+        payload_type: if again { REPAIR.payload_type } else { 96 },
         marker: at(0) & 1 != 0,
         seq: (u16::MAX - 20).wrapping_add(at(1) as u16),
         timestamp: (u32::MAX - 90_000).wrapping_add(at(2) * 900),
-        ssrc: SENDER,
+        ssrc: if again { REPAIR.ssrc } else { SENDER },
         send_time: (at(0) & 2 == 0).then_some(Stamp(at(3) << 10)),
         payload_len: 16,
     };
@@ -343,6 +353,9 @@ fn media(bytes: &[u8]) -> Vec<u8> {
     let notice = &notice[..notice.len().min(24)];
     let elements: &[(u8, &[u8])] = if notice.is_empty() { &[] } else { &[(id, notice)] };
     let mut out = Vec::new();
-    header.encode(elements, &[0; 16], &mut out);
+    // A retransmission begins with the original's number.
+    let mut payload = [0; 16];
+    payload[..2].copy_from_slice(&(u16::MAX - 20).wrapping_add(at(3) as u16).to_be_bytes());
+    header.encode(elements, &payload, &mut out);
     out
 }

@@ -489,6 +489,10 @@ class Flow(Part):
     """cbr: its rate. onoff, and tcp with "on": the rate while on."""
     receivers: int | None = None
     """In a shape, instead of "to": how many receivers; default 1."""
+    repair: str | None = None
+    """video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as
+    long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
+    """
     rtcp: Rtcp | None = None
     """video: RTCP's timing."""
     rtp: Numbers | None = None

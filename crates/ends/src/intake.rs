@@ -90,12 +90,26 @@ impl Intake {
         self.now.bytes += size.get();
         self.now.packets += 1;
         self.now.delay_ns += delay.as_nanos();
-        let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
-        if now >= self.from && now <= self.until && !pauses {
+        if self.counts(now) {
             self.bytes += size;
             self.delay.add(delay);
         }
         self.digest.add(now.as_nanos() ^ size.get() << 48);
+    }
+
+    /// A packet of `size` that repairs a lost one: its bytes arrived, the lost packet did not.
+    pub fn add_repair(&mut self, now: Time, size: Bytes) {
+        self.now.bytes += size.get();
+        if self.counts(now) {
+            self.bytes += size;
+        }
+        self.digest.add(!now.as_nanos() ^ size.get() << 48);
+    }
+
+    /// Whether means are taken now.
+    pub fn counts(&self, now: Time) -> bool {
+        let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
+        now >= self.from && now <= self.until && !pauses
     }
 
     /// Distinct packets, the whole time.
@@ -103,11 +117,16 @@ impl Intake {
         self.now.packets
     }
 
-    /// Writes loss from this step of the series on, and delay.
-    pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
+    /// Packets that were expected from this step of the series on, and that came.
+    pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
         let counted = self.samples.get(first_step..).unwrap_or(&[]);
         let sum = |of: fn(&Point) -> u32| counted.iter().map(|point| u64::from(of(point))).sum::<u64>();
-        let (expected, got) = (sum(|p| p.expected), sum(|p| p.packets));
+        (sum(|p| p.expected), sum(|p| p.packets))
+    }
+
+    /// Writes loss from this step of the series on, and delay.
+    pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
+        let (expected, got) = self.expected_and_got(first_step);
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);

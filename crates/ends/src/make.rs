@@ -11,8 +11,8 @@ use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, Replayed, RtcpSettings, SenderSettings,
-    Siblings,
+    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, RepairSettings, Replayed, RtcpSettings,
+    SenderSettings, Siblings,
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -75,10 +75,8 @@ pub enum MakeError {
 /// Bytes of IP, UDP and RTP headers with the send time: what a packet costs before its notice.
 const HEADERS: u64 = 28 + 12 + 4 + 8;
 
-/// Whether a controller of the registry reads [`steadycast_control::Report::packets`] itself.
-const fn reads_packets(_controller: &str) -> bool {
-    false
-}
+/// RTP payload type of packets that are sent again.
+const RETRANSMISSIONS: u8 = 97;
 
 /// Makes a source, told the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
@@ -230,14 +228,15 @@ impl<'a> Cast<'a> {
             None => Chosen::shared(&video.controller, video.mode, video.given())
                 .map_err(|error| MakeError::Controller { flow: flow.name.clone(), error })?,
         };
+        let own = FeedbackFormat::own_of(&*factory);
         let feedback = match video.feedback {
-            sc::Feedback::Own => FeedbackFormat::Own,
+            sc::Feedback::Own => own,
             sc::Feedback::Rfc8888 => FeedbackFormat::Rfc8888,
             sc::Feedback::Twcc => FeedbackFormat::TransportWide,
         };
-        // One that is not in the registry is told of packets, whatever it makes of it.
-        let reads = self.inputs.factories.contains_key(&flow.name) || reads_packets(&video.controller);
-        let factory = Replayed::around(factory, feedback, reads);
+        // A class in Python is told of packets where there are such reports, whatever it makes of them.
+        let told = own != FeedbackFormat::Own || self.inputs.factories.contains_key(&flow.name);
+        let factory = Replayed::around(factory, feedback, told);
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
@@ -291,6 +290,11 @@ impl<'a> Cast<'a> {
         let first_seq = video.first.seq.unwrap_or(drawn);
         let skew = Skew::new(video.clock.ahead, video.clock.drift);
         let crowd = flow.to.len() > 1_000;
+        let repair = move |session: &str| {
+            let ssrc = seed.part(&format!("{session}.repair.ssrc")).bits32();
+            let settings = RepairSettings { ssrc, payload_type: RETRANSMISSIONS, playout: video.playout };
+            (video.repair == sc::Repair::Rtx).then_some(settings)
+        };
         let chosen = siblings.is_some();
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
         Ok(Makers {
@@ -332,12 +336,13 @@ impl<'a> Cast<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                let source = source.with_ecn(video.ecn).in_simulcast(siblings.clone());
+                let source = source.with_ecn(video.ecn).with_repair(repair(session)).in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
                 let base = sink_setup(&name, 0);
+                let repair = repair(session);
                 let factory = Arc::clone(&make_half);
                 let make: MakeReceiver = Box::new(move |now, times| {
                     // Who joins again is somebody else to the others: its old SSRC has said BYE.
@@ -349,11 +354,15 @@ impl<'a> Cast<'a> {
                     let chance = seed.part(&format!("{name}.rtcp"));
                     let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now)
                         .with_feedback(feedback, rtcp.session_bandwidth);
+                    let receiver = match repair {
+                        Some(repair) => receiver.with_repair(repair),
+                        None => receiver,
+                    };
                     if chosen { receiver.in_simulcast(now) } else { receiver }
                 });
                 let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq);
                 let sink = if crowd { sink.without_views() } else { sink };
-                let sink = sink.buffered(buffer.clone()).by_clock(skew);
+                let sink = sink.buffered(buffer.clone()).by_clock(skew).repairing(repair.is_some());
                 Agent::VideoSink(Box::new(sink))
             }),
         })

@@ -158,7 +158,8 @@ impl PacketRow {
         let (seq, frame) = match body {
             Body::Plain(n) => (*n, None),
             Body::Tcp(_, segment) => (u64::from(segment.seq), None),
-            Body::Rtp(media) => (media.seq, Some(media.fragment.frame)),
+            // What is sent again goes by the number that it had at first, as TCP's segments do.
+            Body::Rtp(media) => (media.repairs.unwrap_or(media.seq), Some(media.fragment.frame)),
             Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
         Some(Self::new(at, seq, size, frame, ecn, delay))

@@ -17,7 +17,7 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{Identity, Profile, Receiver, RtcpSettings};
+use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -127,7 +127,8 @@ impl Receiving {
             let identity = Identity { ssrc: own.part("ssrc").bits32(), cname: cname.clone() };
             let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
             let half = factory.receiver(&setup);
-            let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now);
+            let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
+                .with_feedback(FeedbackFormat::own_of(&*factory), setup.session_bandwidth);
             // In paper mode no sender pauses.
             if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });

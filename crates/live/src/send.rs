@@ -227,7 +227,7 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
-            feedback: FeedbackFormat::Own,
+            feedback: FeedbackFormat::own_of(&*factory),
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),

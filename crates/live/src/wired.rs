@@ -4,7 +4,7 @@ use crate::net::origin;
 use crate::{Datagram, End, Outbox, Peers, Srtp, Which};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use steadycast_control::Notice;
+use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
 use steadycast_session::{Fragment, Media, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
@@ -462,7 +462,8 @@ impl WiredSink {
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let media = Media { header, notice, fragment, number: 0, transport, seq, size };
+        let (stream, repairs) = (Stream::Media, None);
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size };
         let ecn = datagram.meta.ecn;
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);

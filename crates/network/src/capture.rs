@@ -127,7 +127,7 @@ impl Taps {
             Body::Raw(_) => {}
             Body::Rtp(media) => {
                 // The model has no picture's bytes: the right number of zeros stands for them.
-                let payload = vec![0; usize::from(media.header.payload_len)];
+                let payload = vec![0; media.payload_len()];
                 self.bytes.clear();
                 media.encode(&payload, &mut self.bytes);
                 udp(&meta, &self.bytes, &mut self.datagram);

@@ -134,6 +134,8 @@ pub enum When {
     Datagrams,
     /// Videos that are made of frames: all media but `greedy`.
     Frames,
+    /// Videos whose lost packets are sent again.
+    Repaired,
     /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
     Pictures,
     /// Runs with a simulcast.
@@ -154,6 +156,7 @@ impl When {
             Self::Transfers => "TCP whose transfers end",
             Self::Datagrams => "all but TCP",
             Self::Frames => "videos with frames: all media but \"greedy\"",
+            Self::Repaired => "videos whose lost packets are sent again",
             Self::Pictures => "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
             Self::Simulcast => "runs with a simulcast",
             Self::Emulated => "emulated runs",

@@ -98,6 +98,12 @@ figures! {
         FEEDBACK_BPS = figure("feedback_bps", Rate, "Reports from the receivers to the sender, in bits of IP packets per second on the \
             way back.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
         FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender did not believe.").when(When::Video);
+        REPAIR_PACKETS = figure("repair_packets", Count, "Lost packets that the sender sent again.").when(When::Repaired);
+        REPAIR_BPS = figure("repair_bps", Rate, "What was sent again, in bits of IP packets per second.").when(When::Repaired).lower();
+        REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requests that were not answered because repair had its share of the \
+            rate.").when(When::Repaired).lower();
+        REPAIR_STALE = figure("repair_stale_packets", Count, "Requests for packets that could not have come in time.")
+            .when(When::Repaired).lower();
         SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because too much waited to be sent.")
             .when(When::Video).lower();
         BACKLOG = spread("backlog_ms", "How long packets waited in the sender, from their frame being ready to their leaving.")
@@ -190,6 +196,16 @@ figures! {
         CUMULATIVE_JITTER_MAX = figure("cumulative_jitter_max_ms", Millis, "How far behind the first packet's pace the stream has ever \
             fallen.").when(When::Video).lower();
         FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver sent.").when(When::Video);
+        LOST_PACKETS = figure("lost_packets", Count, "Packets that did not arrive before repair, in the time of means.")
+            .when(When::Repaired).lower();
+        REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that came when they were sent again, in the time of means.")
+            .when(When::Repaired);
+        REPAIRED_LATE = figure("repaired_late_packets", Count, "Those of the repaired packets that came after their frame's time.")
+            .when(When::Repaired).lower();
+        LOSS_AFTER_REPAIR = figure("loss_after_repair_frac", Share, "The share of the flow's packets that never arrived, repair included.")
+            .when(When::Repaired).lower();
+        NACK_PACKETS = figure("nack_packets", Count, "RTCP datagrams with a request for packets.").when(When::Repaired);
+        NACK_REQUESTS = figure("nack_requests", Count, "Packets that were asked for, each as often as it was.").when(When::Repaired);
         BUFFER_UNDERFLOWS = figure("buffer_underflows", Count, "How often the play-out buffer ran empty; null without one.")
             .when(When::Video).lower();
         BUFFER_OVERFLOWS = figure("buffer_overflows", Count, "How often the play-out buffer was full; null without one.")

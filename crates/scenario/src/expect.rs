@@ -1,6 +1,6 @@
 //! Expectations: whether the figure that one names will be in the summary.
 
-use crate::model::{Flow, FlowKind, Link, Media, Simulcast, TcpSource};
+use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, TcpSource};
 use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_words::tree::{Place, quoted};
 use steadycast_words::{Findings, nearest, remedy};
@@ -52,6 +52,7 @@ impl<'a> Owner<'a> {
             When::Transfers => matches!(&flow.kind, FlowKind::Tcp(tcp) if !matches!(tcp.source, TcpSource::Bulk)),
             When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),
             When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
+            When::Repaired => video.is_some_and(|video| video.repair != Repair::None),
             When::Pictures => video.is_some_and(|video| matches!(video.media, Media::Clip { .. } | Media::Synthetic)),
         }
     }

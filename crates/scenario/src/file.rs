@@ -158,6 +158,8 @@ tables! {
         bucket: f64,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
+        /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
+        repair: RepairWord,
         /// video: a frame later than this is not shown at its slot; default "none".
         playout: OrNone<Span>,
         /// video: the receiver's buffer, for controllers that look at it.
@@ -440,6 +442,13 @@ pub(crate) enum VbrWord {
     Ladder,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RepairWord {
+    None,
+    Rtx,
+    Auto,
+    Parity,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeriodWord {
     Constant,
     Exponential,
@@ -452,6 +461,7 @@ words! {
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
     MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, }
     VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
+    RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }

@@ -3,10 +3,11 @@
 use crate::clock::{clock, first_numbers};
 use crate::file::VbrWord;
 use crate::file::{
-    CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, StartSaid,
+    CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, RepairWord,
+    StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Rtcp,
+    Buffer, Cast, Cbr, Codec, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Repair, Rtcp,
     RtcpProfile, Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
@@ -38,6 +39,7 @@ const VIDEO: &[&str] = &[
     "bucket",
     "emit",
     "playout",
+    "repair",
     "buffer",
     "rtcp",
     "floor",
@@ -146,6 +148,11 @@ pub(crate) fn flows(
         let Some(from) = source(group, i, net, dumbbell, out) else { return all };
         let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
         let Some(cast) = cast(table, &kind, to.len(), out) else { return all };
+        let mut kind = kind.clone();
+        if let FlowKind::Video(video) = &mut kind {
+            let Some(repair) = repair(table, video, cast, out) else { return all };
+            video.repair = repair;
+        }
         let start = match table.start.as_ref().map(|s| s.value) {
             None if started.contains(name) => Start::Event,
             None => Start::At(Time::ZERO),
@@ -156,6 +163,7 @@ pub(crate) fn flows(
             Start::At(at) | Start::Uniform(_, at) => at,
             Start::Event => Time::ZERO,
         };
+        let jitter = kind.host_jitter();
         let stop = table.stop.as_ref().map(|s| Time::ZERO + s.value);
         if let Some((said, stop)) = table.stop.as_ref().zip(stop)
             && stop <= latest
@@ -168,13 +176,13 @@ pub(crate) fn flows(
         }
         all.push(Flow {
             name: name.clone(),
-            kind: kind.clone(),
+            kind,
             from,
             to,
             cast,
             start,
             stop,
-            send_jitter: table.send_jitter.as_ref().map_or(kind.host_jitter(), |j| j.value),
+            send_jitter: table.send_jitter.as_ref().map_or(jitter, |j| j.value),
         });
     }
     all
@@ -300,6 +308,28 @@ fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut
         return None;
     }
     Some(cast)
+}
+
+/// How a video flow's losses are repaired.
+fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> Option<Repair> {
+    let Some(said) = &table.repair else { return Some(Repair::None) };
+    let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
+    let (what, remedy) = match said.value {
+        RepairWord::None => return Some(Repair::None),
+        RepairWord::Auto if group || !early => return Some(Repair::None),
+        RepairWord::Rtx if group => (
+            "what one receiver lost is not sent again to a group",
+            "write cast = \"unicast\" for a session each, or repair = \"auto\"",
+        ),
+        RepairWord::Rtx if !early => (
+            "receivers may ask for packets under the profile avpf alone",
+            "write rtcp = { profile = \"avpf\" }, or repair = \"auto\"",
+        ),
+        RepairWord::Rtx | RepairWord::Auto => return Some(Repair::Rtx),
+        RepairWord::Parity => ("parity is not there yet", "write \"rtx\", \"auto\" or \"none\""),
+    };
+    out.problem(&said.at, what, remedy);
+    None
 }
 
 fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<FlowKind> {
@@ -499,6 +529,8 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         encode: encode?,
         vbr,
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
+        // What it can be depends on the receivers.
+        repair: Repair::None,
         packet: packet(table, 1200, 100, out),
         playout,
         buffer,

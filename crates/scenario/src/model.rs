@@ -258,6 +258,8 @@ pub struct Video {
     pub vbr: Vbr,
     /// Paced, or each frame as a burst.
     pub emit: Emit,
+    /// How lost packets are repaired.
+    pub repair: Repair,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
     /// A frame that is later than this after its sending is not shown at its slot; `None`: all are waited for.
@@ -420,6 +422,16 @@ pub enum Emit {
     Paced,
     /// Back to back.
     Burst,
+}
+
+/// How a session repairs lost packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repair {
+    /// Not at all.
+    #[default]
+    None,
+    /// Its receiver asks for them and gets them again (RFC 4588).
+    Rtx,
 }
 
 /// A receiver's buffer.

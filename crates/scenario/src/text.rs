@@ -3,8 +3,8 @@
 use crate::file::{EcnSaid, FlowTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Reports,
-    Size, Start, Tcp, TcpSource, Vbr, Video,
+    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Repair,
+    Reports, Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -355,6 +355,9 @@ fn video_text(video: &Video, text: &mut Text) {
         Vbr::Ladder => text.key("vbr", "\"ladder\""),
     }
     text.key("emit", quote(video.emit.word()));
+    if video.repair == Repair::Rtx {
+        text.key("repair", "\"rtx\"");
+    }
     text.key("packet", quote(video.packet));
     text.key("playout", video.playout.map_or_else(|| "\"none\"".to_owned(), quote));
     if let Some(buffer) = &video.buffer {

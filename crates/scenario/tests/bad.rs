@@ -165,6 +165,12 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = \"fixed\"\nstart = { uniform = [\"5s\", \"1s\"] }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nvbr = \"ladder\"\nbucket = 2"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nemit = true"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"parity\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"rtx\""),
+    (
+        "controller = \"fixed\"",
+        "controller = \"fixed\"\ncast = \"unicast\"\nrtcp = { profile = \"asmp\" }\nrepair = \"rtx\"",
+    ),
     ("encode = { size = \"cif\" }", "encode = { size = \"351x288\" }"),
     ("encode = { size = \"cif\" }", "encode = { size = \"cif\" }\nclock = { ahead = \"300min\" }"),
     ("encode = { size = \"cif\" }", "encode = { size = \"cif\" }\nclock = { ahead = \"1s\", behind = \"1s\" }"),

@@ -5,7 +5,7 @@ use steadycast_control::registry;
 use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_scenario::{
     Cast, CoDel, Congestion, Document, Feedback, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media,
-    Problems, Queue, RateSpec, Scenario, Size, Start, TcpSource, What, schema,
+    Problems, Queue, RateSpec, Repair, Scenario, Size, Start, TcpSource, What, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
@@ -368,6 +368,23 @@ fn a_unicast_controller_is_refused_for_a_group_and_taken_for_a_session_each() {
     let said = fail(&text);
     assert!(said.contains("test.toml:10: flow.v.receivers:") && said.contains("cast = \"unicast\""), "{said}");
     assert_eq!(load(&format!("{text}cast = \"unicast\"\n")).scenario.flows[0].cast, Cast::UnicastEach);
+}
+
+#[test]
+fn repair_is_automatic_where_one_receiver_may_ask_for_packets_and_none_elsewhere() {
+    let repair = |keys: &str| {
+        let text = format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"asmp\"\n{keys}\n");
+        let loaded = load(&text);
+        again(&loaded);
+        let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!() };
+        video.repair
+    };
+    assert_eq!(repair(""), Repair::None);
+    assert_eq!(repair("repair = \"none\""), Repair::None);
+    assert_eq!(repair("repair = \"auto\""), Repair::Rtx);
+    assert_eq!(repair("receivers = 2\ncast = \"unicast\"\nrepair = \"rtx\""), Repair::Rtx);
+    assert_eq!(repair("receivers = 2\nrepair = \"auto\""), Repair::None);
+    assert_eq!(repair("rtcp = { profile = \"rfc3550\" }\nrepair = \"auto\""), Repair::None);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Per-packet feedback: what a receiver writes of each packet that arrived, and how the sender joins it with what it sent.
 
 use std::collections::VecDeque;
-use steadycast_control::{PacketArrival, PacketReport, Stream, Wake};
+use steadycast_control::registry::Factory;
+use steadycast_control::{Need, PacketArrival, PacketReport, Stream, Wake};
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{
@@ -19,6 +20,13 @@ pub enum FeedbackFormat {
     Rfc8888,
     /// Transport-wide feedback by a number of its own in a header extension (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     TransportWide,
+}
+
+impl FeedbackFormat {
+    /// What a controller's own receivers report: RFC 8888's feedback where its sender half reads reports of single packets.
+    pub fn own_of(factory: &dyn Factory) -> Self {
+        if factory.needs().contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
+    }
 }
 
 /// The header extension element that carries a packet's transport-wide number.

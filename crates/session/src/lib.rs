@@ -21,8 +21,10 @@ mod participant;
 mod peers;
 mod probe;
 mod receiver;
+mod repair;
 mod replay;
 mod sender;
+mod share;
 mod simulcast;
 mod standard;
 
@@ -34,6 +36,7 @@ pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver};
+pub use repair::{RepairSettings, Repairs, Requests};
 pub use replay::Replayed;
 pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
@@ -46,7 +49,7 @@ use steadycast_control::Wake;
 /// What a session wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// This RTP packet is to leave now.
+    /// This RTP packet, of the stream that it names, is to leave now.
     Media(Media),
     /// This RTCP compound is to leave now; its bytes without IP and UDP headers.
     Rtcp(Vec<u8>),

@@ -1,10 +1,11 @@
 use crate::feedback::TRANSPORT_NUMBER_ID;
-use steadycast_control::Notice;
+use steadycast_control::{Notice, Stream};
 use steadycast_media::Fragment;
 use steadycast_units::Bytes;
 use steadycast_wire::rtp::{Element, RtpHeader};
+use steadycast_wire::rtx::{self, RtxStream};
 
-/// An RTP packet: its header, the controller's notice and what it carries.
+/// An RTP packet of one of a session's streams: its header, the controller's notice and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Media {
     /// The header, with the send time.
@@ -17,8 +18,12 @@ pub struct Media {
     pub number: u64,
     /// The number's low 16 bits, where they travel in a header extension for transport-wide feedback.
     pub transport: Option<u16>,
-    /// Extended sequence number.
+    /// Its stream.
+    pub stream: Stream,
+    /// Extended sequence number in its stream.
     pub seq: u64,
+    /// The extended number of the original that it sends again; `None` in the media.
+    pub repairs: Option<u64>,
     /// Its IP size.
     pub size: Bytes,
 }
@@ -29,15 +34,25 @@ impl Media {
         self.transport.map(u16::to_be_bytes)
     }
 
+    /// Bytes of the payload, without the number of the original that stands before it in a retransmission.
+    pub fn payload_len(&self) -> usize {
+        let number = if self.repairs.is_some() { rtx::OSN } else { 0 };
+        usize::from(self.header.payload_len).saturating_sub(number)
+    }
+
     /// All of the datagram but its payload, which is to follow, appended to `out`.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
         let bare = RtpHeader { payload_len: 0, ..self.header };
         bare.encode(&elements(&self.notice, self.transport_number().as_ref()), &[], out);
+        if let Some(original) = self.repairs {
+            RtxStream::write_payload(original as u16, &[], out);
+        }
     }
 
     /// The datagram, with `payload` in it, appended to `out`.
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) {
-        self.header.encode(&elements(&self.notice, self.transport_number().as_ref()), payload, out);
+        self.encode_header(out);
+        out.extend_from_slice(payload);
     }
 }
 

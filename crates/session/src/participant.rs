@@ -1,7 +1,7 @@
 //! What a sender and a receiver of a session have in common: an identity, and RTCP's timing and members.
 
 use steadycast_control::Wake;
-use steadycast_rtcp::{Census, Conflict, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
+use steadycast_rtcp::{Census, Conflict, Early, Expiry, Heard, Leave, Members, Origin, Profile, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, GroupSize, Packet};
@@ -160,15 +160,25 @@ impl Participant {
 
     /// Whether RTCP's own timer says that a compound goes now.
     pub(crate) fn rtcp_due(&mut self, now: Time) -> bool {
+        self.expiry(now).is_some()
+    }
+
+    /// What RTCP's own timer says is to go now, if anything: a regular compound, or feedback alone.
+    pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
             self.expire(now);
             let census = self.census();
             match self.timer.on_expiry(now, &census) {
-                Expiry::Send | Expiry::SendFeedback | Expiry::SendBye => return true,
                 Expiry::Rearm(_) | Expiry::Suppress => {}
+                expiry => return Some(expiry),
             }
         }
-        false
+        None
+    }
+
+    /// There is feedback that is of use for this time. False: it can't leave in time.
+    pub(crate) fn request_early(&mut self, now: Time, useful: Span) -> bool {
+        self.timer.request_early(now, useful) != Early::TooLate
     }
 
     fn expire(&mut self, now: Time) {

@@ -1,30 +1,34 @@
 use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
+use crate::repair::Requester;
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::Knock;
-use crate::{Identity, Output, RtcpSettings};
+use crate::{Identity, Output, RepairSettings, Requests, RtcpSettings};
 use steadycast_control::{
-    Announcement, Arrival, Body, BufferLevel, Check, Due, FrameEdge, Overheard, ReceiverHalf, ReceiverId, Reply, Slot,
-    View, Wake, simulcast,
+    Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FrameEdge, Overheard, ReceiverHalf, ReceiverId,
+    Reply, Slot, Stream as Kind, View, Wake, simulcast,
 };
-use steadycast_rtcp::{Arrived, Heard, Origin, Reception};
+use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{Compound, Nack, Packet};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
+use steadycast_wire::rtx;
 
 /// What a datagram on the RTP port turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A packet that had not come before, with its extended sequence number.
     New(u64),
+    /// A packet that was lost and has been sent again, with the extended sequence number of the original.
+    Repaired(u64),
     /// It had come before.
     Duplicate,
     /// Not of this stream.
     Stray,
 }
 
-/// An RTP packet of the media that has arrived, taken apart.
+/// An RTP packet that has arrived, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaPacket<'a> {
     /// Its header.
@@ -33,6 +37,8 @@ pub struct MediaPacket<'a> {
     pub notice: &'a [u8],
     /// Its transport-wide number, where it carries one.
     pub transport: Option<u16>,
+    /// The number of the original that stands before the payload of a retransmission; `None` in the media.
+    pub repairs: Option<u16>,
     /// Its IP size.
     pub size: Bytes,
     /// Its ECN field on arrival.
@@ -60,6 +66,39 @@ pub struct Receiver {
     said: Option<Time>,
     /// Writes per-packet feedback.
     reporter: Option<Reporter>,
+    /// Asks for lost packets.
+    repair: Option<Repairing>,
+}
+
+/// What a receiver needs to ask for lost packets.
+struct Repairing {
+    settings: RepairSettings,
+    requester: Requester,
+    /// The retransmission stream's own numbers.
+    reception: Reception,
+    sent: Option<PeerTime>,
+    /// RTCP's timer knows that there is something to ask for.
+    wished: bool,
+    /// Nothing can be asked for before.
+    held: Time,
+    /// Packets that the half was shown.
+    shown: u64,
+    check: Check,
+}
+
+impl Repairing {
+    fn new(settings: RepairSettings) -> Self {
+        Self {
+            settings,
+            requester: Requester::new(settings),
+            reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
+            sent: None,
+            wished: false,
+            held: Time::ZERO,
+            shown: 0,
+            check: Check::new("repair-never-feeds-loss"),
+        }
+    }
 }
 
 /// After so long without another packet a receiver that answers does so, also when its half has nothing to say yet.
@@ -113,6 +152,7 @@ impl Receiver {
             answers,
             said,
             reporter: None,
+            repair: None,
         }
     }
 
@@ -139,6 +179,23 @@ impl Receiver {
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::new(format, bandwidth), ..self }
+    }
+
+    /// It asks for packets that are lost, and takes them from the stream of retransmissions (RFC 4588). Only for sessions of two
+    /// members under [`crate::Profile::Avpf`].
+    #[must_use]
+    pub fn with_repair(self, settings: RepairSettings) -> Self {
+        Self { repair: Some(Repairing::new(settings)), ..self }
+    }
+
+    /// What it asked for, and what it got.
+    pub fn requests(&self) -> Requests {
+        self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default()
+    }
+
+    /// The promise of repair: what was repaired stays lost to the controller.
+    pub fn repair_check(&self) -> Option<Check> {
+        Some(self.repair.as_ref()?.check)
     }
 
     /// What its path could carry for it, as far as the receiver half can tell.
@@ -217,15 +274,59 @@ impl Receiver {
                 None => notice = notice.or(Some(bytes)),
             }
         }
-        let packet = MediaPacket { header: &header, notice: notice.unwrap_or_default(), transport, size, ecn, buffer };
-        Some((self.on_media(now, from, &packet), header, payload))
+        let again = self.is_repair(&header).then(|| payload.split_first_chunk::<{ rtx::OSN }>()).flatten();
+        let repairs = again.map(|(original, _)| u16::from_be_bytes(*original));
+        let notice = notice.unwrap_or_default();
+        let packet = MediaPacket { header: &header, notice, transport, repairs, size, ecn, buffer };
+        let received = self.on_media(now, from, &packet);
+        let (Some((_, behind)), Some(number)) = (again, repairs) else { return Some((received, header, payload)) };
+        // To whoever decodes it, it is the original.
+        let ssrc = self.stream.as_ref().map_or(header.ssrc, |s| s.ssrc);
+        let payload_len = behind.len() as u16;
+        Some((received, RtpHeader { seq: number, ssrc, payload_len, send_time: None, ..header }, behind))
+    }
+
+    /// Whether a packet with this header is of the stream of retransmissions.
+    fn is_repair(&self, header: &RtpHeader) -> bool {
+        let settings = self.repair.as_ref().map(|repair| (repair.settings.ssrc, repair.settings.payload_type));
+        settings == Some((header.ssrc, header.payload_type))
+    }
+
+    /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half as in reports.
+    fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
+        let MediaPacket { header, transport, size, ecn, .. } = *packet;
+        let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else { return Received::Stray };
+        if stream.from != from || stream.ended {
+            return Received::Stray;
+        }
+        let before = repair.reception.highest();
+        let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
+        let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
+        if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
+            reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, false);
+        }
+        let missing = match arrived {
+            Arrived::New(seq) => before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs()),
+            Arrived::Restarted(_) => 0,
+            Arrived::Duplicate(_) => return Received::Duplicate,
+            Arrived::Probation | Arrived::Stray => return Received::Stray,
+        };
+        let sent = header.send_time.map(|stamp| stamp.peer(repair.sent.or(stream.sent)));
+        repair.sent = sent.or(repair.sent);
+        let sent = sent.or(stream.sent).unwrap_or_default();
+        self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Repair, size, sent, ecn, missing });
+        let original = packet.repairs.and_then(|number| repair.requester.on_repair(now, number, header.marker));
+        original.map_or(Received::Duplicate, Received::Repaired)
     }
 
     /// An RTP packet has arrived, already taken apart. Poll afterwards.
     pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
-        let MediaPacket { header, notice, transport, size, ecn, buffer } = *packet;
+        let MediaPacket { header, notice, transport, size, ecn, buffer, .. } = *packet;
         if self.participant.farewell != Farewell::Stays {
             return Received::Stray;
+        }
+        if self.is_repair(header) {
+            return self.on_repair(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
             self.hear_media(now, header.ssrc, from);
@@ -242,6 +343,10 @@ impl Receiver {
             Arrived::New(seq) => seq,
             Arrived::Restarted(seq) => {
                 self.prior = (self.past.0, self.past.1);
+                if let Some(repair) = &mut self.repair {
+                    repair.shown = self.past.1;
+                    repair.requester.restart();
+                }
                 seq
             }
             Arrived::Duplicate(_) => {
@@ -265,6 +370,13 @@ impl Receiver {
         let edge = FrameEdge { first: stream.after_marker, last: header.marker };
         stream.after_marker = header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
+        if let Some(repair) = &mut self.repair {
+            repair.requester.on_original(now, seq, sent, header.marker);
+            repair.shown += 1;
+            // By the counters of the report block, which nothing but the media's numbers move.
+            let duplicates = self.past.2 + stream.reception.duplicates();
+            repair.check.see(repair.shown == (self.past.1 + stream.reception.received()).saturating_sub(duplicates));
+        }
         Received::New(seq)
     }
 
@@ -304,6 +416,9 @@ impl Receiver {
             ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
         }
         self.stream = Some(Stream::new(now, from, header, ahead));
+        if let Some(repair) = &mut self.repair {
+            repair.requester.restart();
+        }
         self.participant.on_source(now, true);
         true
     }
@@ -408,6 +523,7 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
+        self.wish(now);
         // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then rests.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
@@ -415,12 +531,28 @@ impl Receiver {
                     return Output::Rtcp(bytes);
                 }
             }
-            Due::Rtcp if self.participant.rtcp_due(now) => {
-                if let Some(bytes) = self.report(now) {
-                    return Output::Rtcp(bytes);
+            Due::Rtcp => match self.participant.expiry(now) {
+                Some(Expiry::SendFeedback) if self.repair.is_some() => {
+                    if let Some(bytes) = self.ask(now) {
+                        return Output::Rtcp(bytes);
+                    }
                 }
-            }
+                Some(_) => {
+                    if let Some(bytes) = self.report(now).or_else(|| self.ask(now)) {
+                        return Output::Rtcp(bytes);
+                    }
+                }
+                None => {}
+            },
             _ => {}
+        }
+        // Requests go at the times of RTCP's timer, which a half that is clocked by itself leaves alone.
+        if self.wished()
+            && self.half.due() != Due::Rtcp
+            && self.participant.rtcp_due(now)
+            && let Some(bytes) = self.ask(now)
+        {
+            return Output::Rtcp(bytes);
         }
         if self.answer_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
             return Output::Rtcp(self.answer(now));
@@ -430,7 +562,8 @@ impl Receiver {
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        let soonest = [due, self.half.wake(), self.knock_wake(), self.answer_wake(), self.feedback_due()]
+        let asks = self.asks_at().map(|at| Wake { at, why: "packets are missing" });
+        let soonest = [due, self.half.wake(), self.knock_wake(), self.answer_wake(), self.feedback_due(), asks]
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
@@ -459,7 +592,59 @@ impl Receiver {
             packets.push(app(ssrc, self.app, body));
         }
         packets.extend(self.packet_reports(now));
+        packets.extend(self.nack(now));
         Some(self.encode(now, packets))
+    }
+
+    fn wished(&self) -> bool {
+        self.repair.as_ref().is_some_and(|repair| repair.wished)
+    }
+
+    /// Tells RTCP's timer when there is something to ask for.
+    fn wish(&mut self, now: Time) {
+        let Some(repair) = &mut self.repair else { return };
+        if repair.wished || now < repair.held || repair.requester.wake().is_none_or(|at| at > now) {
+            return;
+        }
+        if let Some(rtt) = self.half.view().rtt {
+            repair.requester.on_round_trip(rtt);
+        }
+        if !repair.requester.wants(now) {
+            return;
+        }
+        repair.wished = self.participant.request_early(now, repair.requester.useful(now));
+        if !repair.wished {
+            repair.held = self.participant.timer.next();
+        }
+    }
+
+    /// When [`Receiver::wish`] has something to do, or what it wished for comes.
+    fn asks_at(&self) -> Option<Time> {
+        let repair = self.repair.as_ref()?;
+        if repair.wished {
+            return Some(self.participant.timer.next());
+        }
+        Some(repair.requester.wake()?.max(repair.held))
+    }
+
+    /// A request for the packets that are missing, if there is still something to ask for.
+    fn nack(&mut self, now: Time) -> Option<Packet> {
+        let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
+        let repair = self.repair.as_mut()?;
+        if std::mem::take(&mut repair.wished) {
+            self.participant.timer.cancel_early();
+        }
+        let missing = repair.requester.take(now);
+        let sender = self.participant.identity.ssrc;
+        (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
+    }
+
+    /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports that they would
+    /// see without repair.
+    fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
+        let nack = self.nack(now)?;
+        let report = Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks: Vec::new() };
+        Some(self.encode(now, vec![report, self.participant.sdes(), nack]))
     }
 
     /// When the session itself has to report single packets.

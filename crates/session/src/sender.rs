@@ -5,17 +5,23 @@ use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
 use crate::probe::{Prober, Probes};
-use crate::{Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RtcpSettings, Siblings};
+use crate::repair::{Asked, Keeper, Kept, Resend};
+use crate::share::RepairShare;
+use crate::{
+    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RepairSettings, Repairs, RtcpSettings,
+    Siblings,
+};
 use std::collections::VecDeque;
 use steadycast_control::{
-    Allowance, Body, Check, Decision, Departing, Due, FrameEdge, MediaQueue, Notice, ReceiverId, Reception, Report,
-    SenderHalf, Sent, Stream, Wake, Window, simulcast,
+    Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Limit, MediaQueue, Notice, ReceiverId,
+    Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, Nack, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtx::{self, RtxStream};
 
 /// What a sender is made with.
 #[derive(Clone, Debug)]
@@ -83,6 +89,37 @@ pub struct Sender {
     siblings: Option<Siblings>,
     /// When a member was heard last; at first, when it began.
     heard: Time,
+    /// Sends lost packets again.
+    repair: Option<Repairing>,
+}
+
+/// What a sender needs to send lost packets again.
+struct Repairing {
+    keeper: Keeper,
+    /// The next number of the retransmission stream, extended.
+    seq: u64,
+    share: RepairShare,
+    inside: Inside,
+}
+
+/// Checks that all streams together stay within the pacing rate: each packet fills a bucket that leaks at the highest rate since the
+/// packet before. The pacer itself looks at the last packet alone.
+struct Inside {
+    check: Check,
+    level: f64,
+    last: Time,
+    /// The highest pacing rate since the last packet.
+    rate: Rate,
+}
+
+impl Inside {
+    fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate, room: Bytes) {
+        // Times are whole nanoseconds: each packet may seem to be early by one.
+        let leaked = self.rate.max(pacing).as_bytes_per_s() * (now.since(self.last) + Span::nanos(1)).as_secs_f64();
+        self.level = (self.level - leaked).max(0.0) + size.as_f64();
+        (self.last, self.rate) = (now, pacing);
+        self.check.see(self.level <= room.as_f64() + 1.0);
+    }
 }
 
 /// What is left of an allowance.
@@ -182,6 +219,7 @@ impl Sender {
             told: (0, now),
             siblings: None,
             heard: now,
+            repair: None,
             half,
             settings,
         }
@@ -194,6 +232,25 @@ impl Sender {
         Self { siblings: Some(siblings), ..self }
     }
 
+    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
+    #[must_use]
+    pub fn with_repair(self, settings: RepairSettings) -> Self {
+        let inside = Inside { check: Check::new("repair-inside"), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
+        let (keeper, seq, share) = (Keeper::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
+        Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
+    }
+
+    /// What was sent again, and what was not.
+    pub fn repairs(&self) -> Repairs {
+        self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default()
+    }
+
+    /// The rate for the encoder, as a rate of IP packets: the decision's target, less what repair takes.
+    pub fn media_target(&mut self, now: Time) -> Rate {
+        let target = self.decision.target;
+        self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target))
+    }
+
     /// When it may take it that nobody is there, unless somebody is heard until then.
     pub fn deserted_at(&self) -> Time {
         self.heard + self.participant.member_timeout()
@@ -202,6 +259,18 @@ impl Sender {
     /// Goes on with this sequence number, extended, instead of the first: a stream that was stopped starts again.
     pub fn continue_from(&mut self, seq: u64) {
         self.seq = seq;
+    }
+
+    /// As [`Sender::continue_from`], with the next number of the retransmissions.
+    pub fn continue_repairs_from(&mut self, seq: u64) {
+        if let Some(repair) = &mut self.repair {
+            repair.seq = seq;
+        }
+    }
+
+    /// The extended sequence number of the next retransmission; `None` without repair.
+    pub fn next_repair(&self) -> Option<u64> {
+        Some(self.repair.as_ref()?.seq)
     }
 
     /// The extended sequence number of the next packet.
@@ -247,6 +316,11 @@ impl Sender {
     /// The promises that the controller has kept an eye on.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
+    }
+
+    /// The promise of repair: with it, too, no more leaves than the controller allows.
+    pub fn repair_check(&self) -> Option<Check> {
+        Some(self.repair.as_ref()?.inside.check)
     }
 
     /// RTCP's share of the session bandwidth over the last half minute, as heard here.
@@ -300,7 +374,8 @@ impl Sender {
     fn cost(&self, size: Bytes) -> Bytes {
         let head = Bytes::new(u64::from(self.settings.fragment_header));
         let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost) + head;
-        let fits = self.settings.packet.saturating_sub(each).max(Bytes::new(1));
+        let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
 
@@ -325,6 +400,9 @@ impl Sender {
     pub fn stop(&mut self) {
         self.participant.leave();
         self.pacer.clear();
+        if let Some(repair) = &mut self.repair {
+            repair.keeper.clear();
+        }
         if let Some(siblings) = &self.siblings {
             siblings.tell(Rate::ZERO);
         }
@@ -371,6 +449,7 @@ impl Sender {
                         reports = true;
                     }
                 }
+                Packet::Feedback { .. } => self.on_request(now, from, packet),
                 _ => {}
             }
         }
@@ -387,6 +466,21 @@ impl Sender {
         self.read_decision();
     }
 
+    /// Somebody asks for packets. One that reports is believed, from where it reports.
+    fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
+        let Some(repair) = &mut self.repair else { return };
+        let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
+        let known = self.peers.get(nack.sender).is_some_and(|peer| peer.from == from);
+        if !known || nack.media != self.participant.identity.ssrc || self.participant.farewell != Farewell::Stays {
+            return;
+        }
+        let scarce = self.decision.limit == Limit::Floor;
+        let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
+        for number in nack.missing {
+            repair.keeper.on_nack(&asked, number);
+        }
+    }
+
     fn body_of(&self, compound: &Compound, from: u32) -> Option<Body> {
         compound.packets.iter().find_map(|packet| match packet {
             Packet::App { ssrc, subtype, name, data } if *ssrc == from && *name == self.settings.app => {
@@ -400,7 +494,12 @@ impl Sender {
     fn join(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let mine = self.participant.identity.ssrc;
         let history = self.history.as_mut()?;
-        let stream_of = |ssrc| (ssrc == mine).then_some(Stream::Media);
+        let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
+        let stream_of = |ssrc| match ssrc {
+            _ if ssrc == mine => Some(Stream::Media),
+            _ if repair == Some(ssrc) => Some(Stream::Repair),
+            _ => None,
+        };
         compound.packets.iter().filter_map(|packet| history.read(now, packet, stream_of)).reduce(Joined::and)
     }
 
@@ -421,6 +520,9 @@ impl Sender {
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
             });
             (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
+        }
+        if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
+            repair.keeper.on_round_trip(rtt);
         }
         // What a packet's own feedback measures is newer than what a report block does.
         let rtt = joined.rtt.or(rtt);
@@ -551,10 +653,12 @@ impl Sender {
         if reports || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
+        let repairs = self.repair.as_mut().is_some_and(|repair| repair.keeper.waits(now));
         if let Some(due) = self.media_due()
             && due <= now
         {
-            return Output::Media(self.media(now));
+            let again = if repairs { self.resend(now) } else { None };
+            return Output::Media(again.unwrap_or_else(|| self.media(now)));
         }
         self.wait(now)
     }
@@ -575,7 +679,8 @@ impl Sender {
     /// When the next packet may leave; `None` when there is none or the window is closed.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
-        let waits = self.settings.greedy || self.pacer.head().is_some();
+        let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
+        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs;
         (waits && !closed).then(|| self.pacer.due(self.pace()))
     }
 
@@ -586,7 +691,10 @@ impl Sender {
 
     fn media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        let room = |cost: Bytes| self.settings.packet.saturating_sub(cost).max(Bytes::new(1));
+        // A retransmission is longer by the original's number.
+        let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
+        let ready = self.pacer.head().map_or(now, |head| head.since);
         let (frame, offset, rest, part) = match self.pacer.head() {
             Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
             None => {
@@ -615,7 +723,10 @@ impl Sender {
         let size = cost + payload;
         let fragment = Fragment { frame: frame.index, offset: offset.get() as u32, len: len.get() as u16 };
         let transport = self.numbered().then_some(self.number as u16);
-        let media = Media { header, notice, fragment, number: self.number, transport, seq: self.seq, size };
+        let (stream, repairs) = (Stream::Media, None);
+        let (number, seq) = (self.number, self.seq);
+        let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size };
+        self.keep(now, &media, frame.kind, ready);
         if let Some(history) = &mut self.history {
             history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
         }
@@ -641,6 +752,55 @@ impl Sender {
             self.read_decision();
         }
         media
+    }
+
+    /// What the number of the original adds to a packet that is sent again.
+    fn number_of_original(&self) -> Bytes {
+        self.repair.as_ref().map_or(Bytes::ZERO, |_| Bytes::new(rtx::OSN as u64))
+    }
+
+    /// An original leaves: it may be asked for.
+    fn keep(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
+        let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
+        let Some(repair) = &mut self.repair else { return };
+        let (header, fragment) = (media.header, media.fragment);
+        let size = again + Bytes::new(u64::from(header.payload_len));
+        repair.keeper.on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false });
+        repair.share.on_sent(now, media.size, false);
+        let credit = self.decision.pacing.over(self.settings.credit);
+        if self.settings.emit == Emit::Paced {
+            repair.inside.on_sent(now, media.size, self.decision.pacing, self.settings.packet + credit);
+        }
+    }
+
+    /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
+    fn resend(&mut self, now: Time) -> Option<Media> {
+        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
+        let repair = self.repair.as_mut()?;
+        let Resend { seq: original, kept } = repair.keeper.next(now)?;
+        let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
+        let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
+        let header = rtx.header(repair.seq as u16, &kept.header).ok()?;
+        let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
+        let (seq, size, number, stream) = (repair.seq, kept.size, self.number, Stream::Repair);
+        repair.seq += 1;
+        self.number += 1;
+        repair.keeper.counts.packets += 1;
+        repair.keeper.counts.bytes += size;
+        repair.share.on_sent(now, size, true);
+        let (pacing, packet) = (self.decision.pacing, self.settings.packet);
+        if self.settings.emit == Emit::Paced {
+            repair.inside.on_sent(now, size, pacing, packet + pacing.over(self.settings.credit));
+        }
+        if let Some(history) = &mut self.history {
+            history.on_sent(number, now, size, stream, seq as u16);
+        }
+        self.pacer.sent(now, size, pacing);
+        self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
+        self.read_decision();
+        let transport = numbered.then_some(number as u16);
+        let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
+        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size })
     }
 
     fn timestamp(&self, at: Time) -> u32 {
@@ -710,6 +870,9 @@ impl Sender {
         self.prober.want(self.half.probe());
         let decision = self.half.decision();
         if decision != self.decision {
+            if let Some(repair) = &mut self.repair {
+                repair.inside.rate = repair.inside.rate.max(decision.pacing);
+            }
             self.decision = decision;
             self.changed = true;
             if let Some(siblings) = self.siblings.as_ref().filter(|_| !self.stopped()) {

@@ -106,6 +106,7 @@ fn packet(media: &Media) -> MediaPacket<'_> {
         header: &media.header,
         notice: &[],
         transport: None,
+        repairs: None,
         size: media.size,
         ecn: Ecn::NotEct,
         buffer: None,

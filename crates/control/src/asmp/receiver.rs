@@ -8,7 +8,9 @@ use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, loss_for, throughput_full};
 use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::meter::Meter;
-use crate::{Announcement, Arrival, Check, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
+use crate::{
+    Announcement, Arrival, Check, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake,
+};
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
 /// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
@@ -304,6 +306,11 @@ impl Receiver {
 impl ReceiverHalf for Receiver {
     fn on_renamed(&mut self, id: ReceiverId) {
         self.id = id;
+    }
+
+    fn on_extra(&mut self, extra: &ExtraArrival) {
+        self.received += extra.size;
+        self.meter.add(extra.size, extra.at, LONG);
     }
 
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {

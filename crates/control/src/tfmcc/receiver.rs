@@ -7,7 +7,7 @@ use crate::equation::{first_interval_sqrt, loss_for, throughput};
 use crate::loss::{Heard, LossHistory, LossSettings};
 use crate::meter::Meter;
 use crate::queue::Queue;
-use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
+use crate::{Arrival, Body, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
 /// Without packets for this many round trips there is no loss any more: the sender may start slowly (RFC 4654, 4.3.1).
@@ -226,6 +226,10 @@ fn peer_stamp(sent: PeerTime) -> Stamp {
 }
 
 impl ReceiverHalf for Receiver {
+    fn on_extra(&mut self, extra: &ExtraArrival) {
+        self.meter.add(extra.size, extra.at, self.window());
+    }
+
     fn on_renamed(&mut self, id: ReceiverId) {
         self.id = id;
     }

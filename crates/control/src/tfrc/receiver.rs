@@ -4,7 +4,7 @@ use crate::entry::Setup;
 use crate::equation::{self, LossRate};
 use crate::loss::{Change, Heard, LossHistory};
 use crate::queue::Queue;
-use crate::{Arrival, Due, ReceiverHalf, Reply, Slot, View, Wake};
+use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
@@ -124,6 +124,10 @@ impl Receiver {
 }
 
 impl ReceiverHalf for Receiver {
+    fn on_extra(&mut self, extra: &ExtraArrival) {
+        self.total += extra.size;
+    }
+
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         let now = arrival.at;
         let (round_trip, rest) = arrival.notice.split_at(arrival.notice.len().min(3));

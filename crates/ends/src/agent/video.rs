@@ -7,12 +7,13 @@ use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
-use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, View, Why, Window};
+use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
 use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    Feedback, Frame, Media, MediaPacket, Origin, Output, Received, Receiver, Sender, SenderSettings, Siblings,
+    Feedback, Frame, Media, MediaPacket, Origin, Output, Received, Receiver, RepairSettings, Repairs, Requests, Sender,
+    SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -120,6 +121,9 @@ pub struct VideoSource {
     until: Time,
     /// As one of a simulcast: it sends only while somebody is there.
     siblings: Option<Siblings>,
+    /// It sends lost packets again.
+    repair: Option<RepairSettings>,
+    past_repairs: Repairs,
     /// It may send: not before its start, nor after its stop.
     open: bool,
     /// All frames, and which packets each went into.
@@ -132,9 +136,9 @@ pub struct VideoSource {
     limits_since: Time,
     /// Shares count from here on.
     means_from: Time,
-    /// RTP packets sent.
+    /// RTP packets of the media sent.
     pub sent_packets: u64,
-    /// IP bytes of media sent.
+    /// IP bytes of media sent, and of its repair.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     /// IP bytes of RTCP sent.
@@ -205,6 +209,8 @@ impl VideoSource {
             finished: false,
             until: Time::NEVER,
             siblings: None,
+            repair: None,
+            past_repairs: Repairs::default(),
             open: false,
             frames: SentFrames::default(),
             decisions: Rows::default(),
@@ -227,6 +233,18 @@ impl VideoSource {
     #[must_use]
     pub fn with_ecn(self, ecn: Ecn) -> Self {
         Self { ecn, ..self }
+    }
+
+    /// It sends lost packets again, or not.
+    #[must_use]
+    pub fn with_repair(self, repair: Option<RepairSettings>) -> Self {
+        Self { repair, ..self }
+    }
+
+    /// What was sent again, and what was not; `None` without repair.
+    pub fn repairs(&self) -> Option<Repairs> {
+        let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
+        self.repair.map(|_| self.past_repairs + present)
     }
 
     /// One of several that carry the same video at different rates: it sends only while somebody is there.
@@ -252,8 +270,15 @@ impl VideoSource {
         if let Some(siblings) = &self.siblings {
             sender = sender.with_siblings(siblings.clone());
         }
+        if let Some(repair) = self.repair {
+            sender = sender.with_repair(repair);
+        }
         if let Some(old) = &self.sender {
             sender.continue_from(old.next_seq());
+            if let Some(next) = old.next_repair() {
+                sender.continue_repairs_from(next);
+            }
+            self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
@@ -353,7 +378,7 @@ impl VideoSource {
         self.account(now);
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return false };
         let backlog = sender.backlog().bytes;
-        let Some(coded) = encoder.next(sender.decision().target, backlog) else { return false };
+        let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
@@ -377,7 +402,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
-                    encoder.on_rate(decision.target);
+                    encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
                 if self.running && !self.finished {
@@ -401,10 +426,12 @@ impl VideoSource {
     }
 
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
-        self.sent_packets += 1;
         self.sent_bytes += media.size;
-        self.digest.add(now.as_nanos() ^ media.seq << 44);
-        if self.keep_frames {
+        let original = media.stream == Stream::Media;
+        self.sent_packets += u64::from(original);
+        let sign = if original { 0 } else { u64::MAX };
+        self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
+        if self.keep_frames && original {
             self.frames.sent(now, media.fragment);
             if let Some(frame) = self.frames.frames.get(media.fragment.frame as usize) {
                 self.backlog.add(now.since(frame.ready));
@@ -458,6 +485,7 @@ impl VideoSource {
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
+        Check::gather(&mut all, self.sender.as_ref().and_then(Sender::repair_check).as_slice());
         all
     }
 
@@ -536,6 +564,12 @@ pub struct VideoSink {
     /// Packets expected before the latest join.
     past_expected: u64,
     past_checks: Vec<Check>,
+    past_requests: Requests,
+    /// Packets of the media that came in the present session, of which none was repaired.
+    came: u64,
+    repair: bool,
+    /// When lost packets came after all, and the frames that they are of.
+    pub repaired: Vec<(Time, u32)>,
     /// When it joined for the first time.
     pub joined: Time,
     /// What came.
@@ -570,6 +604,10 @@ impl VideoSink {
             receiver: None,
             past_expected: 0,
             past_checks: Vec::new(),
+            past_requests: Requests::default(),
+            came: 0,
+            repair: false,
+            repaired: Vec::new(),
             joined: Time::NEVER,
             intake,
             assembly: frames.then(Assembly::default),
@@ -592,6 +630,18 @@ impl VideoSink {
         Self { keep_views: false, ..self }
     }
 
+    /// It asks for lost packets, or not: as its maker says.
+    #[must_use]
+    pub fn repairing(self, repair: bool) -> Self {
+        Self { repair, ..self }
+    }
+
+    /// What it asked for, and what it got; `None` without repair.
+    pub fn requests(&self) -> Option<Requests> {
+        let present = self.receiver.as_ref().map(Receiver::requests).unwrap_or_default();
+        self.repair.then_some(self.past_requests + present)
+    }
+
     /// With a play-out buffer behind it.
     pub fn buffered(self, buffer: Option<PlayBuffer>) -> Self {
         Self { buffer, ..self }
@@ -606,6 +656,8 @@ impl VideoSink {
     pub fn join(&mut self, now: Time) {
         self.past_expected = self.expected();
         self.past_checks = self.checks();
+        self.past_requests = self.requests().unwrap_or_default();
+        self.came = 0;
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
@@ -638,6 +690,13 @@ impl VideoSink {
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
+        if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
+            Check::gather(&mut all, receiver.repair_check().as_slice());
+            // What the session counts as received is what came of the media itself.
+            let mut losses = Check::new("losses-still-count");
+            losses.see(receiver.received() == self.came);
+            Check::gather(&mut all, &[losses]);
+        }
         all
     }
 
@@ -659,12 +718,24 @@ impl VideoSink {
             header: &media.header,
             notice: media.notice.bytes(),
             transport: media.transport,
+            repairs: media.repairs.map(|original| original as u16),
             size: media.size,
             ecn: packet.ecn,
             buffer: level_of(self.buffer.as_mut(), now),
         };
         let received = receiver.on_media(self.skew.own(now), from, &taken_apart);
+        if media.stream != Stream::Media {
+            self.intake.add_repair(now, packet.size);
+        }
+        if let (Received::Repaired(_), Some(original)) = (received, media.repairs) {
+            self.repaired.push((now, media.fragment.frame));
+            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
+            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
+                assembly.on_packet(now, original - self.first_seq, media.fragment);
+            }
+        }
         if matches!(received, Received::New(_)) {
+            self.came += 1;
             self.intake.add(now, packet.size, packet.sent);
             let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, media.size, media.fragment.frame));
             if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {

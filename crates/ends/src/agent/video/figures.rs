@@ -12,10 +12,17 @@ use steadycast_units::{Span, Time};
 impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         let feedback = self.feedback();
-        into.put(&flow::SENT_PACKETS, self.sent_packets);
+        let again = self.repairs().map_or(0, |repairs| repairs.packets);
+        into.put(&flow::SENT_PACKETS, self.sent_packets + again);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
+        if let Some(repairs) = self.repairs() {
+            into.put(&flow::REPAIR_PACKETS, repairs.packets);
+            into.put(&flow::REPAIR_BPS, repairs.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
+            into.put(&flow::REPAIR_REFUSED, repairs.refused);
+            into.put(&flow::REPAIR_STALE, repairs.stale);
+        }
         into.put(&flow::SKIPPED_FRAMES, self.skipped());
         into.put_spread(&flow::BACKLOG, &self.backlog);
         let limits = self.limits;
@@ -68,9 +75,31 @@ impl Tell for VideoSource {
     }
 }
 
+impl VideoSink {
+    /// What repair did; nothing without it.
+    fn repair_figures(&self, about: &About<'_>, into: &mut Figures) {
+        let Some(requests) = self.requests() else { return };
+        let (expected, got) = self.intake.expected_and_got(about.first_step);
+        let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
+        let late = |(at, frame): &(Time, u32)| {
+            let ready = about.source.and_then(|s| s.frames.frames.get(*frame as usize)).map(|frame| frame.ready);
+            ready.zip(about.playout).is_some_and(|(ready, playout)| at.since(ready) > playout)
+        };
+        let (lost, repaired) = (expected.saturating_sub(got), counted().count() as u64);
+        let after = (expected > 0).then(|| lost.saturating_sub(repaired) as f64 / expected as f64);
+        into.put(&receiver::LOST_PACKETS, lost);
+        into.put(&receiver::REPAIRED_PACKETS, repaired);
+        into.put(&receiver::REPAIRED_LATE, counted().filter(|repaired| late(repaired)).count() as u64);
+        into.put(&receiver::LOSS_AFTER_REPAIR, after);
+        into.put(&receiver::NACK_PACKETS, requests.nacks);
+        into.put(&receiver::NACK_REQUESTS, requests.asked);
+    }
+}
+
 impl Tell for VideoSink {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
+        self.repair_figures(about, into);
         let view = self.session().map(|s| s.view()).unwrap_or_default();
         into.put(&receiver::LOSS_EVENT_RATE, view.loss);
         into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));

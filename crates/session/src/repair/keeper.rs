@@ -1,0 +1,178 @@
+use super::{KEPT, RepairSettings, Repairs};
+use crate::{Fragment, FrameKind};
+use std::collections::{BTreeSet, VecDeque};
+use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_wire::rtp::RtpHeader;
+
+/// Retransmissions take at most this share of the rate (str0m's bound).
+const SHARE: f64 = 0.15;
+/// What is not used of the share is kept for this time (libwebrtc bounds retransmissions over 500 ms).
+const SAVED: Span = Span::millis(500);
+/// Round trips of which the shortest counts.
+const ROUND_TRIPS: usize = 16;
+/// Packets that are kept at most: a number of 16 bits names one of them.
+const MOST: usize = 1 << 14;
+
+/// A packet that was sent and may be asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) header: RtpHeader,
+    pub(crate) fragment: Fragment,
+    pub(crate) kind: FrameKind,
+    /// When its frame was ready.
+    pub(crate) ready: Time,
+    /// When it left last, itself or again.
+    pub(crate) sent: Time,
+    /// Its IP size as a retransmission.
+    pub(crate) size: Bytes,
+    /// It waits to leave again.
+    pub(crate) waits: bool,
+}
+
+/// A packet that leaves again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resend {
+    /// The original's extended number.
+    pub(crate) seq: u64,
+    /// The original.
+    pub(crate) kept: Kept,
+}
+
+/// The circumstances of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// When it came.
+    pub(crate) now: Time,
+    /// The rate that the controller wants.
+    pub(crate) target: Rate,
+    /// IP size of a full packet.
+    pub(crate) packet: Bytes,
+    /// The controller is at its lower limit: only I frames are repaired.
+    pub(crate) scarce: bool,
+}
+
+/// Keeps at a sender what was sent last, and chooses what is sent again.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) settings: RepairSettings,
+    packets: VecDeque<Kept>,
+    /// The extended number of the first that is kept.
+    first: u64,
+    /// What waits: by when it has to come, I frames first, then in order.
+    queue: BTreeSet<(Time, bool, u64)>,
+    tokens: f64,
+    refilled: Option<Time>,
+    round_trips: VecDeque<Span>,
+    pub(crate) counts: Repairs,
+}
+
+impl Keeper {
+    pub(crate) fn new(settings: RepairSettings) -> Self {
+        Self {
+            settings,
+            packets: VecDeque::new(),
+            first: 0,
+            queue: BTreeSet::new(),
+            tokens: 0.0,
+            refilled: None,
+            round_trips: VecDeque::new(),
+            counts: Repairs::default(),
+        }
+    }
+
+    /// An original leaves; `seq` is one more than the last one's.
+    pub(crate) fn on_sent(&mut self, seq: u64, kept: Kept) {
+        let age = KEPT.max(self.settings.useful() + self.round_trip());
+        let old = |first: &Kept| kept.sent.since(first.sent) > age && !first.waits;
+        while self.packets.len() == MOST || self.packets.front().is_some_and(old) {
+            self.packets.pop_front();
+            self.first += 1;
+        }
+        if self.packets.is_empty() || self.first + self.packets.len() as u64 != seq {
+            self.packets.clear();
+            self.queue.clear();
+            self.first = seq;
+        }
+        self.packets.push_back(kept);
+    }
+
+    /// A round trip was measured.
+    pub(crate) fn on_round_trip(&mut self, rtt: Span) {
+        if self.round_trips.len() == ROUND_TRIPS {
+            self.round_trips.pop_front();
+        }
+        self.round_trips.push_back(rtt);
+    }
+
+    /// The path's round trip without queueing, as far as it is known.
+    fn round_trip(&self) -> Span {
+        self.round_trips.iter().min().copied().unwrap_or(Span::ZERO)
+    }
+
+    /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round trip, would
+    /// still come in time, and the share of retransmissions allows it.
+    pub(crate) fn on_nack(&mut self, asked: &Asked, number: u16) {
+        let Asked { now, target, packet, scarce } = *asked;
+        let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
+        let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
+        let Some(place) = seq.checked_sub(self.first) else { return };
+        let (rtt, by) = (self.round_trip(), self.settings.useful());
+        let Some(kept) = self.packets.get_mut(place as usize) else { return };
+        if kept.waits || now.since(kept.sent) < rtt || scarce && kept.kind != FrameKind::I {
+            return;
+        }
+        let due = (kept.ready + by).before(rtt / 2);
+        if due <= now {
+            self.counts.stale += 1;
+            return;
+        }
+        let most = target.scale(SHARE).over(SAVED).max(packet + packet).as_f64();
+        let saved = self.refilled.map_or(most, |at| target.scale(SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());
+        (self.tokens, self.refilled) = ((self.tokens + saved).min(most), Some(now));
+        if self.tokens < kept.size.as_f64() {
+            self.counts.refused += 1;
+            return;
+        }
+        self.tokens -= kept.size.as_f64();
+        kept.waits = true;
+        self.queue.insert((due, kept.kind != FrameKind::I, seq));
+    }
+
+    /// Whether a packet waits to be sent again; what would come too late does not.
+    pub(crate) fn waits(&mut self, now: Time) -> bool {
+        while self.queue.first().is_some_and(|(due, ..)| *due <= now) {
+            let Some((.., seq)) = self.queue.pop_first() else { break };
+            self.counts.stale += 1;
+            if let Some(kept) = self.get(seq) {
+                kept.waits = false;
+            }
+        }
+        !self.queue.is_empty()
+    }
+
+    /// As [`Keeper::waits`], as it was when that was last asked.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// The packet that leaves again now.
+    pub(crate) fn next(&mut self, now: Time) -> Option<Resend> {
+        if !self.waits(now) {
+            return None;
+        }
+        let (.., seq) = self.queue.pop_first()?;
+        let kept = self.get(seq)?;
+        (kept.waits, kept.sent) = (false, now);
+        Some(Resend { seq, kept: *kept })
+    }
+
+    fn get(&mut self, seq: u64) -> Option<&mut Kept> {
+        self.packets.get_mut(seq.checked_sub(self.first)? as usize)
+    }
+
+    /// Nothing more is sent.
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+        self.queue.clear();
+    }
+}

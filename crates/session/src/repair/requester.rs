@@ -1,0 +1,382 @@
+use super::{RepairSettings, Requests};
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_units::{OneWay, PeerTime, Span, Time};
+use steadycast_wire::rtcp::Nack;
+
+/// Packets that are missing at once; with more the list is given up (libwebrtc's `kMaxNackPackets`).
+const MOST: usize = 1_000;
+/// A packet is asked for when this many later ones have come (GStreamer's `rtx-delay-reorder`).
+const LATER: u64 = 3;
+/// The round trip before it is measured (libwebrtc's `kDefaultRtt`).
+const DEFAULT_ROUND_TRIP: Span = Span::millis(100);
+/// The least margin for the round trip's variation.
+const MARGIN: Span = Span::millis(10);
+/// The most requests for one packet.
+const TRIES: u32 = 8;
+/// The most requests for a packet of which only the end of the stream tells that it may be missing.
+const GUESSES: u32 = 2;
+/// The path's shortest one-way delay is that of this time and of the same time before it.
+const SHORTEST_OF: Span = Span::secs(10);
+/// A packet that nobody asks for any more is remembered for this time: its repair may still come.
+const REMEMBERED: Span = Span::secs(2);
+
+/// A packet that has not come.
+#[derive(Clone, Copy, Debug)]
+struct Missing {
+    /// When it would have come without queueing, estimated between its neighbours (RFC 4588, section 6.3).
+    expected: Time,
+    /// When to ask; `Time::NEVER`: it would come too late.
+    ask: Time,
+    asked: Time,
+    tries: u32,
+    most: u32,
+}
+
+/// The time from a request to its answer, as TCP estimates a round trip (RFC 6298); but the first sample is taken to vary by an eighth of
+/// itself, not by half: with half of it nothing could be asked for that has to come within three round trips.
+#[derive(Clone, Copy, Debug)]
+struct RoundTrip {
+    mean: Span,
+    variation: Span,
+    measured: bool,
+    /// The timer is doubled this many times.
+    backoff: u32,
+}
+
+impl RoundTrip {
+    fn margin(&self) -> Span {
+        (self.variation * 4).max(MARGIN)
+    }
+
+    fn timer(&self) -> Span {
+        (self.mean + self.margin()) * (1 << self.backoff)
+    }
+
+    /// A packet was not asked for since its answer would have come too late: the estimate may be too long, and nothing else would
+    /// make it shorter.
+    fn age(&mut self) {
+        (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
+    }
+
+    /// Karn's rule: of a packet that was asked for more than once nobody knows which request was answered. Such an answer tells only
+    /// that the timer is too short, when it comes sooner after the last request than any answer can.
+    fn on_answer(&mut self, took: Span, tries: u32) {
+        if tries > 1 {
+            let too_soon = !self.measured || took < self.mean.scale(0.9);
+            self.backoff = (self.backoff + u32::from(too_soon)).min(3);
+        } else if self.measured {
+            let apart = if took > self.mean { took.saturating_sub(self.mean) } else { self.mean.saturating_sub(took) };
+            self.variation = self.variation.scale(0.75) + apart / 4;
+            (self.mean, self.backoff) = (self.mean.scale(0.875) + took / 8, 0);
+        } else {
+            *self = Self { mean: took, variation: took / 8, measured: true, backoff: 0 };
+        }
+    }
+}
+
+/// Knows at a receiver which packets are missing, and when to ask for them.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    settings: RepairSettings,
+    missing: BTreeMap<u64, Missing>,
+    /// Packets that came as repairs, of the newest numbers.
+    repaired: BTreeSet<u64>,
+    /// The newest packet that came, itself or repaired: its number, and when it would have come without queueing.
+    newest: Option<(u64, Time)>,
+    /// When the next number may be missing: the frame's last packet has not come.
+    tail: Option<Time>,
+    way: Option<OneWay>,
+    /// The shortest one-way delay of the present period and of the one before, and when the present one began.
+    shortest: Option<(OneWay, OneWay, Time)>,
+    jitter: Span,
+    spacing: Span,
+    round_trip: RoundTrip,
+    counts: Requests,
+}
+
+impl Requester {
+    pub(crate) fn new(settings: RepairSettings) -> Self {
+        Self {
+            settings,
+            missing: BTreeMap::new(),
+            repaired: BTreeSet::new(),
+            newest: None,
+            tail: None,
+            way: None,
+            shortest: None,
+            jitter: Span::ZERO,
+            spacing: Span::ZERO,
+            round_trip: RoundTrip { mean: DEFAULT_ROUND_TRIP, variation: Span::ZERO, measured: false, backoff: 0 },
+            counts: Requests::default(),
+        }
+    }
+
+    pub(crate) const fn counts(&self) -> Requests {
+        self.counts
+    }
+
+    /// The stream begins anew: what was missing stays so.
+    pub(crate) fn restart(&mut self) {
+        *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
+    }
+
+    /// The controller knows a round trip, which serves until one is measured here.
+    pub(crate) fn on_round_trip(&mut self, rtt: Span) {
+        if !self.round_trip.measured {
+            self.round_trip.mean = rtt;
+        }
+    }
+
+    /// An original has come for the first time; `ends` says that it is the last one of its frame.
+    pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
+        let expected = self.without_queueing(now, sent);
+        self.missing.remove(&seq);
+        let Some((newest, before)) = self.newest else {
+            return self.advance(now, seq, expected, ends);
+        };
+        if seq <= newest {
+            return;
+        }
+        let ahead = seq - newest;
+        if ahead == 1 {
+            let spacing = expected.since(before);
+            self.spacing = self.spacing.scale(0.875) + spacing / 8;
+        } else if ahead as usize > MOST {
+            self.missing.clear();
+        } else {
+            let step = expected.since(before) / ahead;
+            let ask = now + self.patience();
+            for (n, missing) in (newest + 1..seq).enumerate() {
+                self.insert(missing, before + step * (n as u64 + 1), ask, TRIES);
+            }
+        }
+        for (_, missing) in self.missing.range_mut(newest.saturating_sub(LATER - 1)..=seq.saturating_sub(LATER)) {
+            if missing.tries == 0 && missing.ask != Time::NEVER {
+                missing.ask = missing.ask.min(now);
+            }
+        }
+        self.advance(now, seq, expected, ends);
+    }
+
+    /// A retransmission has come. Returns the extended number of its original, unless that has come before.
+    pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
+        let (newest, _) = self.newest?;
+        let seq = newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16));
+        let missing = self.missing.remove(&seq)?;
+        if missing.tries > 0 {
+            self.round_trip.on_answer(now.since(missing.asked), missing.tries);
+        }
+        self.counts.repaired += 1;
+        self.repaired.insert(seq);
+        while self.repaired.len() > MOST {
+            self.repaired.pop_first();
+        }
+        if seq > newest {
+            self.advance(now, seq, missing.expected, ends);
+        }
+        Some(seq)
+    }
+
+    /// Whether something is to be asked for now.
+    pub(crate) fn wants(&mut self, now: Time) -> bool {
+        if self.tail.is_some_and(|tail| tail <= now)
+            && let Some((newest, expected)) = self.newest
+        {
+            self.tail = None;
+            self.insert(newest + 1, expected, now, GUESSES);
+        }
+        // Until a round trip is measured the sender alone judges what comes in time: with a play-out delay below the default nothing
+        // would ever be asked for, and so nothing measured.
+        let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
+        let answer = now + round_trip + self.round_trip.margin();
+        let due = self.settings.useful().saturating_sub(round_trip / 2);
+        let (mut wants, mut untried) = (false, 0);
+        for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {
+            if missing.tries >= missing.most || answer > missing.expected + due {
+                missing.ask = Time::NEVER;
+                untried += u32::from(missing.tries == 0);
+            } else {
+                wants = true;
+            }
+        }
+        (0..untried).for_each(|_| self.round_trip.age());
+        wants
+    }
+
+    /// For how much longer a request helps, of those to be asked for now.
+    pub(crate) fn useful(&self, now: Time) -> Span {
+        let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
+        let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
+        due.map_or(Span::ZERO, |due| (due + self.settings.useful()).since(now + answer))
+    }
+
+    /// The packets to be asked for now, of which one NACK holds all. They count as asked for.
+    pub(crate) fn take(&mut self, now: Time) -> Vec<u16> {
+        if !self.wants(now) {
+            return Vec::new();
+        }
+        let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
+        let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
+        let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
+        named.truncate(Nack::fitting(&named));
+        let again = now + self.round_trip.timer().max(self.spacing);
+        for seq in &seqs[..named.len()] {
+            if let Some(missing) = self.missing.get_mut(seq) {
+                (missing.asked, missing.ask, missing.tries) = (now, again, missing.tries + 1);
+            }
+        }
+        self.counts.nacks += 1;
+        self.counts.asked += named.len() as u64;
+        named
+    }
+
+    /// When [`Requester::wants`] may say something else.
+    pub(crate) fn wake(&self) -> Option<Time> {
+        let asks = self.missing.values().map(|missing| missing.ask).filter(|ask| *ask != Time::NEVER);
+        asks.chain(self.tail).min()
+    }
+
+    /// How long a packet may be late before it is asked for (GStreamer's rule for `rtx-delay`).
+    fn patience(&self) -> Span {
+        (self.jitter * 2).max(self.spacing / 2)
+    }
+
+    fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
+        self.newest = Some((seq, expected));
+        self.tail = (!ends).then(|| now + self.spacing * 2 + self.patience());
+    }
+
+    fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
+        let fresh = Missing { expected, ask, asked: Time::ZERO, tries: 0, most };
+        if self.repaired.contains(&seq) {
+            return;
+        }
+        // What was a guess is known now.
+        self.missing.entry(seq).and_modify(|known| known.most = known.most.max(most)).or_insert(fresh);
+        let old = |missing: &Missing| missing.ask == Time::NEVER && missing.expected + REMEMBERED < expected;
+        while self.missing.first_entry().is_some_and(|first| old(first.get())) {
+            self.missing.pop_first();
+        }
+        if self.missing.len() > MOST {
+            self.missing.clear();
+        }
+    }
+
+    /// When a packet that comes now would have come without queueing: by its sending and the shortest one-way delay.
+    fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
+        let way = OneWay::between(sent, now);
+        if let Some(before) = self.way.replace(way) {
+            let apart = way.variation_since(before).abs();
+            self.jitter = self.jitter.scale(15.0 / 16.0) + apart / 16;
+        }
+        let (present, past, since) = self.shortest.unwrap_or((way, way, now));
+        let present = present.min(way);
+        let turned = now.since(since) > SHORTEST_OF;
+        self.shortest = Some(if turned { (way, present, now) } else { (present, past, since) });
+        now.before(way.variation_since(present.min(past)).later())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: RepairSettings = RepairSettings { ssrc: 9, payload_type: 97, playout: Some(Span::millis(300)) };
+
+    fn ms(n: u64) -> Time {
+        Time::ZERO + Span::millis(n)
+    }
+
+    fn sent(n: u64) -> PeerTime {
+        PeerTime::from_nanos(n as i64 * 1_000_000)
+    }
+
+    /// Packets every 10 ms on a path of 20 ms, up to number 99.
+    fn running(requester: &mut Requester) {
+        (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), true));
+    }
+
+    #[test]
+    fn a_missing_packet_is_asked_for_after_half_a_spacing_and_then_after_a_round_trip() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        requester.on_original(ms(1_030), 101, sent(1_010), true);
+        assert!(!requester.wants(ms(1_030)));
+        let first = requester.wake().expect("something is missing");
+        assert!(first > ms(1_034) && first <= ms(1_035), "{first}");
+        assert_eq!(requester.take(first), [100]);
+        // 100 ms are taken for granted, and 10 ms for what they vary by.
+        assert_eq!(requester.wake(), Some(first + Span::millis(110)));
+        assert_eq!(requester.on_repair(first + Span::millis(40), 100, true), Some(100));
+        assert_eq!(requester.wake(), None);
+        assert_eq!(requester.round_trip.mean, Span::millis(40));
+        assert_eq!(requester.on_repair(first + Span::millis(41), 100, true), None, "it has come");
+    }
+
+    #[test]
+    fn three_later_packets_make_it_ask_at_once_and_a_late_original_makes_it_forget() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        for n in [101, 102, 103] {
+            assert!(!requester.wants(ms(1_021)));
+            requester.on_original(ms(1_021), n, sent(1_001), true);
+        }
+        assert_eq!(requester.take(ms(1_021)), [100]);
+        requester.on_original(ms(1_022), 100, sent(1_000), true);
+        assert!(requester.wake().is_none());
+        assert_eq!(requester.on_repair(ms(1_060), 100, true), None);
+    }
+
+    #[test]
+    fn what_would_come_too_late_is_not_asked_for_but_taken() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        requester.round_trip.on_answer(Span::millis(40), 1);
+        // 300 ms after packet 100 should have come, less 20 ms for its way, 40 ms for the answer and 20 ms of margin: until 1240 ms.
+        requester.on_original(ms(1_030), 101, sent(1_010), true);
+        assert!(requester.wants(ms(1_239)));
+        assert!(!requester.wants(ms(1_241)));
+        assert_eq!(requester.on_repair(ms(1_300), 100, true), Some(100));
+    }
+
+    #[test]
+    fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
+        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        running(&mut requester);
+        requester.on_original(ms(1_020), 100, sent(1_000), false);
+        let wake = requester.wake().expect("the frame's end is missing");
+        assert!(wake > ms(1_044) && wake <= ms(1_045), "{wake}");
+        assert_eq!(requester.take(wake), [101]);
+        // It is not the end either: the next one follows.
+        assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
+        let wake = requester.wake().expect("the frame's end is missing");
+        assert_eq!(requester.take(wake), [102]);
+        // Nobody says that it was ever sent.
+        let wake = requester.wake().expect("it may have been lost again");
+        assert_eq!(requester.take(wake), [102]);
+        let wake = requester.wake().expect("the last try");
+        assert!(!requester.wants(wake) && requester.wake().is_none());
+    }
+
+    #[test]
+    fn more_than_a_thousand_missing_packets_are_given_up() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        requester.on_original(ms(1_030), 1_099, sent(1_010), true);
+        assert_eq!(requester.missing.len(), 999);
+        requester.on_original(ms(1_031), 1_102, sent(1_010), true);
+        assert_eq!(requester.missing.len(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_soon_after_the_second_request_lengthens_the_timer() {
+        let mut round_trip = Requester::new(SETTINGS).round_trip;
+        assert_eq!(round_trip.timer(), Span::millis(110));
+        round_trip.on_answer(Span::millis(90), 2);
+        assert_eq!(round_trip.timer(), Span::millis(220));
+        round_trip.on_answer(Span::millis(200), 1);
+        assert_eq!(round_trip.timer(), Span::millis(300));
+        round_trip.on_answer(Span::millis(190), 2);
+        assert_eq!(round_trip.backoff, 0);
+    }
+}

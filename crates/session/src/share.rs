@@ -1,0 +1,98 @@
+//! How a sender's rate is shared between the media and its repair.
+
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// The shortest time that is measured.
+const STEP: Span = Span::millis(100);
+/// Steps of the short mean: one second.
+const STEPS: usize = 10;
+/// The long mean is exponentially weighted, with this time constant.
+const LONG: f64 = 5.0;
+/// Repair takes at most this share from the encoder.
+const MOST: f64 = 1.0 / 3.0;
+
+/// IP bytes of one step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    all: f64,
+    repair: f64,
+}
+
+/// The share that repair has had of what was sent.
+#[derive(Debug, Default)]
+pub(crate) struct RepairShare {
+    /// The last second, newest last.
+    steps: VecDeque<Step>,
+    began: Time,
+    long: f64,
+}
+
+impl RepairShare {
+    /// A packet has left.
+    pub(crate) fn on_sent(&mut self, now: Time, size: Bytes, repair: bool) {
+        self.pass(now);
+        if let Some(step) = self.steps.back_mut() {
+            step.all += size.as_f64();
+            step.repair += if repair { size.as_f64() } else { 0.0 };
+        }
+    }
+
+    /// What is left of this rate for the media, when repair goes on as it did: in the last second or in the last seconds, whichever
+    /// was more.
+    pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
+        self.pass(now);
+        let share = self.long.max(self.short()).min(MOST);
+        if share > 0.0 { rate.scale(1.0 - share) } else { rate }
+    }
+
+    fn short(&self) -> f64 {
+        let (all, repair) = self.steps.iter().fold((0.0, 0.0), |(all, r), step| (all + step.all, r + step.repair));
+        if all > 0.0 { repair / all } else { 0.0 }
+    }
+
+    /// Ends the steps that are over.
+    fn pass(&mut self, now: Time) {
+        if self.steps.is_empty() {
+            self.began = now;
+            self.steps.push_back(Step::default());
+        }
+        while now.since(self.began) >= STEP {
+            if let Some(step) = self.steps.back().filter(|step| step.all > 0.0) {
+                self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG;
+            }
+            if now.since(self.began) > STEP * (2 * STEPS as u64) {
+                // A pause: what was before it is no measure.
+                self.steps.clear();
+                self.began = now;
+            } else {
+                self.began += STEP;
+            }
+            self.steps.push_back(Step::default());
+            if self.steps.len() > STEPS {
+                self.steps.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_media_gets_what_repair_leaves_and_two_thirds_at_least() {
+        let ms = |n: u64| Time::ZERO + Span::millis(n);
+        let (mut share, size, rate) = (RepairShare::default(), Bytes::new(1_000), Rate::mbps(1));
+        (0..200).for_each(|n| share.on_sent(ms(10 * n), size, false));
+        assert_eq!(share.left(ms(2_000), rate), rate);
+        (200..300).for_each(|n| share.on_sent(ms(10 * n), size, n % 10 == 0));
+        assert_eq!(share.left(ms(2_999), rate), Rate::kbps(900));
+        // A second later only the long mean remembers: a tenth over one of its five seconds.
+        (300..400).for_each(|n| share.on_sent(ms(10 * n), size, false));
+        let left = share.left(ms(3_999), rate);
+        assert!(left > Rate::kbps(983) && left < Rate::kbps(988), "{left}");
+        (400..500).for_each(|n| share.on_sent(ms(10 * n), size, true));
+        assert_eq!(share.left(ms(4_999), rate), rate.scale(2.0 / 3.0));
+    }
+}

@@ -1,0 +1,108 @@
+//! Requests for packets that nobody should ask for.
+#![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
+
+mod group;
+
+use group::{SENDER, at, rtcp, sender, settings};
+use steadycast_control::Stream;
+use steadycast_session::{Emit, Origin, Output, Profile, RepairSettings, Sender, SenderSettings};
+use steadycast_units::{Rate, Span, Time};
+use steadycast_wire::rtcp::{Compound, Nack, Packet, ReportBlock};
+
+const RECEIVER: u32 = 77;
+const RATE: Rate = Rate::mbps(1);
+
+/// A greedy sender of 1 Mb/s, from number 65,500 on, whose receiver has reported once after a second.
+fn sending(playout: Option<Span>) -> (Sender, Time) {
+    let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
+    let greedy = SenderSettings { greedy: true, ..settings(rtcp, Emit::Paced) };
+    let (sender, _) = sender(greedy, RATE, &[]);
+    let mut sender = sender.with_repair(RepairSettings { ssrc: 9, payload_type: 97, playout });
+    let now = at(1_000);
+    count(&mut sender, at(0), now);
+    let block = ReportBlock { ssrc: SENDER, highest_seq: 65_600, ..ReportBlock::default() };
+    hear(&mut sender, now, 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: vec![block] }]);
+    (sender, now)
+}
+
+fn hear(sender: &mut Sender, now: Time, from: u64, packets: Vec<Packet>) {
+    let mut bytes = Vec::new();
+    Compound { packets }.encode(&mut bytes);
+    sender.on_rtcp(now, Origin(from), &bytes);
+}
+
+fn ask(sender: &mut Sender, now: Time, from: u64, media: u32, missing: Vec<u16>) {
+    let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() };
+    hear(sender, now, from, vec![report, Nack { sender: RECEIVER, media, missing }.to_packet()]);
+}
+
+/// Bytes of the media and of retransmissions that leave up to a time.
+fn count(sender: &mut Sender, mut now: Time, until: Time) -> (u64, u64) {
+    let (mut media, mut again) = (0, 0);
+    loop {
+        match sender.poll(now) {
+            Output::Media(packet) if packet.stream == Stream::Repair => again += packet.size.get(),
+            Output::Media(packet) => media += packet.size.get(),
+            Output::Rtcp(_) => {}
+            Output::Wait(Some(wake)) if wake.at <= until => now = wake.at,
+            Output::Wait(_) => return (media, again),
+        }
+    }
+}
+
+#[test]
+fn a_storm_of_requests_gets_fifteen_percent_of_the_rate_and_the_whole_stays_what_it_was() {
+    let (mut sender, start) = sending(None);
+    let (mut now, mut media, mut again) = (start, 0, 0);
+    // 100,000 requests in ten seconds, for everything that was sent last.
+    for n in 0..100_000u64 {
+        let newest = sender.next_seq();
+        ask(&mut sender, now, 1, SENDER, (1..=60).map(|back| (newest - back) as u16).collect());
+        let next = start + Span::micros(100) * (n + 1);
+        let (m, a) = count(&mut sender, now, next);
+        (now, media, again) = (next, media + m, again + a);
+    }
+    let (all, most) = ((media + again) as f64, 0.15 * 1.25e6 + 0.15 * 125_000.0 * 0.5);
+    assert!((1.24e6..1.26e6).contains(&all), "{all}");
+    assert!((0.9 * most..=most).contains(&(again as f64)), "{again} of {most}");
+    let check = sender.repair_check().unwrap();
+    assert!(check.checked > 1_000 && check.broken == 0, "{check:?}");
+    assert!(sender.repairs().refused > 100_000);
+}
+
+#[test]
+fn what_was_never_sent_or_is_not_asked_by_a_receiver_is_not_sent_again() {
+    let (mut sender, now) = sending(Some(Span::millis(300)));
+    let next = sender.next_seq() as u16;
+    ask(&mut sender, now, 1, SENDER, (0..500).map(|n| next.wrapping_add(n)).collect());
+    // Another stream's, and from where no receiver reports.
+    ask(&mut sender, now, 1, SENDER + 1, vec![next.wrapping_sub(2)]);
+    ask(&mut sender, now, 2, SENDER, vec![next.wrapping_sub(2)]);
+    // Older than the play-out delay.
+    ask(&mut sender, now, 1, SENDER, vec![next.wrapping_sub(60)]);
+    assert_eq!(count(&mut sender, now, at(1_500)).1, 0);
+    assert_eq!(sender.repairs().stale, 1);
+}
+
+#[test]
+fn a_packet_that_is_asked_for_twice_at_once_is_sent_again_once_with_the_originals_time_stamp() {
+    let (mut sender, now) = sending(Some(Span::millis(300)));
+    let wanted = sender.next_seq() - 2;
+    for _ in 0..3 {
+        ask(&mut sender, now, 1, SENDER, vec![wanted as u16; 4]);
+    }
+    let mut now = now;
+    let again = loop {
+        match sender.poll(now) {
+            Output::Media(packet) => break packet,
+            Output::Rtcp(_) => {}
+            Output::Wait(wake) => now = wake.unwrap().at,
+        }
+    };
+    assert_eq!((again.stream, again.repairs, again.header.ssrc), (Stream::Repair, Some(wanted), 9));
+    assert!(again.header.timestamp.wrapping_sub(0xffff_0000) < 90_000, "{:?}", again.header);
+    let mut datagram = Vec::new();
+    again.encode(&vec![7; again.payload_len()], &mut datagram);
+    assert_eq!(datagram.len() + 28, again.size.get() as usize, "the size told is the size encoded");
+    assert_eq!(count(&mut sender, now, at(1_200)).1, 0);
+}
