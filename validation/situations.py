@@ -1,4 +1,4 @@
-"""Every controller of the registry in every situation that it serves: which one for what?
+"""Every controller of the registry in every situation that it serves, to see which one suits what.
 
     python -m validation.situations            # seeds 1 to 3, all controllers
     python -m validation.situations tfrc asmp  # these alone

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from validation import situations
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "which-controller.md"
