@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims bench bench-live papers-live reproduction validate figures python-schema setup setup-dev have-python clean
+.PHONY: help demo test lint claims bench bench-live papers-live reproduction validate figures docs python-schema setup setup-dev have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -49,6 +49,10 @@ validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 
 figures: setup ## make the figures and the word list of docs/ again
 	@$(RUN) scripts/docs.py
+
+docs: setup-dev ## build the site of docs/ into build/site; it works offline, search included
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build -q
+	@echo build/site/index.html
 
 python-schema: setup-dev ## make the classes of steadycast.scenario from the schema again
 	@$(RUN) scripts/python_schema.py

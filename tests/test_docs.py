@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -84,3 +85,29 @@ def test_commands_and_scenarios_in_the_readme_exist() -> None:
         {"run", "compare"} <= set(re.findall(r"(?:^|`)steadycast ([a-z]+)", text, re.MULTILINE)) <= commands
     )
     assert [s for s in re.findall(r"scenarios/[\w/.-]+\.toml", text) if not (ROOT / s).exists()] == []
+
+
+def test_every_page_stands_in_the_navigation_of_the_site_once() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"[\w/-]+\.md", text.partition("\nnav:")[2])
+    docs = ROOT / "docs"
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
+
+
+def test_the_site_builds_without_a_warning_and_asks_nobody_else(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs is not installed (the extra docs)")
+    said = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    foreign = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="?(?:https?:)?//')
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    assert [str(page) for page in pages if foreign.search(page.read_text(encoding="utf-8"))] == []
+    assert (tmp_path / "search" / "search_index.js").stat().st_size > 10_000
+    assert (tmp_path / "assets" / "worker.js").exists()

@@ -1,0 +1,30 @@
+// Browsers start no worker from a file:// page. There the search of the site runs in a hidden frame, which has the
+// interface of a worker. The theme's search asks for `IFrameWorker` and for a script element by which it finds its folder.
+if (location.protocol === "file:") {
+  window.IFrameWorker = window.Worker = class extends EventTarget {
+    constructor(url) {
+      super();
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      document.body.append(frame);
+      const inside = frame.contentWindow;
+      inside.document.open();
+      inside.document.write("<!doctype html><body></body>");
+      inside.document.close();
+      const load = (src) =>
+        new Promise((done, failed) => {
+          const script = inside.document.createElement("script");
+          Object.assign(script, { src: new URL(src, location.href).href, onload: done, onerror: failed });
+          inside.document.body.append(script);
+        });
+      inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+      inside.importScripts = (...all) => all.reduce((before, src) => before.then(() => load(src)), Promise.resolve());
+      this.inside = inside;
+      this.ready = load(url);
+      this.terminate = () => frame.remove();
+    }
+    postMessage(data) {
+      this.ready.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
+    }
+  };
+}

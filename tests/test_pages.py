@@ -1,0 +1,85 @@
+"""What pages tell their readers to type works.
+
+A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. Blocks of a page
+share a folder that has the scenarios and examples of a checkout, with shorter durations. Shell blocks go in order;
+blocks in Python then run as one program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^<!-- run(?:: (\S+))? -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DURATION = re.compile(r'^duration = "[^"]*"', re.MULTILINE)
+PAGES = ("README.md", "docs/tutorial.md", "docs/python.md", "docs/python-controller.md")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of code."""
+
+    file: str
+    language: str
+    code: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the blocks of a page that are to be run."""
+    return [Block(*found) for found in BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Make a folder with what the pages use of a checkout."""
+    for name in ("scenarios", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+        for scenario in (tmp_path / name).glob("*.toml"):
+            scenario.write_text(DURATION.sub('duration = "8s"', scenario.read_text()))
+    return tmp_path
+
+
+def done(words: list[str], folder: Path) -> None:
+    """Run a command; it must succeed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, f"{words[-1]}\n{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_blocks_of_the_page_run(name: str, checkout: Path) -> None:
+    found = blocks(ROOT / name)
+    assert found
+    program = []
+    for block in found:
+        if block.file:
+            (checkout / block.file).write_text(block.code)
+        if block.language in ("py", "python"):
+            program.append(block.code)
+        else:
+            done(["bash", "-euo", "pipefail", "-c", block.code], checkout)
+    if program:
+        done([sys.executable, "-c", "\n".join(program)], checkout)
+
+
+def test_each_page_with_runnable_blocks_is_run() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    marked = {str(page.relative_to(ROOT)) for page in pages if "<!-- run" in page.read_text(encoding="utf-8")}
+    assert marked == set(PAGES)
+    for name in PAGES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert text.count("<!-- run") == len(blocks(ROOT / name)), f"{name}: a mark without its block"
+
+
+def test_the_worked_example_is_the_file() -> None:
+    (shown,) = [b.code for b in blocks(ROOT / "docs" / "python-controller.md") if b.file]
+    assert shown == (ROOT / "examples" / "aimd.py").read_text()
