@@ -438,7 +438,8 @@ class Flow(Part):
     ecn: str | bool | None = None
     """tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its
     packets leave; true: ect0. Off by default. tcp: Explicit congestion notification (RFC 3168):
-    segments are ECN-capable, and marks are answered once per round trip.
+    segments are ECN-capable, and marks are answered once per round trip; by dctcp and prague in
+    proportion to how many there are. On with these two, and nothing to bbr and bbr1.
     """
     emit: str | None = None
     """video: paced (default), or each frame as a burst."""
@@ -446,8 +447,8 @@ class Flow(Part):
     """video: how pictures are encoded."""
     feedback: str | None = None
     """video with one receiver, or a session for each: what receivers report. own: what the controller asks
-    for (default). rfc8888 or twcc: single packets, as RFC 8888 or transport-wide congestion control has
-    it.
+    for, which is rfc8888 for scream, gcc and nada at the sender (default). rfc8888 or twcc: single
+    packets, as RFC 8888 or transport-wide congestion control has it.
     """
     floor: str | None = None
     """video: the rate never goes below this."""
