@@ -468,6 +468,7 @@ def _counts(offered: int, dropped: int) -> dict[str, Any]:
         "reordered_packets": 0,
         "duplicated_packets": 0,
         "marked_packets": 0,
+        "policed_packets": 0,
         "drop_frac": dropped / offered,
     }
 
