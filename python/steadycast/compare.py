@@ -334,7 +334,7 @@ def _missed(summary: Json) -> float | None:
         frames = [r.get("frames") or {} for r in flow.get("receivers") or []]
         sent = sum(number(f.get("sent")) or 0.0 for f in frames)
         if flow.get("kind") == "video" and sent:
-            shares.append(1 - sum(number(f.get("ok")) or 0.0 for f in frames) / sent)
+            shares.append((sent - sum(number(f.get("ok")) or 0.0 for f in frames)) / sent)
     return max(shares) if shares else None
 
 

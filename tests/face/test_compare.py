@@ -108,3 +108,44 @@ def test_a_range_is_said_with_one_unit() -> None:
     assert say.between(0.55, 1.38, say.frac) == "55 to 138 %"
     assert say.between(9e5, 2e6, say.rate) == "900 kb/s to 2.00 Mb/s"
     assert say.between(3.78, 3.78, say.score) == "3.78"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"complete": False}, "new was interrupted"),
+        ({"scenario": {"name": "another", "seed": 1}}, "another instead of"),
+        ({"flows": []}, "other flows"),
+    ],
+)
+def test_the_gate_judges_no_interrupted_run_and_no_other_scenario_unless_asked(
+    say: Say, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    make(tmp_path / "old", receivers=2, seconds=64)
+    make(tmp_path / "new", receivers=2, seconds=64)
+    place = tmp_path / "new" / "summary.json"
+    summary = json.loads(place.read_text())
+    place.write_text(json.dumps({**summary, **change}))
+    gate = ("compare", "new", "--baseline", "old", "--fail-if", "links.bottleneck.forward.drop_frac>+900%")
+    refused = say(*gate)
+    assert refused.code == 2
+    assert said in refused.err
+    assert "--anyway" in refused.err
+    judged = say(*gate, "--anyway")
+    assert judged.code == 0
+    assert f"warning: {said.partition(' instead')[0]}" in judged.err or said in judged.err
+
+
+def test_the_comparison_begins_with_whose_viewer_saw_most(say: Say, tmp_path: Path) -> None:
+    from steadycast import compare
+
+    for name, ok in (("well", 90), ("badly", 40)):
+        make(tmp_path / name, receivers=1, seconds=64)
+        place = tmp_path / name / "summary.json"
+        summary = json.loads(place.read_text())
+        for receiver in summary["flows"][0]["receivers"]:
+            receiver["frames"] = {"sent": 100, "ok": ok, "lost": 100 - ok, "late": 0, "undecodable": 0}
+        place.write_text(json.dumps(summary))
+    runs = compare.read([tmp_path / "badly", tmp_path / "well"])
+    first = compare._answer(runs)
+    assert first.startswith("well shows the most frames whole and in time (it misses 10 %), badly the fewest")

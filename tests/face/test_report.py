@@ -235,3 +235,28 @@ def test_many_flows_are_drawn_as_one_band_per_kind() -> None:
     assert [series.flow_label(one.flow) for one in joined] == ["6 × cubic\nmedian", "6 × tfrc\nmedian"]
     assert (joined[1].low, joined[1].high) == ([6, 6], [11, 11])
     assert series.grouped(lines[:3]) == lines[:3]
+
+
+def test_the_first_sentences_say_what_was_missed_and_which_play_out_would_have_done() -> None:
+    frames = {"sent": 100, "ok": 53, "lost": 5, "late": 40, "undecodable": 2}
+    receiver = {
+        "name": "video.dst1",
+        "frames": frames,
+        "frozen_frac": 0.055,
+        "playout_needed_ms": 634.0,
+        "mos": {"mean": 3.85, "share": {}},
+        "psnr_db": {"raw": {"y": 33.8}},
+    }
+    flow = {
+        "name": "video",
+        "kind": "video",
+        "controller": "asmp",
+        "throughput_bps": 5e5,
+        "receivers": [receiver],
+    }
+    seen = answer({"complete": True, "flows": [flow]})[-1]
+    assert "47 % of the frames were not shown whole and in time" in seen
+    assert "the picture stood still for 5.5 % of the time" in seen
+    assert "a play-out of 634 ms would have done" in seen
+    frames.update(ok=100, lost=0, late=0, undecodable=0)
+    assert "frames" not in answer({"complete": True, "flows": [flow]})[-1]

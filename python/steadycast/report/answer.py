@@ -102,15 +102,33 @@ def _seen(flow: Json) -> str | None:
         same = alike(receivers)
         who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
         who = who if n > 1 else f"{flow['name']}'s viewer"
-        text = f"{who} saw {a(grade(score))} picture (MOS {say.score(score)}"
+        text = f"{who} saw {a(grade(score))} picture where it moved (PSNR class {say.score(score)}"
         text += f", {say.db(psnr)})" if psnr is not None else ")"
         least = number(reach(worst, "mos", "mean"))
         if not same and least is not None:
-            text += f", the worst, {worst['name']}, {a(grade(least))} one (MOS {say.score(least)})"
-        return text + "."
+            text += f", the worst, {worst['name']}, {a(grade(least))} one (PSNR class {say.score(least)})"
+        return text + _missed(worst, several=n > 1) + "."
     ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
     if ok is None or not sent:
         return None
     which = f"the worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
     missed = f"missed {say.frac(1 - ok / sent)} of the frames"
     return f"{which[0].upper()}{which[1:]} {missed} (this run has no pixels, so no picture quality)."
+
+
+def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
+    """Say which share of its frames a receiver did not show whole and in time, and what play-out would have done."""
+    ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
+    if ok is None or not sent or ok >= sent:
+        return ""
+    share = say.frac((sent - ok) / sent)
+    text = f"; {share} of the frames were not shown whole and in time"
+    if several:
+        text = f"; the worst missed {share} of the frames"
+    frozen = number(receiver.get("frozen_frac"))
+    if frozen:
+        text += f", and the picture stood still for {say.frac(frozen)} of the time"
+    late, needed = number(reach(receiver, "frames", "late")), number(receiver.get("playout_needed_ms"))
+    if late and needed is not None and late > (sent - ok) / 2:
+        text += f" (most came late: a play-out of {say.ms(needed)} would have done)"
+    return text
