@@ -159,9 +159,15 @@ impl<W: Watch> Relay<W> {
         let mut buffer = vec![0; LARGEST];
         let mut ready: Vec<usize> = Vec::new();
         let mut next = Time::ZERO + self.step;
+        let mut over = false;
         loop {
             let now = self.clock.now();
             self.release(now);
+            if !over && now >= end {
+                // What waits in the links then still arrives, and is not part of the run.
+                self.network.end_run(end);
+                over = true;
+            }
             while let Some(entry) = self.held.first_entry().filter(|e| e.key().0 <= now) {
                 let (n, bytes) = entry.remove();
                 self.pass(n, &bytes);

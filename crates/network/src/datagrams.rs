@@ -185,6 +185,11 @@ impl Datagrams {
         self.network.end_warmup(now);
     }
 
+    /// Keeps what the links have sent: the run is over, and what still leaves is not part of it.
+    pub fn end_run(&mut self, now: Time) {
+        self.network.end_run(now);
+    }
+
     /// Has what is offered to the links that the scenario captures written as pcapng: see [`Network::capture`].
     ///
     /// # Errors
