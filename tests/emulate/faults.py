@@ -333,7 +333,8 @@ _DEFENDED = replace(
     at=("node", "r1"),
     before=(0.7, 1.01),
     during=(0.7, 1.01),
-    after=(0.7, 1.01),
+    # One cut of asmp's own, from 1.17 to 0.65 Mb/s, may lie in the last four seconds: 0.65 to 0.98 in twelve runs.
+    after=(0.55, 1.01),
 )
 
 FAULTS: list[Fault] = [
