@@ -351,6 +351,10 @@ def sweep(
         str | None,
         typer.Option("--shard", metavar="I/N", help="Do part I of N alone, counted from 0 (job arrays)."),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Do the runs on the workers of a Dask cluster."),
+    ] = None,
     collect: Annotated[
         bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
     ] = False,
@@ -372,7 +376,7 @@ def sweep(
         if file is None:
             raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
         scenario_at(file)
-    elif file is not None or over or design or seeds or sets or shard or jobs or pixels or force:
+    elif file is not None or over or design or seeds or sets or shard or scheduler or jobs or pixels or force:
         raise UserError("--collect", "it runs nothing", "give only -o, --metric and --baseline with it")
     _changes(sets)
     sweeping = _module("steadycast.sweep")
@@ -395,6 +399,7 @@ def sweep(
                 jobs=jobs,
                 pixels=pixels,
                 shard=part,
+                scheduler=scheduler,
                 metrics=metric or (),
                 baseline=baseline,
                 out=out or Path("runs") / f"{file.stem}-sweep",

@@ -376,22 +376,24 @@ def seed_worker(what: _Seeds) -> Callable[[int], Json]:
     return one
 
 
-def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> None:
+def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> list[Path]:
     """Encode each ladder that is needed once, before several processes want it at the same time.
+
+    Returns their files in the cache.
 
     Raises:
         UserError: a clip is missing, damaged or of another kind.
 
     """
-    ready = set()
+    ready: dict[str, Path | None] = {}
     for loaded in scenarios:
         for video in loaded.videos():
             facts = media_facts(video)
             if video["media"] in ("clip", "synthetic") and facts not in ready:
                 from steadycast.media.prepare import media_of
 
-                ready.add(facts)
-                media_of(video, loaded.seed, progress)
+                ready[facts] = getattr(media_of(video, loaded.seed, progress), "path", None)
+    return [path for path in ready.values() if path is not None]
 
 
 def media_facts(video: Mapping[str, Any]) -> str:

@@ -93,6 +93,8 @@ class Ladder:
     load_raw: Callable[[], RawVideo] = field(repr=False)
     scores: dict[tuple[object, ...], object] = field(default_factory=dict, repr=False)
     """What `quality` has already measured; pictures that many receivers share are measured once."""
+    path: Path | None = None
+    """Its file in the cache."""
 
     @cached_property
     def raw(self) -> RawVideo:
@@ -149,6 +151,7 @@ def encode_ladder(
         ladder.load_raw = load_raw
         ladder.raw = raw
         _store(path, ladder)
+    ladder.path = path
     return ladder
 
 
