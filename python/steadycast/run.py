@@ -285,7 +285,7 @@ def run_seeds(
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
     Writes ``out/seed-N`` for each, and ``out/seeds.json``. The runs go in parallel, one per processor, in processes of
-    their own; with ``controllers`` one after the other, in this one.
+    their own; with ``controllers``, and on Windows, one after the other in this one.
 
     Raises:
         UserError: as `run`.
@@ -303,7 +303,7 @@ def run_seeds(
         told = progress or stack.enter_context(shown())
         given = list(seeds)
         processes = min(cores(), len(given))
-        if controllers or processes < 2:
+        if controllers or processes < 2 or os.name != "posix":
             summaries = [
                 run(
                     scenario,
