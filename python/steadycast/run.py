@@ -285,7 +285,7 @@ def run_seeds(
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
     Writes ``out/seed-N`` for each, and ``out/seeds.json``. The runs go in parallel, one per processor, in processes of
-    their own; with ``controllers`` one after the other, in this one.
+    their own; with ``controllers``, and on Windows, one after the other in this one.
 
     Raises:
         UserError: as `run`.
@@ -303,7 +303,7 @@ def run_seeds(
         told = progress or stack.enter_context(shown())
         given = list(seeds)
         processes = min(cores(), len(given))
-        if controllers or processes < 2:
+        if controllers or processes < 2 or os.name != "posix":
             summaries = [
                 run(
                     scenario,
@@ -392,7 +392,7 @@ def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> list[Pat
             if video["media"] in ("clip", "synthetic") and facts not in ready:
                 from steadycast.media.prepare import media_of
 
-                ready[facts] = getattr(media_of(video, loaded.seed, progress), "path", None)
+                ready[facts] = getattr(media_of(video, loaded.seed, progress), "place", None)
     return [path for path in ready.values() if path is not None]
 
 

@@ -141,6 +141,8 @@ class Record:
             if name not in self.ladders:
                 continue
             receivers = flow["receivers"]
+            chosen = self.frames.filter(pl.col("flow") == name)["q"]
+            self.ladders[name].need(chosen.unique().to_list(), progress)
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)
