@@ -71,6 +71,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "controllers",
         "check",
         "schema",
+        "lab",
         "reproduce",
         "send",
         "receive",
@@ -90,6 +91,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "controllers",
         "check",
         "schema",
+        "lab",
         "reproduce",
     ],
 )

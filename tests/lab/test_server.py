@@ -8,6 +8,9 @@ import random
 import re
 import signal
 import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +226,42 @@ def test_a_run_whose_process_is_killed_is_run_again(lab: Lab) -> None:
         os.kill(pid, signal.SIGKILL)
     assert lab.post("run", {**BODY, "b": "tfrc"}).code == 200
     assert len(set(lab.workers()) - set(before)) >= 1
+
+
+def test_a_newer_request_of_a_tab_ends_its_older_one_and_no_other_tabs(lab: Lab) -> None:
+    long = {
+        **BODY,
+        "text": SCENARIO.replace('"12s"', '"5000s"')
+        .replace("media = ", 'media = "table2" # ')
+        .replace("encode", "# "),
+    }
+    with ThreadPoolExecutor() as threads:
+        old = threads.submit(lab.post, "run", long)
+        while lab.post("progress", {"tab": "t"}).json["run"][0] != "simulating":
+            assert not old.done()
+        assert lab.post("run", {**BODY, "tab": "other"}).code == 200
+        assert not old.done()
+        assert lab.post("run", BODY).json["sides"]
+        assert old.result().json == {"newer": True}
+        old = threads.submit(lab.post, "run", long)
+        while lab.post("progress", {"tab": "t"}).json["run"][0] != "simulating":
+            assert not old.done()
+        assert lab.post("cancel", {"tab": "t"}).code == 200
+        assert old.result().json == {"newer": True}
+
+
+def test_without_its_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SCENARIO)
+    program = (
+        "import sys; sys.modules['starlette.applications'] = None; sys.argv = ['steadycast', 'lab', 'small.toml']\n"
+        "from steadycast.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("steadycast: lab: starlette")
+    assert 'pip install "steadycast[lab]"' in done.stderr
 
 
 def test_a_film_shows_the_original_beside_each_picture(lab: Lab, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ try:
     from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
-    raise scenario_text.missing(error.name or "starlette") from None
+    raise scenario_text.missing((error.name or "starlette").partition(".")[0]) from None
 
 Json = dict[str, Any]
 

@@ -162,7 +162,9 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         if task.what == "report":
             runner._told("drawing the report", 0, 1)
             return run.report().read_bytes()
-        return json.dumps(shown(run), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        pixels = any(each["media"] in ("clip", "synthetic") for each in runner.loaded.videos())
+        content = {"pixels": pixels, **shown(run)}
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     return one
 

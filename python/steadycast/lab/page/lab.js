@@ -80,7 +80,7 @@ async function go() {
         const took = Math.round(performance.now() - asking.began);
         const cpu = Math.round(got.sides.reduce((sum, side) => sum + (side.cpu_s || 0), 0) * 1000);
         status('', pictures ? 'pictures measured' : `simulated in ${cpu} ms, on the page after ${took} ms`);
-        if (!pictures && !asking.next) asking.later = setTimeout(() => ask(true), 350);
+        if (!pictures && !asking.next && there().some(({ side }) => side.pixels)) asking.later = setTimeout(() => ask(true), 350);
       }
     } catch (error) {
       if (error.name !== 'AbortError' && error.name !== 'TypeError' && error.message !== 'token') status('wrong', error.message);
@@ -273,7 +273,7 @@ function drawKnobs() {
       $(`side-${side.toLowerCase()}`).querySelector('details').hidden = !knobs.length;
     }
     const choice = state.knobs.find((k) => k.group === 'A' && k.label === 'controller');
-    $('side-a').querySelector('.choice').replaceChildren(...(choice ? [oneKnob(choice, 'A').querySelector('select')] : []));
+    $('side-a').querySelector('.which').replaceChildren(...(choice ? [oneKnob(choice, 'A').querySelector('select')] : []));
     const names = choice ? choice.of : [];
     $('b').replaceChildren(make('option', { value: '', textContent: 'nothing' }), ...names.map((n) => make('option', { value: n, textContent: n })));
     $('b').value = state.b || '';
@@ -433,7 +433,7 @@ function drawChart(chart, again) {
   chart.plot = new uPlot({
     width: box.clientWidth,
     height: chart.height,
-    padding: [16, 12, 0, 0],
+    padding: [16, 20, 0, 0],
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, sync: { key: 'lab', setSeries: false }, points: { size: 6 }, bind: { dblclick: () => null } },
     scales: { x: { time: false, range: () => [0, state.to] }, y: { range: (u, low, high) => [0, (high > 0 ? high : 1) * 1.12] } },
@@ -461,6 +461,7 @@ function under(u, chart) {
   g.rect(left, top, width, height);
   g.clip();
   g.font = `${10.5 * k}px system-ui, sans-serif`;
+  g.textAlign = 'left';
   if (first.from_s) {
     g.fillStyle = css('soft');
     g.fillRect(left, top, x(first.from_s) - left, height);
@@ -473,7 +474,8 @@ function under(u, chart) {
   for (const [t, what] of first.events) {
     stroke(g, [[x(t), top], [x(t), top + height]]);
     g.fillStyle = css('muted');
-    if (chart.id === 'rates') g.fillText(what, x(t) + 3 * k, top + height - 5 * k);
+    const wide = g.measureText(what).width + 6 * k;
+    if (chart.id === 'rates') g.fillText(what, x(t) + (x(t) + wide > left + width ? 3 * k - wide : 3 * k), top + height - 5 * k);
   }
   if (chart.id === 'rates') {
     for (const [value, whose] of first.charts.rates.shares) {
@@ -493,6 +495,7 @@ function over(u, chart) {
   const g = u.ctx, k = devicePixelRatio, { left, width } = u.bbox;
   g.save();
   g.font = `${10.5 * k}px system-ui, sans-serif`;
+  g.textAlign = 'left';
   for (const [value, whose] of there()[0].side.charts.rates.shares) {
     if (value > u.scales.y.max) continue;
     const text = `${whose} ${rate(value)}`, wide = g.measureText(text).width, at = u.valToPos(value, 'y', true);
@@ -515,7 +518,7 @@ function stroke(g, points) {
 function drawLegend() {
   const lines = CHARTS[0].shown || [];
   $('legend').replaceChildren(...[...lines].sort((one, other) => other.video - one.video || one.n - other.n).map((line) => {
-    const key = make('span', { className: `key ${line.name.toLowerCase()}` }, make('i'), there().length > 1 ? `${line.name} ${line.label}` : line.label, make('output'));
+    const key = make('span', { className: `key ${line.name.toLowerCase()}${line.video ? ' video' : ''}` }, make('i'), there().length > 1 ? `${line.name} ${line.label}` : line.label, make('output'));
     key.firstChild.style.borderColor = look(line);
     key.line = line;
     return key;
@@ -551,7 +554,7 @@ function drawStrips() {
     $('receiver').replaceChildren(...receivers.map((r) => make('option', { value: r, textContent: r })));
   }
   $('receiver').hidden = receivers.length < 2;
-  $('make-film').disabled = !receivers.length;
+  $('make-film').disabled = !there().some(({ side }) => side.pixels);
 }
 
 const quantizer = (q) => mixed('#2166ac', '#c9c4b5', Math.min(1, Math.max(0, (q - 2) / 29)) ** 0.7);
@@ -687,11 +690,10 @@ $('make-film').addEventListener('click', async () => {
     box.hidden = false;
     box.replaceChildren(...captions.map((text) => make('span', { textContent: text })));
     video.addEventListener('loadeddata', () => seek(state.t ?? 0), { once: true });
-    if (asking.busy) return;
   } catch { /* the notice tells */ } finally {
     clearInterval(watch);
     bar.hidden = true;
-    $('make-film').disabled = false;
+    $('make-film').disabled = !there().some(({ side }) => side.pixels);
   }
 });
 
