@@ -23,6 +23,7 @@ from steadycast.folder import (
     TABLES,
     Claim,
     Draft,
+    Folder,
     Json,
     aggregate,
     free_or_force,
@@ -162,6 +163,10 @@ class Run:
             object.__setattr__(self, "_scratch", scratch)
         return write_report(self.save(Path(scratch.name) / "run", force=True))
 
+    def held(self) -> Folder:
+        """Return this run as what reports and figures read, without writing it anywhere."""
+        return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
+
     def _fill(self, draft: Draft) -> None:
         draft.text("scenario.toml", self.scenario)
         draft.json("cost.json", self.cost)
@@ -219,6 +224,29 @@ class Frame:
     def to_polars(self) -> pl.DataFrame:
         """Return it."""
         return self._frame
+
+
+@dataclass(frozen=True, eq=False)
+class Held(Folder):
+    """A run in memory, read as one in a folder."""
+
+    run: Run
+    _read: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    @property
+    def scenario_text(self) -> str:
+        """The resolved scenario, as TOML."""
+        return self.run.scenario
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table that a folder would have."""
+        return name in self.run.tables and (name not in SOMETIMES or self.table(name).height > 0)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Table of the record."""
+        if name not in self._read:
+            self._read[name] = self.run.table(name).to_polars()
+        return self._read[name]
 
 
 def run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,13 @@ import polars as pl
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.media.quality import Quality, Shown, evaluate, pictures_at
+from steadycast.media.quality import Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates
 
 if TYPE_CHECKING:
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
+    from steadycast.media.metrics import Picture
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
@@ -53,6 +54,10 @@ class Viewer:
     def shown(self, slot: int) -> Shown:
         """Decode what stands behind one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
+
+    def pictures(self) -> Iterator[tuple[Picture, Picture]]:
+        """Yield the source's picture and the one on the screen, display slot by display slot."""
+        return screen(self.ladder, self.chosen_q, self.fates)
 
     @property
     def slots(self) -> int:
