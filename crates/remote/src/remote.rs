@@ -78,7 +78,7 @@ const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 ///
 /// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it reads
 /// [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says. Times are of one clock of the
-/// product's own, from any start on. A time before the last one counts as the last one.
+/// product's own, from any start on. A time before the last one counts as the last one, but for when a packet left.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
@@ -172,28 +172,33 @@ impl Remote {
         self.now
     }
 
-    /// A packet of the media leaves. Returns its number: packets of all streams are counted together, from 0 on.
+    /// A packet of the media leaves, or has left. Returns its number: packets of all streams are counted together, from 0 on.
+    ///
+    /// A product that learns when a packet left with its feedback alone tells of it right before [`Remote::feedback`]: here `at` may lie
+    /// before the last call, and the round trip is counted from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
+        let left = at;
         let at = self.tell(at);
         let Packet { size, edge, data_limited } = *packet;
         let (number, seq) = (self.numbers, self.media);
         // What would ride in a header extension stays here, beside the packet.
         self.half.notice(&Departing { at, seq, size, edge });
-        self.history.on_sent(number, at, size, Stream::Media, seq as u16);
+        self.history.on_sent(number, left.min(at), size, Stream::Media, seq as u16);
         self.half.on_sent(&Sent { at, number, seq, size, data_limited });
         (self.numbers, self.media) = (number + 1, seq + 1);
         number
     }
 
-    /// A packet of another stream than the media leaves: a retransmission, parity or padding. Returns its number.
+    /// As [`Remote::sent`], a packet of another stream than the media: a retransmission, parity or padding.
     pub fn sent_extra(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         if stream == Stream::Media {
             let edge = FrameEdge::default();
             return self.sent(at, &Packet { size, edge, data_limited: false });
         }
+        let left = at;
         let at = self.tell(at);
         let number = self.numbers;
-        self.history.on_sent(number, at, size, stream, number as u16);
+        self.history.on_sent(number, left.min(at), size, stream, number as u16);
         self.half.on_extra_sent(&ExtraSent { at, number, stream, size });
         self.numbers += 1;
         number

@@ -190,3 +190,28 @@ fn bounds_that_no_rate_can_keep_are_refused_with_a_remedy() {
     empty.packet = Bytes::ZERO;
     assert!(refused(&empty, "tfrc").contains("packet: it has no size"));
 }
+
+#[test]
+fn a_packet_that_is_told_with_its_feedback_counts_from_when_it_left() {
+    let rtt = |late: bool| {
+        let (mut remote, bounds) = remote("tfrc");
+        let packet = Packet { size: bounds.packet, edge: FrameEdge::default(), data_limited: false };
+        // 60 ms there, 20 ms back, and a report on each fifth packet.
+        for n in 0..1_000_u64 {
+            let left = |n: u64| Time::ZERO + Span::millis(10) * (n + 10);
+            if !late {
+                remote.sent(left(n), &packet);
+            }
+            let Some(told) = n.checked_sub(8).filter(|told| told % 5 == 4) else { continue };
+            if late {
+                (told - 4..=told).for_each(|n| _ = remote.sent(left(n), &packet));
+            }
+            let at = |n: u64| PeerTime::from_nanos((left(n) + Span::millis(60)).as_nanos() as i64);
+            remote.feedback(left(n), (told - 4..=told).map(|n| Fate::at(n, at(n))));
+        }
+        remote.decision().why.rtt
+    };
+    for rtt in [rtt(false), rtt(true)] {
+        assert!(rtt.is_some_and(|rtt| rtt >= Span::millis(79) && rtt <= Span::millis(85)), "{rtt:?}");
+    }
+}
