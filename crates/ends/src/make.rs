@@ -236,7 +236,8 @@ impl<'a> Cast<'a> {
         };
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
         let told = own != FeedbackFormat::Own || self.inputs.factories.contains_key(&flow.name);
-        let factory = Replayed::around(factory, feedback, told);
+        let replayed = feedback != FeedbackFormat::Own && !told;
+        let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
         let greedy = matches!(video.media, sc::Media::Greedy { .. });

@@ -1,4 +1,4 @@
-use crate::feedback::{FeedbackFormat, History, Joined};
+use crate::feedback::{self, FeedbackFormat};
 use crate::gate::Gate;
 use crate::media::overhead;
 use crate::pacer::Pacer;
@@ -16,6 +16,7 @@ use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Limit, MediaQueue, Notice, ReceiverId,
     Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
+use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
@@ -500,7 +501,7 @@ impl Sender {
             _ if repair == Some(ssrc) => Some(Stream::Repair),
             _ => None,
         };
-        compound.packets.iter().filter_map(|packet| history.read(now, packet, stream_of)).reduce(Joined::and)
+        compound.packets.iter().filter_map(|packet| feedback::read(history, now, packet, stream_of)).reduce(Joined::and)
     }
 
     fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
