@@ -167,7 +167,9 @@ fn what_waits_takes_room_from_the_next_group() {
 
 /// Groups of twelve whose I frame is as large as ten others, at 30 quantizers of which each is a tenth smaller than the one before.
 fn peaked() -> Arc<Ladder> {
-    let size = |rung: i32, n: u32| (20_000.0 * 0.9f64.powi(rung) * if n.is_multiple_of(12) { 1.0 } else { 0.1 }) as u32;
+    let size = |rung: i32, n: u32| {
+        (20_000.0 * libm::pow(0.9, f64::from(rung)) * if n.is_multiple_of(12) { 1.0 } else { 0.1 }) as u32
+    };
     Arc::new(Ladder {
         fps: (25, 1),
         gop: 12,
