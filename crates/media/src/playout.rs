@@ -166,7 +166,7 @@ mod tests {
         for (every, stays) in [(50, false), (10, true)] {
             let mut playout = Playout::new(BOUNDS);
             for n in 0..1_500u64 {
-                let took = if n % every == 0 && n < 1_000 || stays && n % every == 0 { 300 } else { 100 };
+                let took = if n % every == 0 && (n < 1_000 || stays) { 300 } else { 100 };
                 playout.on_whole(ms(40 * n), Span::millis(took), false);
             }
             assert_eq!(playout.delay() >= Span::millis(300), stays, "{}", playout.delay());
