@@ -164,7 +164,7 @@ def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequen
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
 
 
-def screen(ladder: Ladder, chosen_q: Sequence[int], told: Fates) -> Iterator[tuple[Picture, Picture]]:
+def screen(ladder: Ladder, chosen_q: Quantizers, told: Fates) -> Iterator[tuple[Picture, Picture]]:
     """Yield the source's picture and the one on the screen, display slot by display slot."""
     view = _View(ladder, chosen_q, told)
     for slot, shown in enumerate(view.shown()):
