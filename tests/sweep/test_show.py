@@ -90,6 +90,14 @@ def test_the_page_is_whole_by_itself_and_its_commands_run(done: sc.Sweep, say: S
         ({}, 0),
     ],
 )
+def test_one_axis_is_a_curve_and_more_are_heat_maps(
+    done: sc.Sweep, tmp_path: Path, over: dict[str, list[str]], figures: int
+) -> None:
+    some = sc.sweep(done.plan.file, over, seeds=[1, 2], out=tmp_path / "some")
+    some.report([SHARE])
+    assert len(list((tmp_path / "some" / "figures").glob("*.svg"))) == figures
+
+
 def test_a_metric_is_drawn_for_a_notebook(done: sc.Sweep, tmp_path: Path) -> None:
     shown = done.plot("flows.video.share_of_fair")._repr_svg_()
     assert shown.startswith("<svg ")
@@ -99,14 +107,6 @@ def test_a_metric_is_drawn_for_a_notebook(done: sc.Sweep, tmp_path: Path) -> Non
     assert (tmp_path / "share.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(sc.UserError, match="nothing"):
         done.plot("nothing")
-
-
-def test_one_axis_is_a_curve_and_more_are_heat_maps(
-    done: sc.Sweep, tmp_path: Path, over: dict[str, list[str]], figures: int
-) -> None:
-    some = sc.sweep(done.plan.file, over, seeds=[1, 2], out=tmp_path / "some")
-    some.report([SHARE])
-    assert len(list((tmp_path / "some" / "figures").glob("*.svg"))) == figures
 
 
 def test_the_terminal_shows_the_metrics_that_are_asked_for(done: sc.Sweep, say: Say) -> None:
