@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from steadycast import _core
     from steadycast.media.ladder import Ladder
     from steadycast.media.table import FrameTable
+    from steadycast.report.canvas import Drawing
     from steadycast.scenario import Scenario
 
 Sets = Mapping[str, object] | Sequence[str]
@@ -163,6 +164,17 @@ class Run:
             object.__setattr__(self, "_scratch", scratch)
         return write_report(self.save(Path(scratch.name) / "run", force=True))
 
+    def plot(self, name: str = "rates") -> Drawing:
+        """Draw a figure of the report: rates, delay, mos, quality, why, queue or tcp. A notebook shows it.
+
+        Raises:
+            UserError: there is no such figure, or the run has nothing that it could show.
+
+        """
+        from steadycast.report.figures import drawing
+
+        return drawing(self.held(), name)
+
     def held(self) -> Folder:
         """Return this run as what reports and figures read, without writing it anywhere."""
         return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
@@ -185,13 +197,23 @@ class Run:
         return "\n".join([f"Run of {caption}", *lines])
 
     def _repr_html_(self) -> str:
-        """Show the flows as a small table, in a notebook."""
+        """Show the flows as a small table above their rates, in a notebook."""
+        from base64 import b64encode
         from html import escape
+
+        from steadycast.report.canvas import drawn
+        from steadycast.report.figures import draw_rates
 
         caption, (heads, *rows) = self._flows()
         head = "".join(f"<th>{each}</th>" for each in heads)
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        table = f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        figure = drawn(lambda: draw_rates(self.held()))
+        if figure is None:
+            return table
+        # As a picture, so that what is named in one figure is not found in another of the same notebook.
+        code = b64encode(figure._repr_svg_().encode()).decode()
+        return f'{table}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
 
     def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
         from steadycast import record

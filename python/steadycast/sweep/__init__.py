@@ -20,6 +20,7 @@ from steadycast.sweep.plan import Base, Plan, Task
 if TYPE_CHECKING:
     import polars as pl
 
+    from steadycast.report.canvas import Drawing
     from steadycast.scenario import Scenario
 
 _SHARDS = "shard-*-of-*"
@@ -79,6 +80,21 @@ class Sweep:
         from steadycast.sweep.show import differences, frame
 
         return frame(self.plan.axes, differences(self, metric, baseline))
+
+    def plot(self, metric: str) -> Drawing:
+        """Draw a metric: a curve over one axis, a heat map over the last two of several. A notebook shows it.
+
+        Raises:
+            UserError: there is no such column, or nothing to draw over.
+
+        """
+        from steadycast.report.canvas import drawn
+        from steadycast.sweep.show import figures
+
+        found = drawn(lambda: next((figure for _, figure in figures(self, metric)), None))
+        if found is None:
+            raise UserError(metric, "there is nothing to draw it over", "sweep over at least one axis")
+        return found
 
     def report(self, metrics: Sequence[str] = (), baseline: str | None = None) -> Path:
         """Write sweep.html and figures/, and return the page's path.
