@@ -387,7 +387,7 @@ def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> None:
     for loaded in scenarios:
         for video in loaded.videos():
             facts = media_facts(video)
-            if video["media"] in ("clip", "synthetic") and facts not in ready:
+            if video.get("sequence", video["media"]) in ("clip", "synthetic") and facts not in ready:
                 from steadycast.media.prepare import media_of
 
                 ready.add(facts)
