@@ -441,9 +441,10 @@ def _errors(done: Any) -> None:
         "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
     ),
 )
-def test_cases(
+def ietf_cases(
     rfc: Annotated[
-        str, typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones.")
+        str,
+        typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones."),
     ],
     controllers: Annotated[
         str | None,

@@ -101,6 +101,7 @@ const WRONG: &[(&str, &str)] = &[
     ("queue = { limit = \"50p\" }", "queue = { limit = \"2.5p\" }"),
     ("queue = { limit = \"50p\" }", "queue = { kind = \"coddle\" }"),
     ("queue = { limit = \"50p\" }", "queue = { kind = \"codel\", flows = 64 }"),
+    ("between = [\"s\", \"a\"]", "between = [\"s\", \"a\"]\nqueue = { kind = \"dualpi2\" }"),
     ("queue = { limit = \"50p\" }", "queue = { kind = \"codel\", target = \"100ms\" }"),
     ("queue = { limit = \"50p\" }", "queue = { kind = \"codel\", target = \"0ms\" }"),
     ("queue = { limit = \"50p\" }", "queue = { kind = \"fq-codel\", flows = 0 }"),

@@ -1,7 +1,7 @@
 """The IETF's test cases for controllers of real-time media, and RFC 8868's measures of what comes of them.
 
-RFC 8867's cases and RFC 8869's cellular ones are scenarios in this package (``rfc8867/``); `cases.toml` there says what is expected of a
-controller. A run per case, variant, controller and seed, on all processors; no pictures are decoded.
+RFC 8867's cases and RFC 8869's cellular ones are scenarios in this package (``rfc8867/``); `cases.toml` there says
+what is expected of a controller. Each case, variant, controller and seed is a run of its own, without pictures.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class Suite:
 
     @cached_property
     def _by_place(self) -> dict[tuple[str, str, str, int], Done | str]:
-        return {(task.case, task.variant, task.controller, task.seed): done for task, done in self.runs.items()}
+        return {
+            (task.case, task.variant, task.controller, task.seed): done for task, done in self.runs.items()
+        }
 
     def done(self, case: Case, variant: Variant, controller: str) -> dict[int, Done]:
         """Return the runs that ended well, by their seeds."""
@@ -86,9 +88,7 @@ class Suite:
             if case.judges(bound, variant)
         ]
 
-    def _values(
-        self, case: Case, variant: Variant, bound: Bound, controller: str
-    ) -> dict[int, float | None]:
+    def _values(self, case: Case, variant: Variant, bound: Bound, controller: str) -> dict[int, float | None]:
         place = case.bounds.index(bound)
         own = self.done(case, variant, controller)
         values = {seed: own[seed].values[place] if seed in own else None for seed in self.seeds}
@@ -233,7 +233,9 @@ def run_cases(
         try:
             scenarios.mkdir(parents=True, exist_ok=True)
             write_scenarios(scenarios)
-            suite = Suite(tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), place)
+            suite = Suite(
+                tuple(wanted), tuple(names), tuple(given), _work(scenarios, tasks, jobs, told), place
+            )
             if place is not None:
                 from steadycast.cases.show import write_report
 
@@ -276,7 +278,8 @@ def _work(
             for index, outcome in outcomes:
                 task = tasks[index]
                 found[task] = (
-                    f"{task.case}, {task.controller}, seed {task.seed}: {outcome}"
+                    f"{task.case} {task.variant}".rstrip()
+                    + f", {task.controller}, seed {task.seed}: {outcome}"
                     if isinstance(outcome, Exception)
                     else outcome
                 )

@@ -1,11 +1,12 @@
 """RFC 8868's measures of a run: what the flows got and when, with how much delay and loss, and how evenly.
 
-Times are seconds from the run's start, rates bit/s of IP packets, delays milliseconds. Series have the steps of the record, which
-the cases set to 200 ms (RFC 8867, 4.1).
+Times are seconds from the run's start, rates bit/s of IP packets, delays milliseconds. Series have the steps of the
+record, which the cases set to 200 ms (RFC 8867, 4.1).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Series = npt.NDArray[np.float64]
 
 SETTLING_S = 10.0
-"""A flow that has just started, and one that has just come back, is not judged by fairness and least rates before this."""
+"""For how long a flow that has started, or come back, is not judged by fairness and least rates."""
 WINDOWS_S = (1, 5, 20)
 """Lengths of time over which shares are compared (RFC 8868, 4.1)."""
 FACTOR = 3.0
@@ -48,6 +49,8 @@ class Flow:
     """What it would send if it could."""
     active: tuple[tuple[float, float], ...]
     """From when to when it sends."""
+    back: bool = False
+    """Whether it goes against the direction whose bottlenecks are looked at."""
 
     def sends(self, at: Series) -> npt.NDArray[np.bool_]:
         """Whether it sends at these times."""
@@ -126,7 +129,8 @@ class Facts:
     @cached_property
     def at(self) -> Series:
         """When each step begins."""
-        return np.arange(len(next(iter(self.received.values())))) * self.step
+        steps = len(next(iter(self.received.values())))
+        return np.arange(steps, dtype=np.float64) * self.step
 
     @cached_property
     def videos(self) -> tuple[Flow, ...]:
@@ -140,7 +144,7 @@ class Facts:
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """From when to when the run as a whole is looked at: from the videos' first seconds on, until the first of them stops for good."""
+        """From when to when the run is looked at: after the videos' first seconds, until one of them stops for good."""
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 
@@ -150,14 +154,13 @@ class Facts:
         low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
         marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
         inside = sorted(t for t in marks if low <= t <= high)
-        return [
-            (a, b) for a, b in zip(inside, inside[1:], strict=False) if b - a >= _SHORTEST_S - 1e-9
-        ]
+        return [(a, b) for a, b in itertools.pairwise(inside) if b - a >= _SHORTEST_S - 1e-9]
 
     @cached_property
     def together(self) -> Series:
         """What arrived of all videos."""
-        return np.sum([self.received[flow.name] for flow in self.videos], axis=0)
+        all_ = [self.received[flow.name] for flow in self.videos]
+        return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
 
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
         """Return the mean rates of flows over windows of this length in which all of them send: a row per window."""
@@ -184,7 +187,9 @@ def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: flo
     if "stop" in told:
         turns.append((_span(told["stop"]), False))
     for event in events:
-        turns += [(_span(event["at"]), key == "start") for key in ("start", "stop") if name in event.get(key, ())]
+        turns += [
+            (_span(event["at"]), key == "start") for key in ("start", "stop") if name in event.get(key, ())
+        ]
     active, since = [], None
     for at, on in sorted(turns):
         if on and since is None:
@@ -194,11 +199,13 @@ def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: flo
             since = None
     if since is not None:
         active.append((since, end))
-    most = {
-        "video": lambda: _rate(told["rfc8593"]["r_max"]) if "rfc8593" in told else np.inf,
-        "cbr": lambda: _rate(told["rate"]),
-    }.get(str(told["kind"]), lambda: np.inf)
-    return Flow(name, str(told["kind"]), float(most()), tuple(active) or ((0.0, end),))
+    most = np.inf
+    if told["kind"] == "video" and "rfc8593" in told:
+        most = _rate(told["rfc8593"]["r_max"])
+    elif told["kind"] == "cbr":
+        most = _rate(told["rate"])
+    back = ".dst" in str(told.get("from", ""))
+    return Flow(name, str(told["kind"]), most, tuple(active) or ((0.0, end),), back)
 
 
 def _span(text: str) -> float:
@@ -223,7 +230,7 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 
 
 def _capacity(carried: Series, used: Series) -> Series:
-    """What a link could have sent; where it sent nothing, what it could have before."""
+    """Return what a link could have sent; where it sent nothing, what it could have before."""
     known = used > 0.01
     if not known.any():
         return np.full(len(carried), np.nan)
@@ -236,13 +243,14 @@ def _capacity(carried: Series, used: Series) -> Series:
 
 
 def use(facts: Facts) -> float | None:
-    """What the bottleneck carried of what it could have carried for these flows; with several, the least.
+    """Return what the bottleneck carried of what it could have carried for these flows; with several, the least.
 
     A flow that would send no more than its highest rate asks for no more.
     """
     low, high = facts.judged
     within = (facts.at >= low) & (facts.at < high)
-    wanted = np.sum([flow.sends(facts.at) * 1.0 * min(flow.most_bps, 1e12) for flow in facts.flows], axis=0)
+    forward = [flow for flow in facts.flows if not flow.back]
+    wanted = np.sum([flow.sends(facts.at) * 1.0 * min(flow.most_bps, 1e12) for flow in forward], axis=0)
     shares = []
     for name, capacity in facts.capacity.items():
         could = np.minimum(capacity, wanted)[within]
@@ -254,7 +262,9 @@ def use(facts: Facts) -> float | None:
 def _of_videos(facts: Facts, value: Callable[[Mapping[str, Any]], float | None]) -> float | None:
     """Worst value over the videos' receivers."""
     names = {flow.name for flow in facts.videos}
-    found = [value(each) for flow in facts.summary["flows"] if flow["name"] in names for each in flow["receivers"]]
+    found = [
+        value(each) for flow in facts.summary["flows"] if flow["name"] in names for each in flow["receivers"]
+    ]
     known = [number for number in found if number is not None]
     return max(known) if known else None
 
@@ -299,8 +309,8 @@ def queue_p95(facts: Facts) -> float | None:
 def convergence(facts: Facts) -> list[tuple[float, float | None]]:
     """For each segment its begin, and after how long the videos' common rate became steady.
 
-    The steady rate is the mean over the segment's second half. It is reached when the mean over 1 s, and that over the 5 s that
-    follow, differ from it by less than a fifth.
+    The steady rate is the mean over the segment's second half. It is reached when the mean over 1 s, and that over
+    5 s, differ from it by less than a fifth.
     """
     second, five = round(1 / facts.step), round(5 / facts.step)
     found: list[tuple[float, float | None]] = []
@@ -318,13 +328,13 @@ def convergence(facts: Facts) -> list[tuple[float, float | None]]:
 
 
 def slowest(facts: Facts) -> float | None:
-    """The longest of `convergence`; None where a segment never became steady."""
+    """Return the longest of `convergence`; None where a segment never became steady."""
     found = [after for _, after in convergence(facts)]
     return None if not found or None in found else max(after for after in found if after is not None)
 
 
 def variation(facts: Facts) -> float | None:
-    """Coefficient of variation of a video's rate over 1 s in the second half of a segment: the mean over segments and videos."""
+    """Coefficient of variation of the rates over 1 s in a segment's second half: the mean over segments and videos."""
     second = round(1 / facts.step)
     found = []
     for low, high in facts.segments:
@@ -349,7 +359,7 @@ def fairness(facts: Facts, length: float) -> float | None:
 
 
 def least(facts: Facts, length: float) -> float | None:
-    """The least mean rate that a video had over a window of this length."""
+    """Return the least mean rate that a video had over a window of this length."""
     found = [rows.min() for flow in facts.videos if len(rows := facts.windows(length, (flow,)))]
     return float(min(found)) if found else None
 

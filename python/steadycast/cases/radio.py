@@ -1,7 +1,7 @@
-"""Synthetic traces of what a cell gives one phone, for RFC 8869's cellular cases: recipes of ours, measured on no network.
+"""Synthetic traces of what a cell gives one phone, for RFC 8869's cellular cases: ours, measured on no network.
 
-A cell's capacity is shared by its users, who come and go, and changes with the phone's fading. All numbers are whole, so that a
-trace is the same on every machine.
+A cell's capacity is shared by its users, who come and go, and changes with the phone's fading. All numbers are whole,
+so that a trace is the same on every machine.
 """
 
 from __future__ import annotations

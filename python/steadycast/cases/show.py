@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style
 from steadycast.cases import Judged, Suite, chosen_drawing, takes_part
-from steadycast.cases.case import Case, Variant, sets
+from steadycast.cases.case import Bound, Case, Variant, sets
 from steadycast.files import write_text
 from steadycast.progress import Progress, Silent
 from steadycast.report import canvas, page, say, terminal
@@ -37,11 +37,11 @@ COLUMNS: tuple[tuple[str, str, Callable[[object], str]], ...] = (
     ("5 s", "fair_5s", say.frac),
     ("20 s", "fair_20s", say.frac),
 )
-"""The measures of a table: heading, name, how it is said. The last three are the shares of windows within a factor of three."""
+"""The measures of a table: heading, name, how it is said. The last three are shares of windows."""
 ABOUT = (
-    "use: what the bottleneck carried of what it could have carried for these flows · steady: the longest time until the "
-    "videos' rate was steady after a change · 1 s, 5 s, 20 s: the share of windows of this length in which no video "
-    "has more than three times what another has · bounds: how many held with every seed"
+    "use: what the bottleneck carried of what it could have carried for these flows · steady: the longest time until "
+    "the videos' rate was steady after a change · 1 s, 5 s, 20 s: the share of windows of this length in which no "
+    "video has more than three times what another has · bounds: how many held with every seed"
 )
 _HOW: dict[str, Callable[[object], str]] = {
     "use": say.frac,
@@ -68,7 +68,12 @@ def how(measure: str) -> Callable[[object], str]:
 def tables(suite: Suite) -> list[Table]:
     """Return the tables for a terminal of 80 columns: how many bounds held, and, where they are few, the measures."""
     found = []
-    rows = [(case, variant, name) for case in suite.cases for variant in case.variants for name in suite.controllers]
+    rows = [
+        (case, variant, name)
+        for case in suite.cases
+        for variant in case.variants
+        for name in suite.controllers
+    ]
     if len(suite.cases) > 1:
         found.append(_matrix(suite))
     if len(rows) <= _FEW:
@@ -125,7 +130,9 @@ def write_report(suite: Suite, progress: Progress | None = None) -> Path:
     parts = [_head(suite), page.section("Bounds that held", _overview(suite))]
     for number, case in enumerate(suite.cases):
         told("figures", number, len(suite.cases))
-        parts.append(f'<div id="case-{case.id}">{page.section(f"{case.id} {case.title}", _case(suite, case))}</div>')
+        parts.append(
+            f'<div id="case-{case.id}">{page.section(f"{case.id} {case.title}", _case(suite, case))}</div>'
+        )
     told("figures", len(suite.cases), len(suite.cases))
     path = suite.folder / "report.html"
     write_text(path, page.wrap("RFC 8867's test cases · Steadycast", "\n".join(parts)))
@@ -143,8 +150,8 @@ def _head(suite: Suite) -> str:
         f'<p class="answer">{held} of {bounds} bounds hold with every seed.</p>',
         f'<p class="more">{len(suite.controllers)} controllers, {seeds}, Steadycast {program["version"]}{commit}. '
         "The RFCs say in words what they expect; the bounds are ours, written before the first run. "
-        "Sources are RFC 8593's synthetic codec from 150 kb/s to 1.5 Mb/s. Figures show the first variant with the first "
-        "seed; tables have means with half of their 95 % interval.</p>",
+        "Sources are RFC 8593's synthetic codec from 150 kb/s to 1.5 Mb/s. Figures show the first variant with the "
+        "first seed; tables have means with half of their 95 % interval.</p>",
     ]
     words += [f'<p class="nothing">{html.escape(error)}</p>' for error in suite.errors[:5]]
     return "\n".join(words)
@@ -173,7 +180,9 @@ def _case(suite: Suite, case: Case) -> str:
     parts = [f'<p class="more">{html.escape(case.rfc)}: {html.escape(case.expects)}</p>']
     names = [name for name in suite.controllers if takes_part(case, name)]
     if not names:
-        return "\n".join([*parts, f"<p>No controller has a parameter {html.escape(str(case.parameter))}.</p>"])
+        return "\n".join(
+            [*parts, f"<p>No controller has a parameter {html.escape(str(case.parameter))}.</p>"]
+        )
     parts.append(_measured(suite, case, names))
     parts.append(f'<p class="small">{html.escape(ABOUT)}</p>')
     parts.append(page.folded("bounds and values", _bounds(suite, case, names)))
@@ -196,7 +205,12 @@ def _measured(suite: Suite, case: Case, names: Sequence[str]) -> str:
             cells = [how_(suite.spread(case, variant, name, key)) for _, key, how_ in COLUMNS]
             first = [html.escape(variant.name)] if several else []
             rows.append([*first, _key(name) + html.escape(_short(name)), *cells, _verdict(held, len(judged))])
-    heads = [*(["variant"] if several else []), "controller", *(heading for heading, _, _ in COLUMNS), "bounds"]
+    heads = [
+        *(["variant"] if several else []),
+        "controller",
+        *(heading for heading, _, _ in COLUMNS),
+        "bounds",
+    ]
     return page.table(heads, rows, text=[1] if several else [])
 
 
@@ -211,13 +225,8 @@ def _bounds(suite: Suite, case: Case, names: Sequence[str]) -> str:
 
 
 def bound_cells(each: Judged) -> list[str]:
-    """Return a bound in words, its measure, its ends, the least and the most value over the seeds, and whether it held."""
-    said = say.plain if each.bound.against is not None else how(each.bound.measure)
-    ends = " to ".join(
-        f"{word} {said(end)}"
-        for word, end in (("at least", each.bound.min), ("at most", each.bound.max))
-        if end is not None
-    )
+    """Return a bound in words, its measure, its ends, its least and most value, and whether it held."""
+    said = _said(each.bound)
     known = [value for value in each.values.values() if value is not None]
     source = f" ({each.bound.source})" if each.bound.source else ""
     mark = (
@@ -228,11 +237,22 @@ def bound_cells(each: Judged) -> list[str]:
     return [
         html.escape(each.bound.why + source),
         html.escape(described(each)),
-        html.escape(ends),
+        html.escape(ends(each.bound)),
         said(min(known)) if len(known) == len(each.values) else said(None),
         said(max(known)) if known else said(None),
         mark,
     ]
+
+
+def ends(bound: Bound) -> str:
+    """Return the ends of a bound in words."""
+    said = _said(bound)
+    words = (("at least", bound.min), ("at most", bound.max))
+    return ", ".join(f"{word} {said(end)}" for word, end in words if end is not None)
+
+
+def _said(bound: Bound) -> Callable[[object], str]:
+    return say.plain if bound.against is not None else how(bound.measure)
 
 
 def described(each: Judged) -> str:
@@ -273,7 +293,11 @@ def draw(drawing: dict[str, Any]) -> Figure:
     for name, series in drawing["capacity_kbps"].items():
         upper.step(t, _mega(series), where="mid", color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
         labels.append(Label(_last(_mega(series)), f"capacity ({name})", style.MUTED))
-    for flow, look in zip(flows, style.looks(flows), strict=True):
+    videos = [flow["name"] for flow in flows if flow["kind"] == "video"]
+    for flow in flows:
+        look = style.look(flow)
+        if flow["kind"] == "video" and len(videos) > 1:  # all have one controller
+            look = style.Look(style.SPARE[videos.index(flow["name"]) % len(style.SPARE)])
         upper.plot(t, _mega(flow["rate_kbps"]), **look.line)
         if flow["kind"] == "video" or len(flows) < 5:
             labels.append(Label(_last(_mega(flow["rate_kbps"])), flow["name"], look.colour))
@@ -288,7 +312,6 @@ def draw(drawing: dict[str, Any]) -> Figure:
     lower.set_xlabel("time (s)", loc="right", labelpad=1)
     canvas.label_ends(upper, labels)
     return figure
-
 
 
 def _mega(series: Sequence[float | None]) -> list[float]:
