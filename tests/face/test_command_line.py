@@ -61,6 +61,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
     assert [c for c in commands if c.islower()] == [
         "run",
         "sweep",
+        "test-cases",
         "emulate",
         "agree",
         "report",
