@@ -14,7 +14,7 @@ from steadycast.cases.radio import CELLS
 from steadycast.errors import UserError
 from steadycast.files import write_text
 
-_DATA = resources.files("steadycast.cases").joinpath("rfc8867")
+_DATA = resources.files("steadycast.cases")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,8 @@ def write_scenarios(folder: Path) -> None:
     """
     for case in cases():
         for name in dict.fromkeys(variant.scenario for variant in case.variants):
-            content = _DATA.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+            document, _, section = name.rpartition("-") if name.startswith("8869") else ("8867", "", name)
+            content = _DATA.joinpath(f"rfc{document}", f"{section}.toml").read_text(encoding="utf-8")
             write_text(folder / f"{name}.toml", content)
     for name, cell in CELLS.items():
         write_text(folder / f"{name}.mahi", cell.trace())

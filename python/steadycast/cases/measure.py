@@ -158,8 +158,8 @@ class Facts:
 
     @cached_property
     def together(self) -> Series:
-        """What arrived of all videos."""
-        all_ = [self.received[flow.name] for flow in self.videos]
+        """What arrived of all videos of the direction that is looked at."""
+        all_ = [self.received[flow.name] for flow in self.videos if not flow.back]
         return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
 
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
@@ -350,9 +350,10 @@ def variation(facts: Facts) -> float | None:
 
 def fairness(facts: Facts, length: float) -> float | None:
     """Share of the windows of this length in which no video has more than three times what another has."""
-    if len(facts.videos) < 2:
+    rivals = [flow for flow in facts.videos if not flow.back]
+    if len(rivals) < 2:
         return None
-    rows = facts.windows(length, facts.videos)
+    rows = facts.windows(length, rivals)
     if not len(rows):
         return None
     return float((rows.max(axis=1) <= FACTOR * rows.min(axis=1)).mean())
