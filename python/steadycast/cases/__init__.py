@@ -1,7 +1,7 @@
 """The IETF's test cases for controllers of real-time media, and RFC 8868's measures of what comes of them.
 
-RFC 8867's cases and RFC 8869's cellular ones are scenarios in this package (``rfc8867/``, ``rfc8869/``); `cases.toml` says
-what is expected of a controller. Each case, variant, controller and seed is a run of its own, without pictures.
+RFC 8867's cases and RFC 8869's cellular ones are scenarios in this package (``rfc8867/``, ``rfc8869/``); `cases.toml`
+says what is expected of a controller. Each case, variant, controller and seed is a run of its own, without pictures.
 """
 
 from __future__ import annotations
