@@ -540,6 +540,82 @@ def _errors(done: Any) -> None:
 
 
 @app.command(
+    name="test-cases",
+    short_help="Run the IETF's test cases with any controllers.",
+    epilog=_examples(
+        "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
+        "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
+        "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
+    ),
+)
+def ietf_cases(
+    rfc: Annotated[
+        str,
+        typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones."),
+    ],
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--controllers", metavar="A,B", help="Names, or FILE.py:Class; without it the whole registry."
+        ),
+    ] = None,
+    seeds: Annotated[str, _SEEDS] = "1",
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="ID", help="This case alone. Repeatable.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
+    ] = None,
+    out: Annotated[Path | None, _OUT] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Run the IETF's test cases, and show RFC 8868's measures and which of the RFC's expectations hold.
+
+    Without -o the results go to runs/RFC; with --json alone they go nowhere but to stdout. The exit code is 1 when an
+    expectation fails with any seed.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    if rfc != "rfc8867":
+        raise UserError(rfc, "there are no test cases of this name", "write rfc8867")
+    given = seed_range(seeds)
+    place = out or (None if as_json else _free(Path("runs") / rfc))
+    if place is not None:
+        free_or_force(place, force=force)
+    suites = _module("steadycast.cases")
+    try:
+        with Terminal() as progress:
+            suite = suites.run_cases(
+                [name.strip() for name in controllers.split(",")] if controllers is not None else (),
+                seeds=given,
+                case=case or (),
+                jobs=jobs,
+                out=place,
+                force=force,
+                progress=progress,
+            )
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    if as_json:
+        _print_json(suite.json())
+    else:
+        console = terminal.console()
+        for each in _module("steadycast.cases.show").tables(suite):
+            console.print(each)
+            print()
+        # Not through the console: a path must not be wrapped.
+        print(f"report: {place}/report.html")
+    for error in suite.errors[:3]:
+        _tell(error)
+    if suite.failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command(
     short_help="Run a scenario in real time, with the kernel's TCP.",
     context_settings={"allow_interspersed_args": True},
     epilog=_examples(
