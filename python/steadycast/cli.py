@@ -1067,6 +1067,7 @@ def schema() -> None:
         "steadycast lab home.toml lte.toml",
         "steadycast lab film.toml --allow-clips films",
         "steadycast lab --no-browser --port 9000",
+        "steadycast lab --watch sent.jsonl --watch received.jsonl",
         "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
     ),
 )
@@ -1092,6 +1093,14 @@ def lab(
         Path | None,
         typer.Option("--allow-clips", metavar="DIR", help="A folder whose clips the page may choose from."),
     ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--watch",
+            metavar="STATUS",
+            help="Show a live session instead, by the file that send or receive appends its status to. At most two.",
+        ),
+    ] = None,
 ) -> None:
     """Serve a page on this machine alone: sliders beside the scenario's text, and charts that follow them.
 
@@ -1099,11 +1108,14 @@ def lab(
     It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
     """
     server = _module("steadycast.lab.server")
+    if watch and (files or allow_clips is not None or len(watch) > 2):
+        raise UserError("--watch", "it takes at most two files, and no scenario", "leave the others out")
     links = [each.partition("#")[2] for each in files or () if "#s=" in each]
     bases = [server.Base.read(Path(each)) for each in files or () if "#s=" not in each]
     server.serve(
-        bases or [server.Base.read(_home())],
+        bases or ([] if watch else [server.Base.read(_home())]),
         port=port,
+        watched=watch or (),
         clips=allow_clips,
         link=f"&{links[0]}" if links else "",
         opens=not no_browser,

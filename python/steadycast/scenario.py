@@ -538,6 +538,8 @@ class Flow(Part):
     """video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as
     long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
     """
+    rfc8593: Rfc8593 | None = None
+    """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
     room: float | None = None
     """video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that
     is larger than others; the mean stays the target's. Default 2.5.
