@@ -46,14 +46,15 @@ function status(kind, text) {
   $('status').lastElementChild.textContent = text;
 }
 
-// One request is under way; the newest one waits for it, and ends it when it takes long.
+// One request is under way; the newest one waits for it, so that charts follow a slider while it moves, and ends it when it takes long.
+const PATIENCE = 1000;
 const asking = { busy: false, next: null, began: 0, abort: null, later: 0, slow: 0 };
 
 function ask(pictures = false) {
   clearTimeout(asking.later);
   asking.next = { pictures };
   if (!asking.busy) go();
-  else if (performance.now() - asking.began > 300 || asking.pictures) asking.abort.abort();
+  else if (performance.now() - asking.began > PATIENCE || asking.pictures) asking.abort.abort();
 }
 
 async function go() {
