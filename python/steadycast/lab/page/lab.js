@@ -429,6 +429,8 @@ function drawChart(chart, again) {
     return;
   }
   chart.signature = signature;
+  box.setAttribute('role', 'img');
+  box.setAttribute('aria-label', `${chart.title} over time`);
   if (chart.plot) chart.plot.destroy();
   box.replaceChildren(make('h3', { textContent: chart.id === 'queue' ? `queue of ${[...new Set(lines.map((line) => line.label))].join(' and ')}` : [...new Set(there().map(({ side }) => (side.titles || {})[chart.id] || chart.title))].join(', ') }));
   const axis = { stroke: css('muted'), grid: { stroke: css('grid'), width: 1 }, ticks: { show: false }, font: `${innerWidth < 736 ? 10 : 11}px system-ui, sans-serif` };
