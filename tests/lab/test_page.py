@@ -108,6 +108,33 @@ def test_a_slider_changes_the_text_the_charts_and_the_numbers(opened: Callable[.
         assert drawn > 20, chart
 
 
+def test_the_charts_follow_a_slider_while_it_moves_and_end_where_it_ends(opened: Callable[..., Any]) -> None:
+    page = opened()
+    settled(page)
+    painted = page.eval_on_selector(
+        RATE,
+        """async (slider) => {
+            let painted = 0;
+            new MutationObserver(() => { painted += 1; }).observe(
+                document.querySelector('#numbers'), { childList: true });
+            for (let value = 60; value <= 180; value += 1) {
+                slider.value = value;
+                slider.dispatchEvent(new Event('input'));
+                await new Promise((done) => setTimeout(done, 20));
+            }
+            return painted;
+        }""",
+    )
+    assert painted >= 1
+    page.wait_for_function(
+        """() => {
+            const [, text] = /rate = "([^"]+)bps"/.exec(document.querySelector('#text').value);
+            return document.querySelector('#groups .knob.rate output').textContent.replace(' ', '') === `${text}b/s`;
+        }"""
+    )
+    settled(page)
+
+
 def test_the_text_moves_the_sliders(opened: Callable[..., Any]) -> None:
     page = opened()
     page.fill(

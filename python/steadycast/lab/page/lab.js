@@ -46,14 +46,15 @@ function status(kind, text) {
   $('status').lastElementChild.textContent = text;
 }
 
-// One request is under way; the newest one waits for it, and ends it when it takes long.
+// One request is under way; the newest one waits for it, so that charts follow a slider while it moves, and ends it when it takes long.
+const PATIENCE = 1000;
 const asking = { busy: false, next: null, began: 0, abort: null, later: 0, slow: 0 };
 
 function ask(pictures = false) {
   clearTimeout(asking.later);
   asking.next = { pictures };
   if (!asking.busy) go();
-  else if (performance.now() - asking.began > 300 || asking.pictures) asking.abort.abort();
+  else if (performance.now() - asking.began > PATIENCE || asking.pictures) asking.abort.abort();
 }
 
 async function go() {
@@ -428,6 +429,8 @@ function drawChart(chart, again) {
     return;
   }
   chart.signature = signature;
+  box.setAttribute('role', 'img');
+  box.setAttribute('aria-label', `${chart.title} over time`);
   if (chart.plot) chart.plot.destroy();
   box.replaceChildren(make('h3', { textContent: chart.id === 'queue' ? `queue of ${[...new Set(lines.map((line) => line.label))].join(' and ')}` : [...new Set(there().map(({ side }) => (side.titles || {})[chart.id] || chart.title))].join(', ') }));
   const axis = { stroke: css('muted'), grid: { stroke: css('grid'), width: 1 }, ticks: { show: false }, font: `${innerWidth < 736 ? 10 : 11}px system-ui, sans-serif` };
