@@ -21,12 +21,14 @@ pub(super) struct Cubic {
     w_est: f64,
     epoch: f64,
     k: f64,
+    /// Nothing was lost yet since the session began: the window grows by a share of itself.
+    slow: bool,
 }
 
 impl Cubic {
     /// A window at which nothing was lost yet: its plateau lies ahead.
     fn new(now: f64, w: f64) -> Self {
-        let mut cubic = Self { w, w_max: w / 0.85, w_est: w, epoch: now, k: 0.0 };
+        let mut cubic = Self { w, w_max: w / 0.85, w_est: w, epoch: now, k: 0.0, slow: false };
         cubic.set_k();
         cubic
     }
@@ -47,15 +49,31 @@ impl Cubic {
         self.w = (self.w * beta).max(least);
         self.w_est = self.w;
         self.epoch = now;
+        self.slow = false;
         self.set_k();
     }
 
     /// Growth over `dt` (4.2 to 4.5): the curve, or the Reno-friendly window where that is larger.
-    fn grow(&mut self, now: f64, dt: f64, rtt: f64) {
+    fn grow(&mut self, now: f64, dt: f64, rtt: f64, up: f64) {
+        if self.slow {
+            self.w *= libm::pow(up, dt / rtt);
+            (self.w_max, self.w_est, self.epoch, self.k) = (self.w, self.w, now, 0.0);
+            return;
+        }
         let alpha = if self.w_est < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
         self.w_est += alpha * dt / rtt;
         let goal = self.curve(now - self.epoch + rtt).clamp(self.w, GROWTH * self.w);
         self.w = (self.w + (goal - self.w) * (dt / rtt).min(1.0)).max(self.w_est);
+    }
+
+    /// Whether Reno's growth rules, not the curve's.
+    fn friendly(&self, now: f64, rtt: f64) -> bool {
+        !self.slow && self.w_est >= self.curve(now - self.epoch + rtt)
+    }
+
+    fn limit(&mut self, most: f64) {
+        self.w = self.w.min(most.max(2.0));
+        self.w_est = self.w_est.min(self.w);
     }
 
     /// What it would be now, had it gone on; no more than at its last loss.
@@ -66,6 +84,7 @@ impl Cubic {
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
+    since: f64,
     until: f64,
     /// The queueing delay and the received rate at the loss.
     q: f64,
@@ -95,6 +114,9 @@ pub(super) struct Compete {
     empty_since: Option<f64>,
     /// The highest queueing delay lately.
     high: f64,
+    /// Packets told of at a report, and those of them that are lost, in the mean.
+    told: f64,
+    lost: f64,
 }
 
 /// What comes of a report while competing.
@@ -118,6 +140,8 @@ impl Compete {
             alone: 0,
             empty_since: None,
             high: 0.01,
+            told: 0.0,
+            lost: 0.0,
         }
     }
 
@@ -131,14 +155,15 @@ impl Compete {
         self.cubic.map(|cubic| cubic.would_be(now) * config.segment() / rtt)
     }
 
-    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, again: bool, config: &Config) {
+    /// `first`: nothing was lost since the session began.
+    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
         let w = (rate * rtt / config.segment()).max(config.window_least);
         match self.cubic.as_mut().filter(|_| again) {
             Some(cubic) => {
                 cubic.w = w.max(cubic.would_be(now));
                 cubic.w_est = cubic.w_est.max(cubic.w.min(cubic.w_max));
             }
-            None => self.cubic = Some(Cubic::new(now, w)),
+            None => self.cubic = Some(Cubic { slow: first, ..Cubic::new(now, w) }),
         }
         (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
         (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
@@ -171,11 +196,14 @@ impl Compete {
             (self.cut_at, self.test) = (now, None);
             if let Some(received) = received.filter(|_| q > config.drain_above && config.drain_to < 1.0) {
                 let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
-                self.drain = Some(Drain { until: now + length, q, received });
+                self.drain = Some(Drain { since: now, until: now + length, q, received });
             }
             rule = "compete: loss";
         } else {
-            cubic.grow(now, dt, rtt);
+            cubic.grow(now, dt, rtt, config.start_up);
+        }
+        if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {
+            cubic.limit(most);
         }
         self.cubic = Some(cubic);
         let carries = cubic.w * config.segment() / rtt;
@@ -187,8 +215,14 @@ impl Compete {
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(config.drain_to * drain.received);
             rule = "compete: drain";
-            // No TCP gives back so much at a loss: the queue was ours, and our kind's.
-            let proven = drain.q / (drain.q + base) > config.tell;
+            // In a queue of its own it gets as much as before, and no TCP gives back so much at a loss.
+            let served = signals.served(drain.since, 0.003, config.served_packets as usize);
+            let told = drain.q / (drain.q + base);
+            let proven = match served.map(|served| served / drain.received) {
+                Some(part) if part > config.served => true,
+                Some(_) => told > config.tell_shared,
+                None => told > config.tell,
+            };
             let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
             if emptied && proven {
                 self.cubic = None;
@@ -202,6 +236,23 @@ impl Compete {
             return after;
         }
         self.test(step, rate, rule, received, target, backoff, config)
+    }
+
+    /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348, 3.1), where Reno's
+    /// growth rules: beside a short queue TCP's bursts lose more than paced packets do.
+    fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
+        let Step { dt, rtt, news, .. } = *step;
+        let gain = (dt / config.equation_span).min(1.0);
+        self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
+        self.lost += gain * (f64::from(news.lost) - self.lost);
+        let p = self.lost / self.told.max(1e-9);
+        if !friendly || p <= 0.0 || self.told <= 0.0 {
+            return None;
+        }
+        let timeout = (4.0 * rtt).max(0.2);
+        let root = libm::sqrt(2.0 * p / 3.0);
+        let out = timeout * 3.0 * libm::sqrt(3.0 * p / 8.0) * p * (1.0 + 32.0 * p * p);
+        Some(config.equation * rtt / (rtt * root + out))
     }
 
     /// Leaves when the queue is empty though nobody lost anything lately, or to try where queues are too short to tell.

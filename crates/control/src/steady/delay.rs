@@ -16,6 +16,17 @@ struct Episode {
     target: f64,
 }
 
+/// Something tells of somebody else: half of the rate for a moment shows whether the queue is shared.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    since: f64,
+    until: f64,
+    /// What competing would begin with.
+    rate: f64,
+    received: f64,
+    rule: &'static str,
+}
+
 /// What a law says at a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Turn {
@@ -54,6 +65,15 @@ pub(super) struct Delay {
     loss_at: f64,
     pub(super) press: Press,
     pub(super) memory: Memory,
+    suspicion: Option<Suspicion>,
+    /// When losses that emptied queues too short to tell were seen last.
+    strike_at: f64,
+    /// When this law began to rule, and how much of the time lately its queue was over the target.
+    begun: f64,
+    over: f64,
+    /// When the rate was near its highest last.
+    near_at: f64,
+    noise: f64,
     /// The rate may go up to what the path carried at once when the queue is gone.
     pub(super) refill: bool,
 }
@@ -70,6 +90,12 @@ impl Delay {
             loss_at: f64::MIN,
             press: Press::new(),
             memory: Memory::default(),
+            suspicion: None,
+            strike_at: f64::MIN,
+            begun: 0.0,
+            over: 0.0,
+            near_at: 0.0,
+            noise: 0.0,
             refill: false,
         }
     }
@@ -77,7 +103,7 @@ impl Delay {
     /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two of
     /// this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
-        let raw = config.target_floor + config.target_packets * config.bits / rate.max(config.least);
+        let raw = config.target_floor + self.noise + config.target_packets * config.bits / rate.max(config.least);
         (raw * self.scale).clamp(config.target_least, config.target_most)
     }
 
@@ -86,7 +112,9 @@ impl Delay {
         self.carried = Some(carried);
         self.cut_at = now;
         self.episode = None;
+        self.suspicion = None;
         self.press.own = true;
+        (self.begun, self.near_at, self.over) = (now, now, 0.0);
     }
 
     pub(super) fn step(
@@ -99,15 +127,27 @@ impl Delay {
     ) -> Turn {
         let Step { now, dt, rate, rtt, signals, .. } = *step;
         self.memory.see(rate, dt, config);
+        let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
+        self.noise = (signals.jitter() - 1.5 * packet).clamp(0.0, config.noise_most);
         let target = self.target(rate, config);
         let low = signals.low(config.low_span);
+        self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > target)) - self.over);
+        if rate > 0.7 * self.memory.0 {
+            self.near_at = now;
+        }
         let mut received = signals.received(rtt.max(config.received_span)).unwrap_or(rate);
         if signals.is_idle(now, config.idle) {
             // What arrives of a source that sends less than it might says nothing of the path.
             received = received.max(0.9 * rate);
         }
-        if let Some(turn) = self.losses(step, low, received, chance, config) {
-            return turn;
+        if let Some(suspicion) = self.suspicion {
+            return self.look(step, &suspicion, target, config);
+        }
+        if let Some(turn) = self.losses(step, low, received, chance, config).or_else(|| self.starves(step, low, config)) {
+            return match turn {
+                Turn::Go(rate, rule) if signals.q > config.drain_above => self.suspect(step, rate, received, rule, config),
+                turn => turn,
+            };
         }
         self.scale = (self.scale + config.scale_up * dt).min(1.0);
         if low > target {
@@ -156,7 +196,7 @@ impl Delay {
             }
         }
         let memory = self.memory.0;
-        if rate < config.pushed * memory && chance.many(now, 2, 20.0) && !chance.is_radio() {
+        if rate < config.pushed * memory && chance.many(now, 2, (now - self.begun).min(20.0)) && !chance.is_radio() {
             return Some(Turn::Go(0.8 * memory, "compete: pushed down, with losses"));
         }
         if now < self.started + 3.0 * rtt + 0.1 {
@@ -185,6 +225,46 @@ impl Delay {
             }
         }
         None
+    }
+
+    /// Pushed far below what it had by something that never loses packets, and the queue is still there.
+    fn starves(&self, step: &Step<'_>, low: f64, config: &Config) -> Option<Turn> {
+        let Step { now, rate, rtt, .. } = *step;
+        let memory = self.memory.0;
+        let long = now - self.near_at > config.starved_span + 10.0 * rtt;
+        let starves = rate < config.starved * memory && long && self.over > config.starved_over && low > 0.0;
+        starves.then_some(Turn::Go(rate.max(config.starved * memory), "compete: pushed down, and still a queue"))
+    }
+
+    fn suspect(&mut self, step: &Step<'_>, rate: f64, received: f64, rule: &'static str, config: &Config) -> Turn {
+        let Step { now, rtt, signals, .. } = *step;
+        let length = (signals.q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
+        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, rule });
+        Turn::Rate(config.drain_to * received, "delay: suspects somebody")
+    }
+
+    /// Half of the rate has been sent. In a queue of one's own as much arrives as before, as long as there is a queue; in one
+    /// that is shared, less.
+    fn look(&mut self, step: &Step<'_>, suspicion: &Suspicion, target: f64, config: &Config) -> Turn {
+        let Step { now, signals, .. } = *step;
+        let lower = config.drain_to * suspicion.received;
+        let served = signals.served(suspicion.since, 0.003, config.served_packets as usize);
+        let own = served.map(|served| served > config.served * suspicion.received);
+        let emptied = signals.low(0.03) < target;
+        if !emptied && (now < suspicion.until || (own == Some(true) && now < suspicion.until + 2.0)) {
+            return Turn::Rate(lower, "delay: suspects somebody");
+        }
+        self.suspicion = None;
+        let strikes = own.is_none() && now - self.strike_at < 20.0;
+        if own == Some(false) || (own.is_none() && !emptied) || strikes {
+            return Turn::Go(suspicion.rate, suspicion.rule);
+        }
+        if own.is_none() {
+            self.strike_at = now;
+        }
+        let carried = served.unwrap_or(suspicion.received);
+        self.begin(now, carried);
+        Turn::Rate(config.refill * carried, "delay: the queue was its own")
     }
 
     /// Above the target: yield, and see whether the queue goes.

@@ -120,9 +120,11 @@ params! {
     number refill: "share of what the path carried that is sent once the queue of the start is gone",
         "own", 0.9, [0.1, 1.0];
     span target_floor: "queueing delay that is noise", "own", 2 * MS, [0, S];
+    span noise_most: "and what delays vary by from packet to packet beyond one and a half packets, up to this",
+        "own", 10 * MS, [0, 100 * MS];
     number target_packets: "packets that each flow keeps in the queue", "Copa", 1.75, [0.1, 20.0];
     span target_least: "least target", "own", 1_500, [0, S];
-    span target_most: "greatest target", "own", 40 * MS, [MS, S];
+    span target_most: "greatest target", "own", 60 * MS, [MS, S];
     number scale_up: "growth per second of the target's scale after an AQM dropped at the target",
         "own", 0.005, [0.0, 1.0];
     number cut_scale: "seconds of queueing delay above half of the target that cut the whole rate",
@@ -147,6 +149,13 @@ params! {
     number policer_packets: "packets in that second at least", "own", 60.0, [1.0, 10_000.0];
     number pushed: "share of the highest rate lately below which two losses tell of others", "own", 0.7, [0.0, 1.0];
     span memory: "half-life of the highest rate lately", "own", 60 * S, [S, 3_600 * S];
+    span starved_span: "how long, beside ten round trips, without losses until that is suspected",
+        "own", 5 * S, [S, 600 * S];
+    number starved: "share of the highest rate lately below which that is", "own", 0.5, [0.0, 1.0];
+    number starved_over: "share of that time with a queue over the target", "own", 0.4, [0.0, 1.0];
+    number served: "share of what arrived before that arrives at half of the rate, in a queue of one's own",
+        "own", 0.93, [0.5, 1.0];
+    number served_packets: "packets that tell it", "own", 8.0, [2.0, 1_000.0];
     number press: "mean excess of episodes over the target above which a loss tells of others", "own", 1.8, [1.0, 10.0];
     number press_gain: "gain of that mean", "own", 0.25, [0.0, 1.0];
     number segment_bytes: "the segments of the window that is emulated", "own", 1_500.0, [100.0, 65_535.0];
@@ -158,6 +167,10 @@ params! {
     span drain_most: "and for how long at most, beside a round trip", "own", 400 * MS, [0, 10 * S];
     number tell: "share of the round trip that was queue: where a drain empties more, no TCP was there",
         "own; RFC 9438, 4.6", 0.55, [0.0, 1.0];
+    number tell_shared: "the same where less arrived during the drain than before", "own; RFC 5681", 0.7, [0.0, 1.0];
+    number equation: "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
+        "own; RFC 5348, 3.1", 1.25, [0.5, 100.0];
+    span equation_span: "over which that share is a mean", "own", 20 * S, [S, 600 * S];
     number test_to: "share of what arrives that is sent to test whether somebody else is there", "own", 0.75, [0.1, 1.0];
     number tests: "tests in a row that show nobody", "own", 2.0, [1.0, 10.0];
     span test_every: "time between two tests, beside ten round trips", "own", 3 * S, [0, 60 * S];

@@ -272,6 +272,27 @@ impl Signals {
         (covered >= 0.3 * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
+    /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in bit/s; `None` with
+    /// fewer than so many packets.
+    pub(super) fn served(&self, since: f64, q: f64, packets: usize) -> Option<f64> {
+        let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.delay - self.base >= q);
+        let (last, first) = (waited().next()?, waited().last()?);
+        let covered = last.at - first.at;
+        (waited().count() >= packets && covered > 0.0).then(|| 8.0 * (last.bytes - first.bytes) as f64 / covered)
+    }
+
+    /// By how much the delay changes from packet to packet over the last second, in the mean.
+    pub(super) fn jitter(&self) -> f64 {
+        let Some(newest) = self.arrivals.back() else { return 0.0 };
+        let (mut sum, mut count, mut after) = (0.0, 0.0, newest.delay);
+        for arrived in self.arrivals.iter().rev().skip(1).take_while(|a| a.at >= newest.at - 1.0) {
+            sum += (after - arrived.delay).abs();
+            count += 1.0;
+            after = arrived.delay;
+        }
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+
     /// How fast the delay grows over the packets that left in the last `span` seconds before the newest one that arrived, in
     /// seconds per second: the slope of the line of least squares.
     pub(super) fn slope(&self, span: f64) -> Option<f64> {
