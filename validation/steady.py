@@ -6,8 +6,8 @@
     python -m validation.steady --write                         # docs/steady.md's tables and figure
 
 Simulated on all processors; pictures are not decoded. A run lasts 90 s and is measured from 20 s on, where a cell says
-nothing else. Every third cell is *unseen*: constants were chosen without it. A cell holds when every seed's run holds its
-bound. `cubic` is no controller but a TCP in the video's place: what CUBIC gets in the same cell.
+nothing else. Every third cell is *unseen*: constants were chosen without it. A cell holds when every seed's run
+holds its bound. `cubic` is no controller but a TCP in the video's place: what CUBIC gets in the same cell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steadycast.run import Run
@@ -59,14 +59,21 @@ class Cell:
 
     @property
     def key(self) -> str:
+        """Name it, uniquely."""
         return f"{self.row} {self.name}"
 
 
+BURSTS = Path(__file__).parent / "scenarios" / "bursts.mahi"
+"""4 Mb/s as a radio that gathers packets has it: seven of 1500 B at once, each 20 or 21 ms."""
+
+
 def droptail(packets: float) -> str:
+    """Write a drop-tail queue of so many packets."""
     return f'{{ kind = "droptail", limit = "{round(packets)}p" }}'
 
 
 def queue(kind: str, **more: object) -> str:
+    """Write a queue of this kind."""
     rest = "".join(f", {key} = {json.dumps(value)}" for key, value in more.items())
     return f'{{ kind = "{kind}"{rest} }}'
 
@@ -98,10 +105,14 @@ access = {{ rate = "1Gbps", delay = "1ms", queue = {{ kind = "droptail", limit =
 
 
 def video(name: str = "video", more: str = "") -> str:
+    """Write a greedy video flow."""
     return f'[[flow]]\nname = "{name}"\nkind = "video"\ncontroller = "VIDEO"\nmedia = "greedy"\n{more}\n'
 
 
-def tcp(congestion: str = "cubic", more: str = 'start = { uniform = ["0s", "1s"] }', name: str = "tcp") -> str:
+def tcp(
+    congestion: str = "cubic", more: str = 'start = { uniform = ["0s", "1s"] }', name: str = "tcp"
+) -> str:
+    """Write a TCP flow as a Linux server sends it."""
     return (
         f'[[flow]]\nname = "{name}"\nkind = "tcp"\npreset = "linux"\ncongestion = "{congestion}"\n'
         f'send_jitter = "1ms"\n{more}\n'
@@ -112,10 +123,13 @@ def tcp(congestion: str = "cubic", more: str = 'start = { uniform = ["0s", "1s"]
 
 
 def fair(least: float) -> Judge:
+    """Bound both shares from below."""
     return lambda seen, _: min(seen["video"], seen["tcp"]) >= least
 
 
 def alone(used: float, loss: float, queue_ms: float | None = None) -> Judge:
+    """Bound use, loss and the queue's 95th percentile."""
+
     def holds(seen: Seen, _: Mapping[str, Seen]) -> bool:
         short = queue_ms is None or seen["queue_ms"] <= queue_ms
         return seen["used"] >= used and seen["loss"] <= loss and short
@@ -124,10 +138,13 @@ def alone(used: float, loss: float, queue_ms: float | None = None) -> Judge:
 
 
 def printed(_: Seen, __: Mapping[str, Seen]) -> None:
+    """Judge nothing."""
     return None
 
 
 def kind_of(jain: float, loss: float, queue_ms: float | None = None) -> Judge:
+    """Bound Jain's index, loss and the queue's 95th percentile."""
+
     def holds(seen: Seen, _: Mapping[str, Seen]) -> bool:
         short = queue_ms is None or seen["queue_ms"] <= queue_ms
         return seen["jain"] >= jain and seen["loss"] <= loss and short
@@ -149,7 +166,7 @@ def reno_bound(own: str, mixed: str) -> Judge:
 
 
 def own_queue(loss: float, key: str) -> Judge:
-    """The video has its share; so has TCP, or nearly what it gets there beside CUBIC: it may not fill a queue of its own."""
+    """Bound both shares; TCP's by what it gets beside CUBIC, where it can't fill a queue of its own."""
 
     def holds(seen: Seen, beside: Mapping[str, Seen]) -> bool:
         least = min(0.9, 0.95 * beside[key]["tcp"])
@@ -176,19 +193,21 @@ def _a() -> list[Cell]:
         for rtt in (20, 40, 120):
             text = dumbbell(rate, rtt, droptail(_deep(rate, rtt)), video(), warmup=5)
             bound = alone(0.95, 0.0, max(12.0, 4 * 1200 * 8 / rate / 1e3))
-            found.append(Cell("A1", f"{rate} Mb/s {rtt} ms", text, "alone", bound, facts={"rate": rate * 1e6}))
+            found.append(
+                Cell("A1", f"{rate} Mb/s {rtt} ms", text, "alone", bound, facts={"rate": rate * 1e6})
+            )
     for kind in ("codel", "fq-codel", "pie", "dualpi2"):
         for rate in (1, 4, 20):
             ecn = 'ecn = "ect1"' if kind == "dualpi2" else ""
             text = dumbbell(rate, 40, queue(kind), video(more=ecn))
             found.append(
-                Cell("A2", f"{kind} {rate} Mb/s", text, "alone", alone(0.95, 0.001), facts={"rate": rate * 1e6})
+                Cell(
+                    "A2", f"{kind} {rate} Mb/s", text, "alone", alone(0.95, 0.001), facts={"rate": rate * 1e6}
+                )
             )
     for loss, used in ((0.02, 0.92), (0.05, 0.85)):
         text = dumbbell(4, 40, droptail(50), video(), more=f', loss = {{ kind = "bernoulli", p = {loss} }}')
-        found.append(
-            Cell("A3", f"{loss:.0%} loss", text, "alone", alone(used, 1.0), facts={"rate": 4e6})
-        )
+        found.append(Cell("A3", f"{loss:.0%} loss", text, "alone", alone(used, 1.0), facts={"rate": 4e6}))
     for rate, rtt in ((1, 20), (1, 40), (1, 120), (4, 20), (4, 40), (4, 120), (20, 40)):
         text = dumbbell(rate, rtt, droptail(50), video(), duration=12, warmup=0)
         found.append(
@@ -229,7 +248,9 @@ def _b() -> list[Cell]:
         for rtt in (20, 60, 120):
             for limit in (100, 1000):
                 for congestion in ("cubic", "newreno"):
-                    text = dumbbell(rate, rtt, queue("fq-codel", limit=f"{limit}p"), video() + tcp(congestion))
+                    text = dumbbell(
+                        rate, rtt, queue("fq-codel", limit=f"{limit}p"), video() + tcp(congestion)
+                    )
                     name = f"{congestion} {rate} Mb/s {rtt} ms {limit}p"
                     most, key = (0.01 if rate == 1 else 0.003), f"B3 {name}"
                     found.append(Cell("B3", name, text, judge=own_queue(most, key), beside=(key,)))
@@ -290,7 +311,9 @@ def _c() -> list[Cell]:
                 "C3",
                 f"beside {other}",
                 text,
-                judge=lambda seen, beside, key=key: seen["video"] >= 0.7 and seen["tcp"] >= beside[key]["tcp"],
+                judge=lambda seen, beside, key=key: (
+                    seen["video"] >= 0.7 and seen["tcp"] >= beside[key]["tcp"]
+                ),
                 beside=(key,),
             )
         )
@@ -326,11 +349,18 @@ def _d() -> list[Cell]:
         Cell("D2", "LTE alone", lte, "lte", lambda seen, _: seen["used"] >= 0.6 and seen["delay_ms"] <= 300)
     )
     events = "".join(
-        f'[[event]]\nat = "{at}s"\nset = {{ link = "bottleneck", rate = "{rate}Mbps" }}\n' for at, rate in ((30, 1), (60, 4))
+        f'[[event]]\nat = "{at}s"\nset = {{ link = "bottleneck", rate = "{rate}Mbps" }}\n'
+        for at, rate in ((30, 1), (60, 4))
     )
     text = dumbbell(4, 40, droptail(50), video(), events=events)
     found.append(
-        Cell("D3", "4, 1, 4 Mb/s", text, "steps", lambda seen, _: seen["followed"] == 1 and seen["loss"] <= 0.01)
+        Cell(
+            "D3",
+            "4, 1, 4 Mb/s",
+            text,
+            "steps",
+            lambda seen, _: seen["followed"] == 1 and seen["loss"] <= 0.01,
+        )
     )
     return found
 
@@ -348,7 +378,9 @@ def _e() -> list[Cell]:
         )
     ]
     rest = 'kind = "cbr"\nrate = "2Mbps"'
-    onoff = 'kind = "onoff"\nrate = "2Mbps"\non = { dist = "constant", mean = "2s" }\noff = { dist = "constant", mean = "2s" }'
+    onoff = 'kind = "onoff"\nrate = "2Mbps"' + "".join(
+        f'\n{way} = {{ dist = "constant", mean = "2s" }}' for way in ("on", "off")
+    )
     for name, flow in (("CBR of half", rest), ("on and off each 2 s", onoff)):
         text = dumbbell(4, 40, droptail(50), video() + f'[[flow]]\nname = "cbr"\n{flow}\n')
         found.append(
@@ -371,7 +403,8 @@ def _f() -> list[Cell]:
     ways: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
         "drift +100 ppm": ("clock = { drift = 100 }", "", "", ()),
         "drift −100 ppm": ("clock = { drift = -100 }", "", "", ()),
-        "bursts of 20 ms": ("", ', jitter = { dist = "uniform", mean = "10ms" }', "", ()),
+        "bursts of 20 ms": ("", f', trace = "{BURSTS}", loop = true', "", ()),
+        "jitter of 0 to 20 ms": ("", ', jitter = { dist = "uniform", mean = "10ms" }', "", ()),
         "reverse link full": ("", "", upload, ()),
         "reports at 100 ms": (
             "",
@@ -385,15 +418,24 @@ def _f() -> list[Cell]:
         for plain, other in (("A1 4 Mb/s 40 ms", ""), ("B1 4 Mb/s 40 ms 2 BDP", tcp())):
             packets = 50 if not other else round(2 * 4e3 * 40 / SEGMENT_BITS)
             text = dumbbell(4, 40, droptail(packets), video(more=flow) + other + more, more=link)
+            if "trace" in link:
+                text = text.replace('rate = "4Mbps", ', "", 1)
 
             def judge(seen: Seen, beside: Mapping[str, Seen], plain: str = plain) -> bool:
-                return abs(seen["video"] / max(beside[plain]["video"], 1e-9) - 1) <= 0.1
+                return abs(seen["bps"] / max(beside[plain]["bps"], 1e-9) - 1) <= 0.1
 
             only = ("steady",) if sets else ()
             label = f"{name}, {'alone' if not other else 'beside CUBIC'}"
             found.append(
                 Cell(
-                    "F", label, text, judge=judge, sets=sets, beside=(f"={plain}",), only=only, facts={"rate": 4e6}
+                    "F",
+                    label,
+                    text,
+                    judge=judge,
+                    sets=sets,
+                    beside=(f"={plain}",),
+                    only=only,
+                    facts={"rate": 4e6},
                 )
             )
     text = dumbbell(0.5, 40, droptail(50), video(), warmup=20)
@@ -435,9 +477,15 @@ def see(folder: Path, task: tuple[str, str, int, tuple[str, ...]]) -> Seen:
     cell = _known()[key]
     place = folder / f"{os.getpid()}.toml"
     place.write_text(scenario(cell, controller))
-    changes = [*cell.sets, *(sets if controller == "steady" else ())]
+    changes = [*cell.sets, *(_for_kin(cell, sets) if controller == "steady" else ())]
     done = sc.run(place, set=changes, seed=seed, quality=False, progress=Silent())
     return READERS[cell.read](done, cell)
+
+
+def _for_kin(cell: Cell, sets: Sequence[str]) -> list[str]:
+    """Set for all of its kind what is set for the flow `video`."""
+    names = [part.split('"')[0] for part in cell.text.split('name = "video')[1:]]
+    return [each.replace("flow.video.", f"flow.video{name}.", 1) for name in names for each in sets]
 
 
 def _basic(done: Run) -> Seen:
@@ -503,7 +551,12 @@ def _steps(done: Run, cell: Cell) -> Seen:
     bins, delays = _bins(done, "video"), _bins(done, "video", "delay_ms")
     low = min(bins[33:59]) >= 0.75e6 and max(delays[33:59]) <= 20 + 50
     high = min(bins[63:89]) >= 3e6
-    return {**_basic(done), "followed": float(low and high), "fall": max(delays[33:59]), "rise": min(bins[63:89]) / 4e6}
+    return {
+        **_basic(done),
+        "followed": float(low and high),
+        "fall": max(delays[33:59]),
+        "rise": min(bins[63:89]) / 4e6,
+    }
 
 
 def _modes(done: Run, _: Cell) -> Seen:
@@ -548,7 +601,12 @@ class Found:
     runs: dict[tuple[str, str, int], Seen] = field(default_factory=dict)
 
     def of(self, cell: Cell, controller: str, seeds: Sequence[int]) -> list[Seen]:
-        return [self.runs[controller, cell.key, seed] for seed in seeds if (controller, cell.key, seed) in self.runs]
+        """Return its runs."""
+        return [
+            self.runs[controller, cell.key, seed]
+            for seed in seeds
+            if (controller, cell.key, seed) in self.runs
+        ]
 
     def verdict(self, cell: Cell, controller: str, seed: int) -> bool | None:
         """Whether a run holds; nothing where it isn't judged."""
@@ -563,9 +621,16 @@ class Found:
         return cell.judge(seen, beside)
 
     def holds(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool | None:
-        verdicts = [self.verdict(cell, controller, s) for s in seeds if (controller, cell.key, s) in self.runs]
+        """Tell whether all its runs hold; nothing where none is judged."""
+        verdicts = [
+            self.verdict(cell, controller, s) for s in seeds if (controller, cell.key, s) in self.runs
+        ]
         judged = [v for v in verdicts if v is not None]
         return all(judged) if judged else None
+
+    def misses(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool:
+        """Tell whether one of its runs misses its bound."""
+        return bool(self.of(cell, controller, seeds)) and self.holds(cell, controller, seeds) is False
 
 
 def run_all(
@@ -573,8 +638,9 @@ def run_all(
     plan: Mapping[str, Sequence[int]],
     sets: Sequence[str] = (),
     jobs: int | None = None,
+    keep: Path | None = None,
 ) -> Found:
-    """Run the cells with each controller and its seeds."""
+    """Run the cells with each controller and its seeds, but for what `keep` has; what is run is added to it."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
     from tempfile import TemporaryDirectory
@@ -590,6 +656,10 @@ def run_all(
         if (not cell.only or controller in cell.only) and (controller != CUBIC or cell.row in CUBIC_ROWS)
     ]
     found = Found()
+    for line in keep.read_text().splitlines() if keep is not None and keep.exists() else ():
+        *name, seen = json.loads(line)
+        found.runs[tuple(name)] = seen
+    tasks = [task for task in tasks if (task[1], task[0], task[2]) not in found.runs]
     with (
         TemporaryDirectory() as folder,
         shown() as progress,
@@ -600,6 +670,9 @@ def run_all(
             progress("runs", done, len(tasks))
             key, controller, seed, _ = waiting[future]
             found.runs[controller, key, seed] = future.result()
+            if keep is not None:
+                with keep.open("a") as file:
+                    file.write(json.dumps([controller, key, seed, future.result()]) + "\n")
     return found
 
 
@@ -696,6 +769,70 @@ def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
     return "\n".join(lines)
 
 
+PAGE = ROOT / "docs" / "steady.md"
+FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
+MARKS = ("<!-- table: begin -->", "<!-- table: end -->")
+
+
+def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
+    """Put the tables between the page's marks."""
+    import datetime
+    import subprocess
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    told = ", ".join(f"`{who}` {len(seeds)}" for who, seeds in plan.items())
+    lines = [
+        f"Measured {datetime.date.today()} at commit {commit}. Seeds, from 1 on: {told}.",
+        "",
+        counts(found, chosen, plan),
+        "",
+        "### Each cell of `steady`",
+        "",
+        report(found, chosen, {who: plan[who] for who in ("steady", CUBIC) if who in plan}),
+    ]
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]), encoding="utf-8")
+
+
+def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
+    """Draw TCP's share against the bottleneck's queueing delay, a dot for each controller and cell beside one CUBIC."""
+    from matplotlib.figure import Figure
+    from steadycast.controllers import find
+    from steadycast.report.canvas import canvas, save_drawing
+
+    cells_shown = [cell for cell in chosen if cell.row in ("B1", "B3") and "newreno" not in cell.name]
+
+    def drawing() -> Figure:
+        figure, panels = canvas(2, height=5.2)
+        for axes, row in zip(panels, ("B1", "B3"), strict=True):
+            for who in plan:
+                dots = [
+                    (sum(r["queue_ms"] for r in runs) / len(runs), sum(r["tcp"] for r in runs) / len(runs))
+                    for cell in cells_shown
+                    if cell.row == row and (runs := found.of(cell, who, plan[who]))
+                ]
+                if dots:
+                    colour = "#8a8a8a" if who == CUBIC else find(who).colour
+                    axes.scatter(*zip(*dots, strict=True), s=9, color=colour, label=who, linewidths=0)
+            axes.set_xscale("log")
+            axes.set_ylim(0, 2)
+            axes.axhline(1, linewidth=0.6, color="#8a8a8a")
+            axes.set_title(
+                "TCP's share beside each controller: drop-tail"
+                if row == "B1"
+                else "and in a queue of its own (FQ-CoDel)"
+            )
+        panels[0].legend(ncols=4, fontsize=7, loc="lower left")
+        panels[-1].set_xlabel("queueing delay, 95th percentile (ms)", loc="right", labelpad=1)
+        return figure
+
+    save_drawing(drawing, FIGURE)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m validation.steady", description=__doc__)
@@ -706,6 +843,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--other-seeds", type=int, help="for all but steady; as many without")
     parser.add_argument("--set", action="append", default=[], help="for steady: as `steadycast run --set`")
     parser.add_argument("--jobs", type=int, help="processes; one for each processor without")
+    parser.add_argument(
+        "--write", action="store_true", help="into docs/steady.md, with its figure and this commit"
+    )
+    parser.add_argument("--keep", type=Path, help="a file of runs: what it has is not run again")
     parser.add_argument("--brief", action="store_true", help="only the cells that miss, and the counts")
     args = parser.parse_args(argv)
     every = cells()
@@ -723,13 +864,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         controller: range(1, 1 + (args.seeds if controller == "steady" else args.other_seeds or args.seeds))
         for controller in args.controllers
     }
-    found = run_all(chosen, plan, args.set, args.jobs)
+    found = run_all(chosen, plan, args.set, args.jobs, args.keep)
     listed = chosen
     if args.brief:
-        listed = [c for c in chosen if any(found.holds(c, who, plan[who]) is False for who in plan if who != CUBIC and found.of(c, who, plan[who]))]
+        judged = [who for who in plan if who != CUBIC]
+        listed = [cell for cell in chosen if any(found.misses(cell, who, plan[who]) for who in judged)]
     print(report(found, listed, plan))
     print()
     print(counts(found, chosen, plan))
+    if args.write:
+        draw(found, chosen, plan)
+        write(found, chosen, plan)
     return 0
 
 

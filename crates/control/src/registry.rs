@@ -1,7 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
 use crate::{
-    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, steady, tfmcc, tfrc, tfrcp,
+    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, steady, tfmcc,
+    tfrc, tfrcp,
 };
 use std::sync::Arc;
 use steadycast_words::nearest;

@@ -94,8 +94,7 @@ fn beside_constant_rate_traffic_it_takes_what_is_left() {
 #[test]
 fn random_loss_alone_costs_little() {
     for (loss, least) in [(0.02, 0.88), (0.05, 0.8)] {
-        let mut bench =
-            Bench::new(Link::new(Rate::mbps(4), Span::millis(40)).losing(loss), &[plan(Ecn::NotEct)]);
+        let mut bench = Bench::new(Link::new(Rate::mbps(4), Span::millis(40)).losing(loss), &[plan(Ecn::NotEct)]);
         bench.run_until(s(60.0));
         let used = bench.used(0, s(10.0), s(60.0));
         assert!((least..=1.0 - loss / 2.0).contains(&used), "{loss}: {used}");
@@ -153,7 +152,7 @@ fn a_third_of_the_reports_lost_costs_little() {
     bench.link.back_loss = 0.33;
     bench.run_until(s(60.0));
     let used = bench.used(0, s(10.0), s(60.0));
-    assert!((0.9..=1.0).contains(&used), "{used}");
+    assert!((0.85..=1.0).contains(&used), "{used}");
 }
 
 #[test]

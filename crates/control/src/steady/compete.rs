@@ -117,6 +117,8 @@ pub(super) struct Compete {
     /// Packets told of at a report, and those of them that are lost, in the mean.
     told: f64,
     lost: f64,
+    /// What may be sent again at once after less was sent to find something out, in bit/s.
+    pub(super) restore: f64,
 }
 
 /// What comes of a report while competing.
@@ -124,7 +126,11 @@ pub(super) struct Compete {
 pub(super) enum After {
     Stay(Turn),
     /// Leave with this rate; whether it is proven that nobody else was there.
-    Leave { rate: f64, rule: &'static str, proven: bool },
+    Leave {
+        rate: f64,
+        rule: &'static str,
+        proven: bool,
+    },
 }
 
 impl Compete {
@@ -142,6 +148,7 @@ impl Compete {
             high: 0.01,
             told: 0.0,
             lost: 0.0,
+            restore: 0.0,
         }
     }
 
@@ -168,6 +175,7 @@ impl Compete {
         (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
         (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
         self.next_test = now + 1.0 + 10.0 * rtt;
+        self.restore = rate;
     }
 
     pub(super) fn step(
@@ -198,6 +206,7 @@ impl Compete {
                 let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
                 self.drain = Some(Drain { since: now, until: now + length, q, received });
             }
+            self.restore = BETA * received.unwrap_or(0.0);
             rule = "compete: loss";
         } else {
             cubic.grow(now, dt, rtt, config.start_up);
@@ -210,7 +219,8 @@ impl Compete {
         let mut rate = carries;
         if let Some(received) = received.filter(|_| !signals.is_idle(now, config.idle)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is not.
-            rate = rate.min(config.ahead * received + 2.0 * config.bits / rtt);
+            // Up to what a drain or an experiment gave away it may jump.
+            rate = rate.min((config.ahead * received + 2.0 * config.bits / rtt).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(config.drain_to * drain.received);

@@ -8,8 +8,9 @@ use super::verdict::{Backoff, Chance, Memory, Press};
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     since: f64,
-    /// The highest of the least queueing delays.
+    /// The highest of the least queueing delays, and when that was.
     peak: f64,
+    peak_at: f64,
     /// The rate from which the yield is counted.
     rate: f64,
     received: f64,
@@ -71,8 +72,10 @@ pub(super) struct Delay {
     /// When this law began to rule, and how much of the time lately its queue was over the target.
     begun: f64,
     over: f64,
-    /// When the rate was near its highest last.
-    near_at: f64,
+    /// The rate a while ago, when that was, and how many whiles in a row it has fallen.
+    sampled: f64,
+    sampled_at: f64,
+    falling: u32,
     noise: f64,
     /// The rate may go up to what the path carried at once when the queue is gone.
     pub(super) refill: bool,
@@ -94,17 +97,21 @@ impl Delay {
             strike_at: f64::MIN,
             begun: 0.0,
             over: 0.0,
-            near_at: 0.0,
+            sampled: 0.0,
+            sampled_at: 0.0,
+            falling: 0,
             noise: 0.0,
             refill: false,
         }
     }
 
     /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two of
-    /// this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time.
+    /// this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time. Bent where it
+    /// comes near its greatest value, so that it still falls there.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
         let raw = config.target_floor + self.noise + config.target_packets * config.bits / rate.max(config.least);
-        (raw * self.scale).clamp(config.target_least, config.target_most)
+        let bent = config.target_most * (1.0 - libm::exp(-raw * self.scale / config.target_most));
+        bent.max(config.target_least)
     }
 
     /// Comes from another law.
@@ -114,7 +121,8 @@ impl Delay {
         self.episode = None;
         self.suspicion = None;
         self.press.own = true;
-        (self.begun, self.near_at, self.over) = (now, now, 0.0);
+        (self.begun, self.over) = (now, 0.0);
+        (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
     }
 
     pub(super) fn step(
@@ -131,10 +139,8 @@ impl Delay {
         self.noise = (signals.jitter() - 1.5 * packet).clamp(0.0, config.noise_most);
         let target = self.target(rate, config);
         let low = signals.low(config.low_span);
-        self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > target)) - self.over);
-        if rate > 0.7 * self.memory.0 {
-            self.near_at = now;
-        }
+        let once = self.target(self.memory.0, config);
+        self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
         let mut received = signals.received(rtt.max(config.received_span)).unwrap_or(rate);
         if signals.is_idle(now, config.idle) {
             // What arrives of a source that sends less than it might says nothing of the path.
@@ -143,15 +149,21 @@ impl Delay {
         if let Some(suspicion) = self.suspicion {
             return self.look(step, &suspicion, target, config);
         }
-        if let Some(turn) = self.losses(step, low, received, chance, config).or_else(|| self.starves(step, low, config)) {
+        if let Some(turn) = self.losses(step, low, received, chance, config).or_else(|| self.starves(step, low, config))
+        {
             return match turn {
-                Turn::Go(rate, rule) if signals.q > config.drain_above => self.suspect(step, rate, received, rule, config),
+                Turn::Go(rate, rule) if signals.q > config.drain_above => {
+                    self.suspect(step, rate, received, rule, config)
+                }
                 turn => turn,
             };
         }
         self.scale = (self.scale + config.scale_up * dt).min(1.0);
         if low > target {
-            return self.over(step, low, received, target, config);
+            // A queue that is there for certain shows what the path carries within a few packets.
+            let soon =
+                signals.received(config.low_span).filter(|_| low > 3.0 * target && !signals.is_idle(now, config.idle));
+            return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
         if signals.low(rtt.max(0.1)) <= 0.7 * target
             && let Some(over) = self.episode.take()
@@ -207,10 +219,10 @@ impl Delay {
             return Some(Turn::Go(rate.max(0.8 * memory), "compete: pressed, with a loss"));
         }
         let settled = self.scale < 0.3 && now - self.least_at > 0.5 + 5.0 * rtt;
-        if congested && settled && chance.many(now, 3, (20.0 * rtt).max(3.0)) {
+        if congested && settled && chance.many(now, config.aqm_losses as usize, (20.0 * rtt).max(3.0)) {
             return Some(Turn::Go(0.85 * rate, "compete: losses of a queue"));
         }
-        if step.loss.is_some() && low > 3.0 * self.target(rate, config) + 0.010 {
+        if step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(config.drain_above) {
             return Some(Turn::Go(0.85 * rate.max(received), "compete: lost, with a queue"));
         }
         if congested {
@@ -228,26 +240,30 @@ impl Delay {
     }
 
     /// Pushed far below what it had by something that never loses packets, and the queue is still there.
-    fn starves(&self, step: &Step<'_>, low: f64, config: &Config) -> Option<Turn> {
+    fn starves(&mut self, step: &Step<'_>, low: f64, config: &Config) -> Option<Turn> {
         let Step { now, rate, rtt, .. } = *step;
         let memory = self.memory.0;
-        let long = now - self.near_at > config.starved_span + 10.0 * rtt;
+        if now - self.sampled_at > config.starved_span + 5.0 * rtt {
+            self.falling = if rate < 0.75 * self.sampled { self.falling.saturating_add(1) } else { 0 };
+            (self.sampled, self.sampled_at) = (rate, now);
+        }
+        let long = self.falling >= 2 || rate < 1.2 * config.least;
         let starves = rate < config.starved * memory && long && self.over > config.starved_over && low > 0.0;
-        starves.then_some(Turn::Go(rate.max(config.starved * memory), "compete: pushed down, and still a queue"))
+        starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
     }
 
     fn suspect(&mut self, step: &Step<'_>, rate: f64, received: f64, rule: &'static str, config: &Config) -> Turn {
-        let Step { now, rtt, signals, .. } = *step;
+        let Step { now, rtt, signals, rate: had, .. } = *step;
         let length = (signals.q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
         self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, rule });
-        Turn::Rate(config.drain_to * received, "delay: suspects somebody")
+        Turn::Rate(had.min(config.drain_to * received), "delay: suspects somebody")
     }
 
     /// Half of the rate has been sent. In a queue of one's own as much arrives as before, as long as there is a queue; in one
     /// that is shared, less.
     fn look(&mut self, step: &Step<'_>, suspicion: &Suspicion, target: f64, config: &Config) -> Turn {
         let Step { now, signals, .. } = *step;
-        let lower = config.drain_to * suspicion.received;
+        let lower = step.rate.min(config.drain_to * suspicion.received);
         let served = signals.served(suspicion.since, 0.003, config.served_packets as usize);
         let own = served.map(|served| served > config.served * suspicion.received);
         let emptied = signals.low(0.03) < target;
@@ -263,6 +279,9 @@ impl Delay {
             self.strike_at = now;
         }
         let carried = served.unwrap_or(suspicion.received);
+        if own == Some(true) {
+            self.memory.0 = carried;
+        }
         self.begin(now, carried);
         Turn::Rate(config.refill * carried, "delay: the queue was its own")
     }
@@ -274,18 +293,23 @@ impl Delay {
         let over = self.episode.get_or_insert(Episode {
             since: now,
             peak: low,
+            peak_at: now,
             rate: rate.min(received.max(0.5 * rate)),
             received,
             target: target / scale,
         });
-        over.peak = over.peak.max(low);
+        if low >= over.peak {
+            (over.peak, over.peak_at) = (low, now);
+        }
         if received < 0.85 * over.rate {
             // The path itself carries less.
             over.rate = received / 0.9;
         }
         let age = now - over.since;
         let enough = over.peak.min(0.3) / config.yield_drain + 4.0 * signals.base_rtt + config.slack;
-        if age > enough && (low > target.max(config.gone * over.peak) || age > 3.0 * enough) {
+        let yielded = (1.0 - rate / received).max(0.0) * (now - over.peak_at);
+        let going = over.peak > 0.1 && yielded > 0.0 && over.peak - low > config.going * yielded;
+        if age > enough && !going && (low > target.max(config.gone * over.peak) || age > 3.0 * enough) {
             return Turn::Go(over.received.max(over.rate), "compete: yielded, and still a queue");
         }
         if now - self.cut_at > rtt.min(0.2) + 0.05 {

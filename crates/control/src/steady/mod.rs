@@ -124,11 +124,11 @@ params! {
         "own", 10 * MS, [0, 100 * MS];
     number target_packets: "packets that each flow keeps in the queue", "Copa", 1.75, [0.1, 20.0];
     span target_least: "least target", "own", 1_500, [0, S];
-    span target_most: "greatest target", "own", 60 * MS, [MS, S];
+    span target_most: "what the target comes near at low rates", "own", 50 * MS, [MS, S];
     number scale_up: "growth per second of the target's scale after an AQM dropped at the target",
         "own", 0.005, [0.0, 1.0];
     number cut_scale: "seconds of queueing delay above half of the target that cut the whole rate",
-        "own", 0.4, [0.01, 10.0];
+        "own", 0.2, [0.01, 10.0];
     number cut_least: "least cut", "own", 0.02, [0.0, 1.0];
     number cut_most: "greatest cut", "own", 0.25, [0.0, 1.0];
     number yield_to: "share of the rate at the beginning that an experiment leaves", "own", 0.65, [0.1, 1.0];
@@ -136,6 +136,7 @@ params! {
         "own", 0.25, [0.05, 1.0];
     span slack: "and this much longer, for somebody else's start", "own", 600 * MS, [0, 10 * S];
     number gone: "a queue below this share of its peak is going", "own", 0.6, [0.0, 1.0];
+    number going: "a queue is going while it falls at this share of what the yield takes from it", "own", 0.5, [0.0, 1.0];
     number gain: "growth per second near what the path carries", "own", 0.06, [0.0, 1.0];
     number gain_below: "growth per second below 0.92 of what the path carried at the last cut", "own", 0.4, [0.0, 4.0];
     span fast_after: "without a cut for this long growth doubles", "own", 2 * S, [0, 60 * S];
@@ -147,15 +148,17 @@ params! {
         "own", 3 * MS, [0, S];
     number policer: "loss in a second above which a policer is assumed", "own", 0.1, [0.0, 1.0];
     number policer_packets: "packets in that second at least", "own", 60.0, [1.0, 10_000.0];
+    number aqm_losses: "losses of a queue in 20 round trips, with the target at its least, that tell of others",
+        "own", 3.0, [1.0, 100.0];
     number pushed: "share of the highest rate lately below which two losses tell of others", "own", 0.7, [0.0, 1.0];
     span memory: "half-life of the highest rate lately", "own", 60 * S, [S, 3_600 * S];
-    span starved_span: "how long, beside ten round trips, without losses until that is suspected",
-        "own", 5 * S, [S, 600 * S];
-    number starved: "share of the highest rate lately below which that is", "own", 0.5, [0.0, 1.0];
+    span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
+        "own", 2 * S, [S, 600 * S];
+    number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
     number starved_over: "share of that time with a queue over the target", "own", 0.4, [0.0, 1.0];
     number served: "share of what arrived before that arrives at half of the rate, in a queue of one's own",
         "own", 0.93, [0.5, 1.0];
-    number served_packets: "packets that tell it", "own", 8.0, [2.0, 1_000.0];
+    number served_packets: "packets that tell it", "own", 5.0, [2.0, 1_000.0];
     number press: "mean excess of episodes over the target above which a loss tells of others", "own", 1.8, [1.0, 10.0];
     number press_gain: "gain of that mean", "own", 0.25, [0.0, 1.0];
     number segment_bytes: "the segments of the window that is emulated", "own", 1_500.0, [100.0, 65_535.0];

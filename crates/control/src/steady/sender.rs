@@ -86,9 +86,12 @@ impl Sender {
         let config = &self.config;
         let Some(received) = step.signals.received((0.6 * rtt).max(0.06)) else { return };
         if let Some(loss) = &step.loss {
-            self.chance.see(now, loss, 0.0, config);
-            self.enter_compete(step, 0.7 * received, "compete: loss in the start");
-            return;
+            let queued = self.chance.see(now, loss, 0.0, config) || loss.q > config.drain_above;
+            let (arrived, share) = step.signals.lossy(now, 1.0);
+            if queued || (share > config.policer && f64::from(arrived) > config.policer_packets) {
+                self.enter_compete(step, 0.7 * received, "compete: loss in the start");
+                return;
+            }
         }
         let target = self.delay.target(self.rate, config);
         let grows = step.signals.slope((0.5 * rtt).max(0.03)).is_some_and(|slope| slope > config.start_slope);
@@ -156,6 +159,25 @@ impl Sender {
         }
     }
 
+    /// Looks at its promises.
+    fn look(&mut self, now: f64, (mode, rate): (Mode, f64)) {
+        if self.mode != mode {
+            return;
+        }
+        match mode {
+            Mode::Delay if self.signals.low(self.config.low_span) > 2.0 * self.delay.target(rate, &self.config) => {
+                self.checks[0].see(self.rate <= rate.max(self.floor).max(self.config.least));
+            }
+            Mode::Compete if !self.signals.is_idle(now, self.config.idle) => {
+                let rtt = self.signals.rtt();
+                let Some(received) = self.signals.received((2.0 * rtt).max(0.5)) else { return };
+                let most = (2.0 * received).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
+                self.checks[1].see(self.rate <= most.max(self.floor).max(self.config.least));
+            }
+            _ => {}
+        }
+    }
+
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
         self.rate = rate.max(self.config.least).clamp(self.floor, self.cap);
@@ -199,11 +221,12 @@ impl SenderHalf for Sender {
             self.mark_at = Some(now);
         }
         let signals = std::mem::take(&mut self.signals);
-        let step =
-            Step { now, dt, rate: self.rate, rtt: signals.rtt(), signals: &signals, news: &news, loss, mark };
+        let step = Step { now, dt, rate: self.rate, rtt: signals.rtt(), signals: &signals, news: &news, loss, mark };
+        let before = (self.mode, self.rate);
         self.law(&step);
         self.signals = signals;
         self.clamp();
+        self.look(now, before);
     }
 
     fn on_timer(&mut self, now: Time) {

@@ -251,7 +251,15 @@ impl Signals {
         let below: f64 = self
             .arrivals
             .iter()
-            .map(|a| if a.delay < delay { 1.0 } else if a.delay == delay { 0.5 } else { 0.0 })
+            .map(|a| {
+                if a.delay < delay {
+                    1.0
+                } else if a.delay == delay {
+                    0.5
+                } else {
+                    0.0
+                }
+            })
             .sum();
         below / self.arrivals.len() as f64
     }
@@ -316,10 +324,10 @@ impl Signals {
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
             let place = self.sent.partition_point(|(at, _)| *at < time);
-            place.checked_sub(1).and_then(|place| self.sent.get(place)).map_or_else(
-                || self.sent.front().map_or(0, |(_, bytes)| *bytes),
-                |(_, bytes)| *bytes,
-            )
+            place
+                .checked_sub(1)
+                .and_then(|place| self.sent.get(place))
+                .map_or_else(|| self.sent.front().map_or(0, |(_, bytes)| *bytes), |(_, bytes)| *bytes)
         };
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }

@@ -4,6 +4,8 @@ use super::Config;
 use super::signals::Loss;
 use std::collections::VecDeque;
 
+/// Losses this far apart, in seconds, are told from each other in the mean rank.
+const RANK_APART: f64 = 0.5;
 /// Loss events are remembered for this long, in seconds.
 const EVENTS: f64 = 20.0;
 
@@ -24,7 +26,9 @@ impl Chance {
     /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is one. `packet`:
     /// how long the path takes for a packet.
     pub(super) fn see(&mut self, now: f64, loss: &Loss, packet: f64, config: &Config) -> bool {
-        self.rank += config.rank_gain * (loss.rank - self.rank);
+        // Losses close together meet the same queue: they say it once.
+        let since = self.events.back().map_or(f64::MAX, |at| now - at);
+        self.rank += config.rank_gain * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
         self.note(now);
         self.rank > config.rank_congested && loss.q > config.noise_loss + packet
     }
@@ -45,7 +49,11 @@ impl Chance {
 
     /// Whether this many loss events, the last one included, came within so many seconds.
     pub(super) fn many(&self, now: f64, count: usize, within: f64) -> bool {
-        self.events.len().checked_sub(count).and_then(|place| self.events.get(place)).is_some_and(|at| *at > now - within)
+        self.events
+            .len()
+            .checked_sub(count)
+            .and_then(|place| self.events.get(place))
+            .is_some_and(|at| *at > now - within)
     }
 
     /// Many losses, and at any queue.
