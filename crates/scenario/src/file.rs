@@ -189,7 +189,7 @@ tables! {
         /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets leave; true: ect0. Off by
         /// default.
         ecn: EcnSaid,
-        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc and nada at the sender (default). rfc8888 or twcc:
+        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
         /// single packets, as RFC 8888 or transport-wide congestion control has it.
         feedback: Feedback,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
