@@ -335,7 +335,7 @@ def run_seeds(
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
     Writes ``out/seed-N`` for each, and ``out/seeds.json``. The runs go in parallel, one per processor, in processes of
-    their own; with ``controllers`` one after the other, in this one.
+    their own; with ``controllers``, and on Windows, one after the other in this one.
 
     Raises:
         UserError: as `run`.
@@ -353,7 +353,7 @@ def run_seeds(
         told = progress or stack.enter_context(shown())
         given = list(seeds)
         processes = min(cores(), len(given))
-        if controllers or processes < 2:
+        if controllers or processes < 2 or os.name != "posix":
             summaries = [
                 run(
                     scenario,
@@ -426,22 +426,24 @@ def seed_worker(what: _Seeds) -> Callable[[int], Json]:
     return one
 
 
-def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> None:
+def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> list[Path]:
     """Encode each ladder that is needed once, before several processes want it at the same time.
+
+    Returns their files in the cache.
 
     Raises:
         UserError: a clip is missing, damaged or of another kind.
 
     """
-    ready = set()
+    ready: dict[str, Path | None] = {}
     for loaded in scenarios:
         for video in loaded.videos():
             facts = media_facts(video)
-            if video["media"] in ("clip", "synthetic") and facts not in ready:
+            if video.get("sequence", video["media"]) in ("clip", "synthetic") and facts not in ready:
                 from steadycast.media.prepare import media_of
 
-                ready.add(facts)
-                media_of(video, loaded.seed, progress)
+                ready[facts] = getattr(media_of(video, loaded.seed, progress), "place", None)
+    return [path for path in ready.values() if path is not None]
 
 
 def media_facts(video: Mapping[str, Any]) -> str:

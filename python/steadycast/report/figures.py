@@ -142,7 +142,7 @@ def draw_rates(folder: Folder) -> Figure | None:
 
 
 def draw_delay(folder: Folder) -> Figure | None:
-    """One-way delay over time, with the play-out limit."""
+    """One-way delay over time, with the play-out delay."""
     lines = grouped(series(folder, "delay_ms"))
     if not lines:
         return None
@@ -156,6 +156,13 @@ def draw_delay(folder: Folder) -> Figure | None:
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
                 labels.append(level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
+            break
+        if flow.get("playout") not in (None, "none"):
+            waits = [line for line in series(folder, "playout_ms") if line.flow["name"] == flow["name"]]
+            for line in waits[:1]:
+                axes.step(line.t, line.mid, where="mid", color=style.MUTED, linewidth=0.9)
+                labels.append(Label(line.mid[-1], f"play-out\n{say.ms(line.mid[-1])}", style.MUTED))
+                top = max(top, highest(waits[:1]))
             break
     from_zero(axes, top * 1.12)
     mark_events(axes, folder, labels=False)
