@@ -178,6 +178,17 @@ def test_a_run_of_two_controllers_has_measures_verdicts_and_a_page(tmp_path: Pat
     assert shas[0] == shas[1], "a run does not depend on those beside it"
 
 
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+    def stop(what: str, done: int, of: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as ended:
+        run_cases(["gcc"], case=["5.1"], seeds=[1, 2], out=tmp_path / "out", progress=stop)
+    assert ended.value.__notes__ == ["1 of 4 runs were done; none is kept"]
+    assert not any(tmp_path.iterdir())
+
+
 def test_ids_and_controllers_that_are_not_there_are_answered_with_those_that_are(say: Say) -> None:
     for words, problem in (
         (["rfc8868"], "write rfc8867"),

@@ -110,6 +110,10 @@ impl Traces {
     }
 }
 
+/// The frames that follow make room for what waits at the pacer within this time, as far as half of what they may have: where
+/// the pacer lets no more go than is asked of the codec, what a burst leaves behind would wait for ever (RFC 8593 has no pacer).
+const DRAINED: f64 = 0.4;
+
 /// A source of frames that have a size and nothing else. Each stands alone: the models do not say what depends on what.
 #[derive(Clone, Debug)]
 pub struct SyntheticCodec {
@@ -209,11 +213,12 @@ impl Feed for SyntheticCodec {
         self.due
     }
 
-    fn next(&mut self, rate: Rate, _backlog: Bytes) -> Option<Coded> {
+    fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         let now = self.due;
         let rate = self.request(now, rate);
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
-        let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate));
+        let room = (1.0 - backlog.as_f64() * 8.0 / (rate * DRAINED)).max(0.5);
+        let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));
         let (t, b) = match self.settings.model {
             CodecModel::Trace => (0.0, 0.0),
             CodecModel::Statistical | CodecModel::Hybrid => {
@@ -225,7 +230,7 @@ impl Feed for SyntheticCodec {
         let size = match by_trace {
             _ if self.burst > 0 => self.burst_size(mean),
             Some(size) => size,
-            None => self.within(mean * (1.0 + b)),
+            None => self.within(mean * room * (1.0 + b)),
         };
         let index = self.times.len() as u32;
         let coded = Coded {

@@ -137,6 +137,19 @@ fn headers_are_part_of_the_rate() {
 }
 
 #[test]
+fn what_waits_at_the_pacer_takes_room_up_to_half_and_starts_no_burst() {
+    let still = CodecSettings { scale_t: 0.0, scale_b: 0.0, ..CodecSettings::at(30.0) };
+    let mut codec = codec(still, None, 0);
+    until(&mut codec, Rate::mbps(1), Span::secs(1));
+    let mut next = |backlog| codec.next(Rate::mbps(1), Bytes::new(backlog)).unwrap().size.as_f64();
+    between(next(0), 4_166.0, 4_168.0);
+    // 10 kB are 80 ms at this rate: a fifth of 400 ms.
+    between(next(10_000), 3_332.0, 3_334.0);
+    between(next(1_000_000), 2_082.0, 2_084.0);
+    between(next(0), 4_166.0, 4_168.0);
+}
+
+#[test]
 fn a_sequence_is_interpolated_between_two_rates_and_scaled_beyond_them() {
     let ladder = ladder();
     let rate = |row: usize| ladder.rates(row, PAYLOAD, 0).0;
