@@ -5,14 +5,14 @@
 //! the way back then counts as part of the way there. Delays keep their variation, and what a half computes as the round trip is the
 //! round trip. Time goes on for such a half with the reports alone, so that silence of a receiver is silence to the sender half, too.
 
+use crate::around::pass_on;
 use crate::feedback::FeedbackFormat;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
-    Allowance, Announcement, Arrival, Body, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
-    MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot,
-    Stream, Wake,
+    Announcement, Arrival, Body, Departing, Due, ExtraArrival, FrameEdge, Notice, PacketReport, ReceiverHalf,
+    ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
@@ -252,20 +252,14 @@ impl Replay {
 }
 
 impl SenderHalf for Replay {
+    pass_on!(on_extra_sent on_timer wake decision probe);
+
     fn on_sent(&mut self, sent: &Sent) {
         if self.left.len() == REMEMBERED {
             self.left.pop_front();
         }
         self.left.push_back(Left { number: sent.number, seq: sent.seq, edge: self.edge, notice: self.notice });
         self.half.on_sent(sent);
-    }
-
-    fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.half.on_extra_sent(sent);
-    }
-
-    fn on_queue(&mut self, queue: &MediaQueue) {
-        self.half.on_queue(queue);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
@@ -277,37 +271,14 @@ impl SenderHalf for Replay {
         self.half.on_leave(at, receiver);
     }
 
-    fn on_timer(&mut self, now: Time) {
-        self.half.on_timer(now);
-    }
-
-    fn wake(&self) -> Option<Wake> {
-        self.half.wake()
-    }
-
-    fn decision(&self) -> Decision {
-        self.half.decision()
-    }
-
-    fn allowance(&self) -> Option<Allowance> {
-        self.half.allowance()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        self.half.probe()
-    }
-
-    fn due(&self) -> Due {
-        self.half.due()
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.shadows.remove(&receiver);
+        self.half.on_bye(at, receiver);
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
         (self.edge, self.notice) = (packet.edge, self.half.notice(packet));
         self.notice
-    }
-
-    fn checks(&self) -> &[Check] {
-        self.half.checks()
     }
 
     fn announce(&mut self, now: Time) -> Option<Body> {
