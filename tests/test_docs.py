@@ -56,6 +56,18 @@ def test_pages_of_the_reference_are_what_the_program_says(page: str) -> None:
     assert (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8") == made
 
 
+def test_the_manual_page_is_what_the_program_says() -> None:
+    from steadycast.reference import man_page
+
+    made = man_page()
+    assert _docs().MANUAL.read_text(encoding="utf-8") == made
+    assert made.count("\n.SS ") == made.count("\n.SS steadycast ") > 10
+    roff = [line for line in made.splitlines() if line.startswith((".", "'"))]
+    assert all(
+        line.split()[0] in {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".I", ".BR", '.\\"'} for line in roff
+    )
+
+
 def test_each_controller_has_a_page_with_its_figure() -> None:
     from steadycast.controllers import registry
 

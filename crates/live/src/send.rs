@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use steadycast_control::registry::{Chosen, Factory, Given, Setup};
+use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
 use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
@@ -209,6 +209,9 @@ impl Sending {
         if group && entry.cast == steadycast_control::registry::Cast::Unicast {
             return Err(LiveError::OneReceiver(options.controller));
         }
+        let feedback = FeedbackFormat::own_of(&*factory);
+        let offered = feedback.offered(Ecn::NotEct, !matches!(medium, Medium::Greedy));
+        check_needs(&options.controller, factory.needs(), &offered)?;
         packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
@@ -227,7 +230,7 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
-            feedback: FeedbackFormat::own_of(&*factory),
+            feedback,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),

@@ -138,7 +138,7 @@ impl PyScenario {
             let entry = PyDict::new(py);
             entry.set_item("flow", &flow.name)?;
             entry.set_item("controller", &video.controller)?;
-            entry.set_item("playout_s", video.playout.map(|p| p.as_secs_f64()))?;
+            entry.set_item("playout_s", video.playout.most().map(|p| p.as_secs_f64()))?;
             let receivers: Vec<_> = flow.to.iter().map(|n| self.scenario().node_name(*n)).collect();
             entry.set_item("receivers", receivers)?;
             let path = |p: &Path| p.display().to_string();
@@ -162,6 +162,22 @@ impl PyScenario {
                 Media::Trace { path: file } => {
                     entry.set_item("media", "trace")?;
                     entry.set_item("paths", vec![path(file)])?;
+                }
+                Media::Rfc8593 { frames, .. } => {
+                    entry.set_item("media", "rfc8593")?;
+                    let sequence = match frames.as_deref() {
+                        Some(Media::Clip { paths }) => {
+                            entry.set_item("paths", paths.iter().map(|p| path(p)).collect::<Vec<_>>())?;
+                            Some("clip")
+                        }
+                        Some(Media::Trace { path: file }) => {
+                            entry.set_item("paths", vec![path(file)])?;
+                            Some("trace")
+                        }
+                        Some(_) => Some("synthetic"),
+                        None => None,
+                    };
+                    entry.set_item("sequence", sequence)?;
                 }
             }
             let encode = &video.encode;

@@ -1,14 +1,16 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{Codec, Emit, Feedback, Reports, RtcpProfile};
+use crate::model::{AdaptivePlayout, Codec, CodecModel, Emit, Feedback, Playout, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value};
-use steadycast_words::{Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, tables, words};
+use steadycast_words::{
+    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, kinds, tables, words,
+};
 
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
@@ -140,7 +142,7 @@ tables! {
         mode: Mode,
         /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: clip, synthetic, greedy, table2, map001 or trace; by default what "clip" or "trace" say, else synthetic.
+        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace" say, else synthetic.
         media: MediaWord,
         /// video: files, played one after the other and looped; relative to this file.
         clip: OneOrMany<String>,
@@ -150,18 +152,24 @@ tables! {
         table2: Table2Table,
         /// video: how paper 001's rates become frames.
         map001: Map001Table,
+        /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
+        rfc8593: Rfc8593Table,
         /// video: how pictures are encoded.
         encode: EncodeTable,
-        /// video: how a rate becomes a quantizer; bucket (default) or ladder.
+        /// video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder. frame: per frame, so that what waits at the sender leaves within "wait".
         vbr: VbrWord,
         /// video: the leaky bucket's size, in GoPs at the target rate; default 1.5.
         bucket: f64,
+        /// video with vbr = "frame": within this time each frame has left; default "100ms".
+        wait: Span,
+        /// video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that is larger than others; the mean stays the target's. Default 2.5.
+        room: f64,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
         /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
         repair: RepairWord,
-        /// video: a frame later than this is not shown at its slot; default "none".
-        playout: OrNone<Span>,
+        /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
+        playout: PlayoutSaid,
         /// video: the receiver's buffer, for controllers that look at it.
         buffer: BufferTable,
         /// video: RTCP's timing.
@@ -205,6 +213,29 @@ tables! {
         exponent: f64,
         /// Size of an I frame, in P frames; default 3.
         intra: f64,
+    }
+    /// RFC 8593's synthetic codec, by the RFC's names. Its rates are those of IP packets, as all rates here.
+    Rfc8593Table {
+        /// statistical (section 5; default), trace (section 6) or hybrid (section 7). The last two take the frame sizes of "trace", "clip", or the synthetic clip.
+        model: CodecModel,
+        /// Its lowest rate; default "150kbps".
+        r_min: Rate,
+        /// Its highest rate; default "1500kbps".
+        r_max: Rate,
+        /// For how long it takes no further request after one; default "200ms".
+        tau_v: Span,
+        /// By which share a request has to differ from the one before to be abrupt, so that a burst follows; default 0.1.
+        abrupt: f64,
+        /// Frames of a burst; default 8.
+        k_d: u64,
+        /// Size of a burst's first frame; default "13500B".
+        k_b: Bytes,
+        /// Scale of the Laplace distribution of the intervals between frames; default 0.15.
+        scale_t: f64,
+        /// Scale of the Laplace distribution of frame sizes; default 0.15.
+        scale_b: f64,
+        /// Frames of the sequence that are left out when it starts over; default 20.
+        skip_frames: u64,
     }
     /// How pictures are encoded.
     EncodeTable {
@@ -435,11 +466,13 @@ pub(crate) enum MediaWord {
     Table2,
     Map001,
     Trace,
+    Rfc8593,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VbrWord {
     Bucket,
     Ladder,
+    Frame,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepairWord {
@@ -459,11 +492,12 @@ words! {
     Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
-    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, }
-    VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
+    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593, }
+    VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, "frame" => Self::Frame, }
     RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
+    CodecModel { "statistical" => Self::Statistical, "trace" => Self::Trace, "hybrid" => Self::Hybrid, }
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
@@ -509,6 +543,38 @@ impl FromToml for StartSaid {
                 None
             }
         }
+    }
+}
+
+kinds! {
+    /// A play-out delay that is more than a time.
+    PlayoutTable for () {
+        /// It follows what frames and the repair of lost packets take.
+        "adaptive" => Adaptive(AdaptivePlayout), "an adaptive play-out";
+    }
+}
+
+/// How long a frame is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlayoutSaid(pub(crate) Playout);
+
+impl Declared for PlayoutSaid {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "enum": ["none", "adaptive"] }, Span::schema(), PlayoutTable::schema()] })
+    }
+}
+
+impl FromToml for PlayoutSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        Some(Self(match item.text() {
+            Some("none") => Playout::None,
+            Some("adaptive") => Playout::Adaptive(AdaptivePlayout::default()),
+            Some(_) => Playout::Fixed(Span::read(item, out)?),
+            None => {
+                let PlayoutTable::Adaptive(bounds) = PlayoutTable::read_for(item, &(), out)?;
+                Playout::Adaptive(bounds)
+            }
+        }))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The resolved text: every default filled in, every `set` applied, and read again it gives the same scenario.
 
-use crate::file::{EcnSaid, FlowTable, Shape};
+use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Repair,
-    Reports, Size, Start, Tcp, TcpSource, Vbr, Video,
+    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, Playout, RateSpec,
+    Repair, Reports, Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -328,6 +328,29 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key("media", "\"trace\"");
             text.key("trace", quote(path.display()));
         }
+        Media::Rfc8593 { codec: c, frames } => {
+            text.key("media", "\"rfc8593\"");
+            match frames.as_deref() {
+                Some(Media::Clip { paths }) => text.key("clip", list(paths.iter().map(|p| quote(p.display())))),
+                Some(Media::Trace { path }) => text.key("trace", quote(path.display())),
+                _ => {}
+            }
+            let table = format!(
+                "{{ model = {}, r_min = {}, r_max = {}, tau_v = {}, abrupt = {}, k_d = {}, k_b = {}, scale_t = {}, scale_b = {}, \
+                 skip_frames = {} }}",
+                quote(c.model.word()),
+                quote(c.r_min),
+                quote(c.r_max),
+                quote(c.tau_v),
+                number(c.abrupt),
+                c.k_d,
+                quote(c.k_b),
+                number(c.scale_t),
+                number(c.scale_b),
+                c.skip_frames,
+            );
+            text.key("rfc8593", table);
+        }
     }
     let e = &video.encode;
     let size = match e.size {
@@ -353,13 +376,27 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key("bucket", number(factor));
         }
         Vbr::Ladder => text.key("vbr", "\"ladder\""),
+        Vbr::Frame { wait, room } => {
+            text.key("vbr", "\"frame\"");
+            text.key("wait", quote(wait));
+            text.key("room", number(room));
+        }
     }
     text.key("emit", quote(video.emit.word()));
     if video.repair == Repair::Rtx {
         text.key("repair", "\"rtx\"");
     }
     text.key("packet", quote(video.packet));
-    text.key("playout", video.playout.map_or_else(|| "\"none\"".to_owned(), quote));
+    text.key(
+        "playout",
+        match &video.playout {
+            Playout::None => quote("none"),
+            Playout::Fixed(delay) => quote(delay),
+            Playout::Adaptive(bounds) => {
+                PlayoutTable::Adaptive(*bounds).value().map_or_else(String::new, |v| v.to_toml())
+            }
+        },
+    );
     if let Some(buffer) = &video.buffer {
         let consume = buffer.consume.map_or_else(String::new, |c| format!(", consume = {}", quote(c)));
         text.key("buffer", format!("{{ size = {}{consume} }}", quote(buffer.size)));

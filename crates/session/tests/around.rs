@@ -7,7 +7,7 @@ use steadycast_control::{
     Allowance, Check, Decision, Due, Limit, MediaQueue, Mode, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Wake,
     Why,
 };
-use steadycast_session::{Defended, FeedbackFormat, Guarded, Orders, Replayed, Served};
+use steadycast_session::{Defended, Guarded, Orders, Replayed, Served};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// Any time.
@@ -85,7 +85,7 @@ fn each_of_them_passes_on_allowance_sender_reports_promises_queue_and_bye() {
         ("Served", |own| Arc::new(Served::new(own, true))),
         ("Guarded", |own| Arc::new(Guarded::new(own, Orders::default()))),
         ("Defended", |own| Arc::new(Defended::new(own, Orders::default()))),
-        ("Replayed", |own| Replayed::around(own, FeedbackFormat::Rfc8888, false)),
+        ("Replayed", |own| Replayed::around(own, Span::secs(1))),
     ];
     for (name, around) in around {
         let told = Arc::new(Mutex::new(Vec::new()));
