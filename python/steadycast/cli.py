@@ -1165,7 +1165,7 @@ def reproduce(
         ),
     ] = False,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="So many runs in real time.")
+        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Emulated runs at once.")
     ] = 4,
     out: Annotated[Path | None, _OUT] = None,
     force: Annotated[bool, _FORCE] = False,

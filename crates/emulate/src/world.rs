@@ -42,8 +42,10 @@ const CREDIT: Span = Span::millis(5);
 /// How often it is asked whether the run is to go on.
 const ASKED: Span = Span::millis(50);
 
-/// After the end packets may arrive for as long as they do, with pauses of at most the first and in all the second.
-const GRACE: (Span, Span) = (Span::millis(400), Span::secs(3));
+/// After the end the run waits until nothing has arrived for this long.
+const GRACE_IDLE: Span = Span::millis(400);
+/// It waits at most this long.
+const GRACE_TOTAL: Span = Span::secs(3);
 
 /// A larger share of late releases than this, and the run says that it is not to be trusted.
 const TRUSTED: f64 = 0.01;
@@ -520,7 +522,7 @@ impl Udp {
         // What is under way still arrives, so that the last frames are not counted as lost.
         self.each(|ix, driver| driver.tell(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
-        while clock.now() < (last + GRACE.0).min(end + GRACE.1) {
+        while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
             self.turn(clock.now() + ASKED)?;
             let mut heard = 0;
             self.each(|ix, driver| heard += driver.end(ix).heard());

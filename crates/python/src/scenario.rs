@@ -78,6 +78,11 @@ impl PyScenario {
         }
     }
 
+    fn __repr__(&self) -> String {
+        let scenario = self.scenario();
+        format!("Scenario({:?}, seed={}, flows={})", scenario.name, scenario.seed.0, scenario.flows.len())
+    }
+
     /// The scenario with all defaults, as TOML.
     fn toml(&self) -> String {
         self.loaded.resolved_toml()

@@ -303,6 +303,11 @@ impl SenderHalf for Replay {
         self.half.on_leave(at, receiver);
     }
 
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.shadows.remove(&receiver);
+        self.half.on_bye(at, receiver);
+    }
+
     fn on_timer(&mut self, now: Time) {
         self.half.on_timer(now);
     }

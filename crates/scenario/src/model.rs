@@ -272,7 +272,7 @@ pub struct Video {
     pub rtcp: Rtcp,
     /// The rate never goes below this.
     pub floor: Option<Rate>,
-    /// Nor above this.
+    /// The rate never goes above this.
     pub cap: Option<Rate>,
     /// The codepoint as which its packets leave; with any but `NotEct` they may be marked instead of dropped.
     pub ecn: Ecn,
@@ -390,7 +390,7 @@ pub enum Media {
     Synthetic,
     /// Always has data.
     Greedy {
-        /// So much, once; `None`: without end.
+        /// How much it has to send; `None`: without end.
         bytes: Option<Bytes>,
     },
     /// Paper 000's Table 2: a ladder of mean rates, without pixels.
@@ -598,9 +598,9 @@ pub struct Tcp {
 pub enum TcpSource {
     /// Always something.
     Bulk,
-    /// So much, once.
+    /// This many bytes, once.
     File(Bytes),
-    /// So much, again and again, with a pause after each.
+    /// Transfers of one size, with a pause after each.
     Transfers {
         /// Size of one.
         bytes: Bytes,

@@ -47,16 +47,25 @@ pub struct MediaPacket<'a> {
     pub buffer: Option<BufferLevel>,
 }
 
+/// Packets since the beginning.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    expected: u64,
+    /// Duplicates included.
+    received: u64,
+    duplicates: u64,
+}
+
 /// The receiving end of a session.
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
-    /// What streams before the present one came to: packets expected, received and of these duplicates.
-    past: (u64, u64, u64),
-    /// The last regular report's counters: a half wants signed, full-precision losses.
-    prior: (u64, u64),
+    /// What streams before the present one came to.
+    past: Totals,
+    /// What the last regular report was about: a half wants signed, full-precision losses.
+    prior: Totals,
     unreadable: u64,
     /// In a simulcast.
     knock: Option<Knock>,
@@ -137,7 +146,7 @@ impl Receiver {
         now: Time,
     ) -> Self {
         let participant = Participant::new(identity, rtcp, false, chance, now);
-        let (stream, past, prior) = (None, (0, 0, 0), (0, 0));
+        let (stream, past, prior) = (None, Totals::default(), Totals::default());
         let (knock, siblings, answers, said) = (None, Vec::new(), false, None);
         Self {
             half,
@@ -156,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// Of a sender that pauses while nobody reports: it says that it is there, at RTCP's times, where its half waits for more
+    /// For senders that pause while nobody reports: it sends a report without a body, at RTCP's times, where its half waits for more
     /// packets than such a sender sends (`tfmcc` is silent while packets are farther apart than the round trips it was told of).
     #[must_use]
     pub fn answering(self) -> Self {
@@ -237,18 +246,18 @@ impl Receiver {
 
     /// Packets that were expected, from the first that came to the newest.
     pub fn expected(&self) -> u64 {
-        self.past.0 + self.stream.as_ref().map_or(0, |s| s.reception.expected())
+        self.past.expected + self.stream.as_ref().map_or(0, |s| s.reception.expected())
     }
 
     /// Distinct packets that came.
     pub fn received(&self) -> u64 {
-        let duplicates = self.past.2 + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
+        let duplicates = self.past.duplicates + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
         self.arrived().saturating_sub(duplicates)
     }
 
     /// Packets that came, duplicates included.
     fn arrived(&self) -> u64 {
-        self.past.1 + self.stream.as_ref().map_or(0, |s| s.reception.received())
+        self.past.received + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
     /// Whether the source that it follows has said BYE, and does not go on under another SSRC.
@@ -354,9 +363,9 @@ impl Receiver {
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Restarted(seq) => {
-                self.prior = (self.past.0, self.past.1);
+                self.prior = self.past;
                 if let Some(repair) = &mut self.repair {
-                    repair.shown = self.past.1;
+                    repair.shown = self.past.received;
                     repair.requester.restart();
                 }
                 seq
@@ -386,8 +395,10 @@ impl Receiver {
             repair.requester.on_original(now, seq, sent, header.marker);
             repair.shown += 1;
             // By the counters of the report block, which nothing but the media's numbers move.
-            let duplicates = self.past.2 + stream.reception.duplicates();
-            repair.check.see(repair.shown == (self.past.1 + stream.reception.received()).saturating_sub(duplicates));
+            let duplicates = self.past.duplicates + stream.reception.duplicates();
+            repair
+                .check
+                .see(repair.shown == (self.past.received + stream.reception.received()).saturating_sub(duplicates));
         }
         Received::New(seq)
     }
@@ -420,12 +431,11 @@ impl Receiver {
             if !(ended || old.reception.received() < 2 || renamed() || silent(self.participant.member_timeout())) {
                 return false;
             }
-            let (expected, received, duplicates) = self.past;
-            let reception = &old.reception;
-            self.past =
-                (expected + reception.expected(), received + reception.received(), duplicates + reception.duplicates());
+            self.past.expected += old.reception.expected();
+            self.past.received += old.reception.received();
+            self.past.duplicates += old.reception.duplicates();
             // To the controller it is one stream: a sender with another SSRC is no loss.
-            ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
+            ahead = old.reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
         }
         self.stream = Some(Stream::new(now, from, header, ahead));
         if let Some(repair) = &mut self.repair {
@@ -586,8 +596,8 @@ impl Receiver {
         let (expected, received) = (self.expected(), self.arrived());
         let slot = Slot {
             now,
-            expected: expected - self.prior.0.min(expected),
-            lost: (expected as i64 - self.prior.0 as i64) - (received as i64 - self.prior.1 as i64),
+            expected: expected - self.prior.expected.min(expected),
+            lost: (expected as i64 - self.prior.expected as i64) - (received as i64 - self.prior.received as i64),
             members: self.participant.census().members,
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
@@ -596,7 +606,7 @@ impl Receiver {
         if reply == Reply::Suppress {
             return None;
         }
-        self.prior = (expected, received);
+        self.prior = Totals { expected, received, ..self.prior };
         self.said = Some(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.receiver_report(now), self.participant.sdes()];

@@ -566,18 +566,7 @@ impl Sender {
     ///
     /// let (packet, session_bandwidth, seed) = (Bytes::new(1000), Rate::mbps(1), Seed(1));
     /// let pair = Chosen::shared("fixed", Mode::Repaired, &[])?;
-    /// let setup = Setup {
-    ///     packet,
-    ///     mode: Mode::Repaired,
-    ///     floor: Rate::ZERO,
-    ///     cap: session_bandwidth,
-    ///     pictures: None,
-    ///     session_bandwidth,
-    ///     group: false,
-    ///     id: ReceiverId(1),
-    ///     chance: seed.part("half"),
-    ///     ecn: Ecn::NotEct,
-    /// };
+    /// let setup = Setup { packet, ..Setup::unicast(Rate::ZERO, session_bandwidth, seed.part("half")) };
     /// let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth, t_min: None, group: false, summary: false };
     /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
     /// let settings = SenderSettings {

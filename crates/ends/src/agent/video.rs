@@ -565,7 +565,7 @@ pub struct CumulativeJitter {
     pub max: Offset,
 }
 
-/// Makes the receiver of the so-and-so-manieth join.
+/// Makes the receiver for join number `n`; 0 is the first.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
 /// A video session's receiver, with an assembly behind it.
