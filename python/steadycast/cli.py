@@ -1006,6 +1006,12 @@ def send(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    feedback: Annotated[
+        str,
+        typer.Option(
+            "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
+        ),
+    ] = "own",
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
@@ -1050,6 +1056,7 @@ def send(
         force,
         buffer,
         consume,
+        feedback,
     )
     with Terminal() as progress:
         summary = live.send(options, progress)

@@ -169,18 +169,22 @@ impl LiveRecord {
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
-        let Some(block) = peer.block.filter(|_| peer.reports > 0) else { continue };
+        if peer.reports == 0 {
+            continue;
+        }
         // One that was there from the start is owed all packets, one that joined later those since its first report.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
             _ => (u32::from(first_seq), 0),
         };
-        let expected = block.highest_seq.wrapping_sub(from);
-        let lost = block.cumulative_lost - before;
-        let loss =
-            (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0));
-        let jitter = f64::from(block.jitter) / 90.0;
+        // Whoever reports packet by packet alone has sent no block.
+        let loss = peer.block.and_then(|block| {
+            let expected = block.highest_seq.wrapping_sub(from);
+            let lost = block.cumulative_lost - before;
+            (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
+        });
+        let jitter = peer.block.map(|block| f64::from(block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);
         into.put(&receiver::NAME, peer.cname.as_str());
@@ -191,7 +195,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         into.put_span(&receiver::RTT, peer.rtt);
         into.put_spread(&receiver::DELAY, &Spread::default());
         into.put(&receiver::FEEDBACK_PACKETS, peer.reports);
-        into.put(&receiver::STANDARD, !peer.ours);
+        into.put(&receiver::STANDARD, !peer.ours && !peer.packets);
         into.put(&receiver::LEFT, peer.left);
         into.put_unknown(&receiver::FRAMES_OK);
         rows.push(into);

@@ -2,7 +2,7 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words};
-use crate::sdp::Description;
+use crate::sdp::{Description, PacketFeedback};
 use crate::send::{Shared, packet_size, rtcp};
 use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
@@ -17,7 +17,7 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, RtcpSettings};
+use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, Replayed, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -95,6 +95,9 @@ impl Receiving {
         let description = options.description.clone();
         let announced = Announced::of(&description)?;
         let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
+        let own_format = FeedbackFormat::own_of(&*factory);
+        let feedback = description.feedback.map_or(own_format, PacketFeedback::format);
+        let factory = Replayed::around(factory, feedback, own_format != FeedbackFormat::Own);
         let group = description.address.ip().is_multicast();
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
@@ -128,7 +131,7 @@ impl Receiving {
             let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
             let half = factory.receiver(&setup);
             let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
-                .with_feedback(FeedbackFormat::own_of(&*factory), setup.session_bandwidth);
+                .with_feedback(feedback, setup.session_bandwidth);
             // In paper mode no sender pauses.
             if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
@@ -143,6 +146,10 @@ impl Receiving {
         };
         let srtp = options.key.as_ref().map(Srtp::new);
         let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
+        let wired = match description.feedback {
+            Some(PacketFeedback::Transport(id)) => wired.numbered_by(id),
+            _ => wired,
+        };
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());

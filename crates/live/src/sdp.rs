@@ -5,6 +5,7 @@
 
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
 use std::net::{IpAddr, SocketAddr};
+use steadycast_session::{FeedbackFormat, TRANSPORT_NUMBER_ID};
 use steadycast_units::Rate;
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
@@ -45,10 +46,42 @@ pub struct Description {
     pub config: Vec<u8>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
+    /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
+    pub feedback: Option<PacketFeedback>,
     /// What only our own receivers understand.
     pub ours: Vec<(String, String)>,
 }
 
+/// How receivers report single packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketFeedback {
+    /// By RFC 8888: `ack ccfb`.
+    Congestion,
+    /// By transport-wide numbers, which this element of the header extension carries: `transport-cc`.
+    Transport(u8),
+}
+
+impl PacketFeedback {
+    /// What a sender of ours says of this format.
+    pub const fn of(format: FeedbackFormat) -> Option<Self> {
+        match format {
+            FeedbackFormat::Own => None,
+            FeedbackFormat::Rfc8888 => Some(Self::Congestion),
+            FeedbackFormat::TransportWide => Some(Self::Transport(TRANSPORT_NUMBER_ID)),
+        }
+    }
+
+    /// The format.
+    pub const fn format(self) -> FeedbackFormat {
+        match self {
+            Self::Congestion => FeedbackFormat::Rfc8888,
+            Self::Transport(_) => FeedbackFormat::TransportWide,
+        }
+    }
+}
+
+/// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const OURS: &str = "x-steadycast";
 
 impl Description {
@@ -60,7 +93,13 @@ impl Description {
     /// As text. `own` is the sender's address, `session` a number of its own.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        let proto = if self.secure { TransportProto::RtpSavp } else { TransportProto::RtpAvp };
+        // Feedback of the profile for it alone makes it this profile: what players know best otherwise stays.
+        let proto = match (self.secure, self.feedback.is_some()) {
+            (false, false) => TransportProto::RtpAvp,
+            (false, true) => TransportProto::RtpAvpf,
+            (true, false) => TransportProto::RtpSavp,
+            (true, true) => TransportProto::RtpSavpf,
+        };
         let mut media = Media::new(MediaType::Video, self.address.port(), proto, self.payload_type);
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
@@ -79,6 +118,15 @@ impl Description {
             put("source-filter", format!(" incl IN {kind} {} {source}", self.address.ip()));
         }
         put("extmap", "1 urn:x-steadycast:send-time".into());
+        match self.feedback {
+            // RFC 8888, section 6, asks for the asterisk.
+            Some(PacketFeedback::Congestion) => put("rtcp-fb", "* ack ccfb".into()),
+            Some(PacketFeedback::Transport(id)) => {
+                put("extmap", format!("{id} {TRANSPORT_WIDE}"));
+                put("rtcp-fb", format!("{} transport-cc", self.payload_type));
+            }
+            None => {}
+        }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
             put(OURS, ours.join(";"));
@@ -178,6 +226,7 @@ impl Description {
         };
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
+        let feedback = feedback(media, payload_type);
         let bandwidth = media.bandwidths.iter().find(|b| b.bwtype == "AS");
         Ok(Self {
             address: SocketAddr::new(address.ip, media.port),
@@ -189,6 +238,7 @@ impl Description {
             format,
             config,
             bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
+            feedback,
             ours,
         })
     }
@@ -199,6 +249,30 @@ fn source(media: &Media) -> Option<IpAddr> {
     let filter = media.get_first_attribute_value("source-filter").flatten()?;
     let words: Vec<&str> = filter.split_whitespace().collect();
     if words.first() == Some(&"incl") { words.get(4)?.parse().ok() } else { None }
+}
+
+/// What `a=rtcp-fb` says of this payload type, or of all of them (RFC 4585, section 4.2), in single words.
+fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
+    let own = payload_type.to_string();
+    let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
+    words
+        .filter(move |words| words.first().is_some_and(|of| *of == "*" || **of == own))
+        .map(|words| words[1..].to_vec())
+}
+
+/// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
+fn feedback(media: &Media, payload_type: u8) -> Option<PacketFeedback> {
+    let asks = |what: &[&str]| asked(media, payload_type).any(|words| words == what);
+    if asks(&["ack", "ccfb"]) {
+        return Some(PacketFeedback::Congestion);
+    }
+    let element = media.get_attribute_values("extmap").flatten().find_map(|said| {
+        let (id, uri) = said.split_once(' ')?;
+        // A direction may stand behind the number (RFC 8285, section 5).
+        let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
+        (uri.trim() == TRANSPORT_WIDE).then_some(id)
+    });
+    element.filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
 /// The NAL units of a stream with start codes.
@@ -273,6 +347,7 @@ mod tests {
             format,
             config: config.to_vec(),
             bandwidth: Some(Rate::kbps(2_000)),
+            feedback: None,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
         }
     }
@@ -287,6 +362,8 @@ mod tests {
             Description { source: Some(own), ..description(Some(PayloadFormat::H263p), &[]) },
             Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Transport(14)), ..description(None, &[]) },
         ];
         // Those of the others have nothing of their own.
         for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
@@ -305,6 +382,39 @@ mod tests {
             "a=rtpmap:96 MP4V-ES/90000\r\na=fmtp:96 profile-level-id=245; config=000001B0F5\r\n",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_receivers_are_to_report_is_said_as_the_rfcs_say_it() {
+        let own = "10.0.0.1".parse().unwrap();
+        let text = |feedback| Description { feedback: Some(feedback), ..description(None, &[]) }.write(own, 17);
+        let ccfb = text(PacketFeedback::Congestion);
+        assert!(ccfb.contains("m=video 5004 RTP/AVPF 96\r\n") && ccfb.contains("a=rtcp-fb:* ack ccfb\r\n"), "{ccfb}");
+        let twcc = text(PacketFeedback::Transport(14));
+        assert!(twcc.contains("a=rtcp-fb:96 transport-cc\r\n"), "{twcc}");
+        assert!(twcc.contains(&format!("a=extmap:14 {TRANSPORT_WIDE}\r\n")), "{twcc}");
+    }
+
+    #[test]
+    fn reports_of_packets_are_read_from_standard_descriptions_with_what_they_need() {
+        let read = |lines: &str| {
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96\r\n";
+            Description::read(format!("{head}{lines}").as_bytes()).unwrap().feedback
+        };
+        let extmap = format!("a=extmap:3/sendonly {TRANSPORT_WIDE}\r\n");
+        assert_eq!(read("a=rtcp-fb:96 ack ccfb\r\n"), Some(PacketFeedback::Congestion));
+        assert_eq!(read(&format!("a=rtcp-fb:* transport-cc\r\n{extmap}")), Some(PacketFeedback::Transport(3)));
+        let both = format!("a=rtcp-fb:96 transport-cc\r\na=rtcp-fb:* ack ccfb\r\n{extmap}");
+        assert_eq!(read(&both), Some(PacketFeedback::Congestion));
+        // Of another payload type, without the number's element, with one that can't be, and without being asked for.
+        for none in [
+            "a=rtcp-fb:97 ack ccfb\r\n",
+            "a=rtcp-fb:96 transport-cc\r\n",
+            &format!("a=rtcp-fb:96 transport-cc\r\na=extmap:15 {TRANSPORT_WIDE}\r\n"),
+            &extmap,
+        ] {
+            assert_eq!(read(none), None, "{none}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
-use crate::sdp::Description;
+use crate::sdp::{Description, PacketFeedback};
 use crate::{
     Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
     Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup};
-use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
+use steadycast_control::{Limit, Mode, Need, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, Replayed, RtcpSettings, SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -46,6 +46,9 @@ pub enum LiveError {
     /// The controller serves one receiver.
     #[error("--to: controller {0} serves one receiver, and this is a group; take asmp or tfmcc")]
     OneReceiver(String),
+    /// A group's receivers can't all report single packets.
+    #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
+    GroupFeedback,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
     Packet(&'static str, Bytes),
@@ -121,6 +124,8 @@ pub struct SendOptions {
     pub session_bandwidth: Rate,
     /// Canonical name.
     pub cname: String,
+    /// How its receivers report single packets; [`FeedbackFormat::Own`]: as the controller asks.
+    pub feedback: FeedbackFormat,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
     pub buffer: Option<Bytes>,
     /// See above.
@@ -183,10 +188,12 @@ pub struct Sending {
     thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
 }
 
-/// What goes before a payload: IP, UDP, RTP with the send time, and the largest notice of a controller that has one.
-fn overhead(factory: &dyn Factory) -> u64 {
+/// What goes before a payload: IP, UDP, RTP with the send time, the largest notice of a controller that has one, and the transport-wide
+/// number where there is one.
+fn overhead(factory: &dyn Factory, feedback: FeedbackFormat) -> u64 {
     let notice = if factory.extension() == 0 { 0 } else { 24 };
-    28 + 12 + 4 + 8 + notice
+    let number = if feedback == FeedbackFormat::TransportWide { 4 } else { 0 };
+    28 + 12 + 4 + 8 + notice + number
 }
 
 /// A floor that its operator can lower is no lower than this, but for one that was so from the start.
@@ -203,12 +210,21 @@ impl Sending {
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let clock = Clock::start();
         let seed = entropy::seed()?;
-        let factory = Chosen::shared(&options.controller, options.mode, &options.params)?;
+        let chosen = Chosen::new(&options.controller, options.mode, &options.params)?;
         let group = options.to.ip().is_multicast();
         let entry = steadycast_control::registry::find(&options.controller)?;
         if group && entry.cast == steadycast_control::registry::Cast::Unicast {
             return Err(LiveError::OneReceiver(options.controller));
         }
+        if group && options.feedback != FeedbackFormat::Own {
+            return Err(LiveError::GroupFeedback);
+        }
+        // Many receivers can't each report every packet, and nothing here leaves with an ECN codepoint.
+        let of_one = [Need::PacketReports, Need::Queue, Need::Probes];
+        chosen.check(if group { &of_one[1..] } else { &of_one })?;
+        let factory: Arc<dyn Factory> = Arc::new(chosen);
+        let own_format = FeedbackFormat::own_of(&*factory);
+        let feedback = if options.feedback == FeedbackFormat::Own { own_format } else { options.feedback };
         packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
@@ -227,14 +243,14 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
-            feedback: FeedbackFormat::own_of(&*factory),
+            feedback,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
             epoch: clock.epoch(),
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
-        let cost = overhead(&*factory) + tag;
+        let cost = overhead(&*factory, feedback) + tag;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
@@ -290,6 +306,7 @@ impl Sending {
             format,
             config,
             bandwidth: Some(cap.min(Rate::mbps(100_000))),
+            feedback: PacketFeedback::of(feedback),
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -299,10 +316,12 @@ impl Sending {
         if !paper {
             shared.orders.limit(Some(floor), None);
         }
+        let factory = Replayed::at_sender(factory, feedback, own_format != FeedbackFormat::Own);
         let factory: Arc<dyn Factory> = if paper {
             factory
         } else {
             let served = Served::new(factory, entry.standard_reports);
+            let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
             let guarded = Guarded::new(Arc::new(served), shared.orders.clone());
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
@@ -501,7 +520,7 @@ impl Session {
             .map(|(ssrc, p)| {
                 json!({
                     "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left, "aside": aside.get(&ssrc),
-                    "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports,
+                    "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports, "packets": p.packets,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
                     "loss_frac": p.block.map(|b| f64::from(b.fraction) / 256.0),
                     "jitter_ms": p.block.map(|b| f64::from(b.jitter) / 90.0),

@@ -209,6 +209,8 @@ pub struct WiredSink {
     departure: Departure,
     clocks: Clocks,
     srtp: Option<Srtp>,
+    /// The element of the header extension that carries the transport-wide number.
+    number_id: u8,
     /// Where reports go; `None`: to the group.
     reports: Reports,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -325,6 +327,7 @@ impl WiredSink {
             departure,
             clocks: Clocks::default(),
             srtp: None,
+            number_id: TRANSPORT_NUMBER_ID,
             reports,
             outgoing: Vec::new(),
             ended: false,
@@ -355,6 +358,12 @@ impl WiredSink {
     #[must_use]
     pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
         Self { srtp, ..self }
+    }
+
+    /// Its source's transport-wide numbers stand in this element of the header extension.
+    #[must_use]
+    pub fn numbered_by(self, id: u8) -> Self {
+        Self { number_id: id, ..self }
     }
 
     /// Without a trail, frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
@@ -443,7 +452,7 @@ impl WiredSink {
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let (mut notice, mut transport) = (Notice::NONE, None);
         for (id, bytes) in extensions {
-            match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
+            match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}

@@ -15,7 +15,7 @@ use steadycast_live::{
     Receiving, RungData, SendOptions, Sending, Steering, Unit,
 };
 use steadycast_media::Scale;
-use steadycast_session::FrameKind;
+use steadycast_session::{FeedbackFormat, FrameKind};
 use steadycast_units::{Bytes, Ecn, Rate};
 use steadycast_wire::payload::PayloadFormat;
 
@@ -63,6 +63,17 @@ fn format(codec: &str) -> PyResult<PayloadFormat> {
         "h263" => Ok(PayloadFormat::H263p),
         "h264" => Ok(PayloadFormat::H264),
         other => Err(PyValueError::new_err(format!("codec: there is no {other}; take mpeg4, mpeg2, h263 or h264"))),
+    }
+}
+
+fn feedback(name: &str) -> PyResult<FeedbackFormat> {
+    match name {
+        "own" => Ok(FeedbackFormat::Own),
+        "rfc8888" => Ok(FeedbackFormat::Rfc8888),
+        "twcc" => Ok(FeedbackFormat::TransportWide),
+        other => Err(PyValueError::new_err(format!(
+            "--feedback {other}: there is no such format; take own, rfc8888 or twcc"
+        ))),
     }
 }
 
@@ -152,6 +163,7 @@ impl PySender {
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
             key: key(options)?,
             clip: want(options, "clip")?,
+            feedback: feedback(&want::<String>(options, "feedback")?)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
         Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
@@ -268,6 +280,7 @@ impl PyReceiver {
                     format,
                     config: Vec::new(),
                     bandwidth: None,
+                    feedback: None,
                     ours: Vec::new(),
                 }
             }

@@ -212,7 +212,7 @@ figures! {
             .when(When::Video).lower();
         ADDRESS = figure("address", Text, "Where the receiver's reports come from.").when(When::Live);
         RTT = figure("rtt_ms", Millis, "Round-trip time by RTCP.").when(When::Live).lower();
-        STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone.").when(When::Live);
+        STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone: none of the controller's own, and none on single packets.").when(When::Live);
         ENDED_BY = figure("ended_by", Text, "What ended the session at the receiver: the BYE of an address; null where none came.")
             .when(When::Live);
         LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);

@@ -20,13 +20,21 @@ use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 /// [`FeedbackFormat::TransportWide`].
 pub struct Replayed {
     own: Arc<dyn Factory>,
+    /// The receiver halves are the controller's own.
+    own_receivers: bool,
 }
 
 impl Replayed {
     /// Around this controller, where receivers report in `format` and the controller itself does not read packet reports; otherwise
     /// the controller as it is.
     pub fn around(own: Arc<dyn Factory>, format: FeedbackFormat, reads_packets: bool) -> Arc<dyn Factory> {
-        if format == FeedbackFormat::Own || reads_packets { own } else { Arc::new(Self { own }) }
+        if format == FeedbackFormat::Own || reads_packets { own } else { Arc::new(Self { own, own_receivers: false }) }
+    }
+
+    /// As [`Replayed::around`], for a sender alone: the receiver halves that it makes are the controller's own, which stand in for
+    /// receivers that report nothing but standard reports all the same ([`crate::Served`]).
+    pub fn at_sender(own: Arc<dyn Factory>, format: FeedbackFormat, reads_packets: bool) -> Arc<dyn Factory> {
+        if format == FeedbackFormat::Own || reads_packets { own } else { Arc::new(Self { own, own_receivers: true }) }
     }
 }
 
@@ -42,8 +50,8 @@ impl Factory for Replayed {
             notice: Notice::NONE,
         })
     }
-    fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
-        Box::new(Counting)
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        if self.own_receivers { self.own.receiver(setup) } else { Box::new(Counting) }
     }
     fn extension(&self) -> u8 {
         self.own.extension()
@@ -53,6 +61,9 @@ impl Factory for Replayed {
     }
     fn feedback(&self) -> Feedback {
         Feedback::Clocked
+    }
+    fn repeats(&self) -> bool {
+        self.own_receivers && self.own.repeats()
     }
 }
 

@@ -154,6 +154,9 @@ struct Told<'a> {
     packets: Joined,
 }
 
+/// GStreamer 1.22 reports packets under this number until its session has one of its own.
+const NAMELESS: u32 = u32::MAX;
+
 /// Least time between a unicast sender's reports under AVPF.
 const BETWEEN_REPORTS: Span = Span::secs(1);
 
@@ -453,6 +456,13 @@ impl Sender {
                 _ => {}
             }
         }
+        // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its own.
+        if let Some((who, packets)) = reporter(&compound, mine).zip(joined)
+            && Standing::of(self.participant.members.on_rtcp(now, who, from)) == Standing::Good
+        {
+            self.report(now, from, who, &Told { block: None, body: None, packets });
+            reports = true;
+        }
         for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
                 self.peers.remove(ssrc);
@@ -536,6 +546,10 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
+        if from != NAMELESS && self.peers.get(NAMELESS).is_some_and(|peer| peer.from == origin) {
+            self.peers.remove(NAMELESS);
+            self.half.on_leave(now, ReceiverId(NAMELESS));
+        }
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
@@ -880,6 +894,12 @@ impl Sender {
             }
         }
     }
+}
+
+/// Who sent the first feedback message in a compound, unless that was the source `mine` itself.
+fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
+    let sender = |packet: &Packet| if let Packet::Feedback { sender, .. } = packet { Some(*sender) } else { None };
+    compound.packets.iter().find_map(sender).filter(|ssrc| *ssrc != mine)
 }
 
 pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {

@@ -168,7 +168,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
             share(peer["loss_frac"]),
             ms(peer["rtt_ms"]),
             ms(peer["jitter_ms"]),
-            f"not heard: {peer['aside']}" if peer["aside"] else "our reports" if peer["ours"] else "standard",
+            f"not heard: {peer['aside']}" if peer["aside"] else _kind(peer),
             style="bold" if limiting else "dim" if silent else "",
         )
     parts: list[Any] = [head, Text(why(status["decision"])), Text("")]
@@ -178,6 +178,13 @@ def send_view(status: Json, to: str, port: int) -> Group:
     parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
     parts.append(Text("1-9: exclude a receiver   a: hear all again   + -: floor   Ctrl-C: end", style="dim"))
     return Group(*parts)
+
+
+def _kind(peer: Json) -> str:
+    """Say what a receiver reports."""
+    if peer["ours"]:
+        return "our reports"
+    return "packet by packet" if peer["packets"] else "standard"
 
 
 def ordered(status: Json) -> list[Json]:
