@@ -22,6 +22,7 @@ between = ["s", "r"]
 rate = "%s"
 delay = "20ms"
 queue = { kind = "droptail", limit = "50p" }
+loss = { kind = "bernoulli", p = %s }
 """
 
 READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
@@ -81,12 +82,13 @@ class Emulated:
 
 
 def emulate(
-    folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True, beside: str = ""
+    folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True, beside: str = "", loss: float = 0.0
 ) -> Emulated:
-    """Run a shell script on the sender's host; `record`: keep what the link has seen; `beside`: flows of a scenario."""
+    """Run a shell script on the sender's host; `record`: keep what the link has seen; `beside`: flows of a scenario; `loss`: of both
+    ways, independent."""
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
-    scenario.write_text(LINK % rate + beside)
+    scenario.write_text(LINK % (rate, loss) + beside)
     only = [] if beside else ["--only"]
     words = ["emulate", scenario, *only, "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()

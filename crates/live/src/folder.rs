@@ -23,6 +23,8 @@ pub(crate) struct Words {
     pub(crate) clip: Option<String>,
     pub(crate) receivers: Vec<String>,
     pub(crate) group: bool,
+    /// Lost packets are sent again.
+    pub(crate) repair: bool,
 }
 
 impl Words {
@@ -41,10 +43,11 @@ impl Words {
             some => format!("params.{} = {{ {} }}\n", self.controller, some.join(", ")),
         };
         let cast = if self.group { "multicast" } else { "unicast" };
+        let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
         format!(
             "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
-             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n",
+             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}",
             lasted.as_secs_f64().max(0.001),
             self.controller,
             self.mode,

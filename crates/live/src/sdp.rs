@@ -6,7 +6,7 @@
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
 use std::net::{IpAddr, SocketAddr};
 use steadycast_session::{FeedbackFormat, TRANSPORT_NUMBER_ID};
-use steadycast_units::Rate;
+use steadycast_units::{Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
@@ -48,6 +48,8 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
     pub feedback: Option<PacketFeedback>,
+    /// How lost packets are sent again to those who ask for them; `None`: they are not.
+    pub repair: Option<Retransmissions>,
     /// What only our own receivers understand.
     pub ours: Vec<(String, String)>,
 }
@@ -80,6 +82,28 @@ impl PacketFeedback {
     }
 }
 
+/// Lost packets come again in a stream of their own (RFC 4588), asked for by generic NACKs (RFC 4585).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retransmissions {
+    /// RTP payload type of that stream.
+    pub payload_type: u8,
+    /// For how long the sender keeps what it sent, if it says so.
+    pub kept: Option<Span>,
+    /// Under which sources, if the description says so (RFC 5576).
+    pub sources: Option<Sources>,
+}
+
+/// The sources of the media and of its retransmissions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// SSRC of the media.
+    pub media: u32,
+    /// SSRC of the retransmissions.
+    pub repair: u32,
+    /// The canonical name of both.
+    pub cname: String,
+}
+
 /// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const OURS: &str = "x-steadycast";
@@ -94,13 +118,17 @@ impl Description {
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
         // Feedback of the profile for it alone makes it this profile: what players know best otherwise stays.
-        let proto = match (self.secure, self.feedback.is_some()) {
+        let early = self.feedback.is_some() || self.repair.is_some();
+        let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
             (false, true) => TransportProto::RtpAvpf,
             (true, false) => TransportProto::RtpSavp,
             (true, true) => TransportProto::RtpSavpf,
         };
         let mut media = Media::new(MediaType::Video, self.address.port(), proto, self.payload_type);
+        if let Some(repair) = &self.repair {
+            media.fmt = format!("{} {}", self.payload_type, repair.payload_type);
+        }
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -126,6 +154,18 @@ impl Description {
                 put("rtcp-fb", format!("{} transport-cc", self.payload_type));
             }
             None => {}
+        }
+        if let Some(repair) = &self.repair {
+            put("rtcp-fb", format!("{} nack", self.payload_type));
+            put("rtpmap", format!("{} rtx/90000", repair.payload_type));
+            let kept = repair.kept.map(|kept| format!(";rtx-time={}", kept.as_nanos() / 1_000_000)).unwrap_or_default();
+            put("fmtp", format!("{} apt={}{kept}", repair.payload_type, self.payload_type));
+            if let Some(Sources { media, repair, cname }) = &repair.sources {
+                put("ssrc-group", format!("FID {media} {repair}"));
+                for ssrc in [media, repair] {
+                    put("ssrc", format!("{ssrc} cname:{cname}"));
+                }
+            }
         }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -206,16 +246,10 @@ impl Description {
             None => PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type)),
         };
         let fmtp = of_type("fmtp").unwrap_or_default();
-        let parameter = |key: &str| {
-            let pair = |p: &str| {
-                p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned())
-            };
-            fmtp.split(';').find_map(pair)
-        };
         let config = match format {
-            Some(PayloadFormat::Mpeg4) => parameter("config").and_then(|text| unhex(&text)).unwrap_or_default(),
+            Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(|text| unhex(&text)).unwrap_or_default(),
             Some(PayloadFormat::H264) => {
-                let sets = parameter("sprop-parameter-sets").unwrap_or_default();
+                let sets = parameter(&fmtp, "sprop-parameter-sets").unwrap_or_default();
                 sets.split(',')
                     .filter_map(unbase64)
                     .filter(|s| !s.is_empty())
@@ -226,7 +260,7 @@ impl Description {
         };
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
-        let feedback = feedback(media, payload_type);
+        let (feedback, repair) = (feedback(media, payload_type), retransmissions(media, payload_type));
         let bandwidth = media.bandwidths.iter().find(|b| b.bwtype == "AS");
         Ok(Self {
             address: SocketAddr::new(address.ip, media.port),
@@ -239,6 +273,7 @@ impl Description {
             config,
             bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
             feedback,
+            repair,
             ours,
         })
     }
@@ -258,6 +293,39 @@ fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
     words
         .filter(move |words| words.first().is_some_and(|of| *of == "*" || **of == own))
         .map(|words| words[1..].to_vec())
+}
+
+/// The stream in which packets of this payload type are sent again to those who ask for them.
+fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
+    if !asked(media, payload_type).any(|words| words == ["nack"]) {
+        return None;
+    }
+    let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
+    let formats = || media.get_attribute_values("fmtp").flatten().filter_map(|said| said.split_once(' '));
+    // Each of several types of retransmissions names the type that it repeats.
+    let (word, parameters) = maps()
+        .filter(|(_, map)| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case("rtx")))
+        .filter_map(|(of, _)| formats().find(|(word, _)| *word == of))
+        .find(|(_, parameters)| parameter(parameters, "apt").as_deref() == Some(&payload_type.to_string()))?;
+    let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
+    let kept = parameter(parameters, "rtx-time").and_then(|ms| ms.parse().ok()).map(|ms: u32| Span::millis(ms.into()));
+    let group = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
+        let mut words = said.strip_prefix("FID ")?.split_whitespace().map(str::parse::<u32>);
+        Some((words.next()?.ok()?, words.next()?.ok()?))
+    });
+    let sources = group.map(|(media_source, repair)| {
+        let own = format!("{media_source} cname:");
+        let cname = media.get_attribute_values("ssrc").flatten().find_map(|said| said.strip_prefix(&own));
+        Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() }
+    });
+    Some(Retransmissions { payload_type: own, kept, sources })
+}
+
+/// The value of a parameter in a line of them.
+fn parameter(line: &str, key: &str) -> Option<String> {
+    let pair =
+        |p: &str| p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned());
+    line.split(';').find_map(pair)
 }
 
 /// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
@@ -348,8 +416,14 @@ mod tests {
             config: config.to_vec(),
             bandwidth: Some(Rate::kbps(2_000)),
             feedback: None,
+            repair: None,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
         }
+    }
+
+    fn retransmissions() -> Retransmissions {
+        let sources = Sources { media: 1_111, repair: 4_000_000_000, cname: "me@desk".into() };
+        Retransmissions { payload_type: 97, kept: Some(Span::secs(1)), sources: Some(sources) }
     }
 
     #[test]
@@ -364,6 +438,11 @@ mod tests {
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Transport(14)), ..description(None, &[]) },
+            Description { repair: Some(retransmissions()), ..description(Some(PayloadFormat::H264), &sets) },
+            Description {
+                repair: Some(Retransmissions { kept: None, sources: None, ..retransmissions() }),
+                ..description(None, &[])
+            },
         ];
         // Those of the others have nothing of their own.
         for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
@@ -394,6 +473,43 @@ mod tests {
         let twcc = text(PacketFeedback::Transport(14));
         assert!(twcc.contains("a=rtcp-fb:96 transport-cc\r\n"), "{twcc}");
         assert!(twcc.contains(&format!("a=extmap:14 {TRANSPORT_WIDE}\r\n")), "{twcc}");
+    }
+
+    #[test]
+    fn what_is_sent_again_is_said_as_rfc_4588_says_it() {
+        let own = "10.0.0.1".parse().unwrap();
+        let text = Description { repair: Some(retransmissions()), ..description(None, &[]) }.write(own, 17);
+        for line in [
+            "m=video 5004 RTP/AVPF 96 97\r\n",
+            "a=rtcp-fb:96 nack\r\na=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96;rtx-time=1000\r\n",
+            "a=ssrc-group:FID 1111 4000000000\r\na=ssrc:1111 cname:me@desk\r\na=ssrc:4000000000 cname:me@desk\r\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn retransmissions_are_read_where_they_are_asked_for_and_are_of_the_videos_type() {
+        let read = |lines: &str| {
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96 97 98 99\r\n";
+            Description::read(format!("{head}{lines}").as_bytes()).unwrap().repair
+        };
+        let of_two = "a=rtpmap:98 H265/90000\r\na=rtpmap:99 rtx/90000\r\na=fmtp:99 apt=98\r\na=rtpmap:97 RTX/90000\r\na=fmtp:97 rtx-time=300; apt=96\r\n";
+        let found = read(&format!("a=rtcp-fb:96 nack\r\n{of_two}")).unwrap();
+        assert_eq!((found.payload_type, found.kept, found.sources), (97, Some(Span::millis(300)), None));
+        for none in [
+            of_two,
+            &format!("a=rtcp-fb:96 nack pli\r\n{of_two}"),
+            "a=rtcp-fb:96 nack\r\n",
+            "a=rtcp-fb:* nack\r\na=rtpmap:97 rtx/90000\r\n",
+            "a=rtcp-fb:* nack\r\na=rtpmap:96 rtx/90000\r\na=fmtp:96 apt=96\r\n",
+            "a=rtcp-fb:* nack\r\na=rtpmap:200 rtx/90000\r\na=fmtp:200 apt=96\r\n",
+        ] {
+            assert_eq!(read(none), None, "{none}");
+        }
+        // A group of sources that can't be is none.
+        let half = format!("a=rtcp-fb:96 nack\r\n{of_two}a=ssrc-group:FID 12\r\n");
+        assert_eq!(read(&half).unwrap().sources, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
-use crate::sdp::{Description, PacketFeedback};
+use crate::sdp::{Description, PacketFeedback, Retransmissions, Sources};
 use crate::{
     Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
     Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
@@ -20,10 +20,12 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, Replayed, RtcpSettings, SenderSettings, Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RepairSettings, Replayed, RtcpSettings,
+    SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::rtx::OSN;
 
 /// Why a live session can't begin, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,9 @@ pub enum LiveError {
     /// A group's receivers can't all report single packets.
     #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
     GroupFeedback,
+    /// One receiver's losses are not sent again to a group.
+    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto or none")]
+    GroupRepair,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
     Packet(&'static str, Bytes),
@@ -101,6 +106,23 @@ impl Medium {
     }
 }
 
+/// Whether packets that a receiver asks for are sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairChoice {
+    /// Where that can be and there are pictures: to one receiver, and not in paper mode.
+    #[default]
+    Auto,
+    /// Yes, or it is an error.
+    Rtx,
+    /// No.
+    None,
+}
+
+/// The retransmissions' payload type; their media's is another one.
+const RETRANSMISSIONS: u8 = 97;
+/// For how long at least a sender keeps what it sent.
+const KEPT: Span = Span::secs(1);
+
 /// How to send.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
@@ -126,6 +148,8 @@ pub struct SendOptions {
     pub cname: String,
     /// How its receivers report single packets; [`FeedbackFormat::Own`]: as the controller asks.
     pub feedback: FeedbackFormat,
+    /// Whether lost packets are sent again.
+    pub repair: RepairChoice,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
     pub buffer: Option<Bytes>,
     /// See above.
@@ -219,6 +243,12 @@ impl Sending {
         if group && options.feedback != FeedbackFormat::Own {
             return Err(LiveError::GroupFeedback);
         }
+        let repairs = match options.repair {
+            RepairChoice::Rtx if group => return Err(LiveError::GroupRepair),
+            RepairChoice::Rtx => true,
+            RepairChoice::Auto => !group && options.mode != Mode::Paper && !matches!(medium, Medium::Greedy),
+            RepairChoice::None => false,
+        };
         // Many receivers can't each report every packet, and nothing here leaves with an ECN codepoint.
         let of_one = [Need::PacketReports, Need::Queue, Need::Probes];
         chosen.check(if group { &of_one[1..] } else { &of_one })?;
@@ -250,7 +280,8 @@ impl Sending {
             epoch: clock.epoch(),
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
-        let cost = overhead(&*factory, feedback) + tag;
+        let number = if repairs { OSN as u64 } else { 0 };
+        let cost = overhead(&*factory, feedback) + tag + number;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
@@ -296,6 +327,12 @@ impl Sending {
             chance: seed.part("half"),
             ecn: Ecn::NotEct,
         };
+        let repair = repairs.then(|| RepairSettings {
+            ssrc: seed.part("repair.ssrc").bits32(),
+            payload_type: RETRANSMISSIONS,
+            // How long its receiver waits is not known here.
+            playout: None,
+        });
         let description = Description {
             address: options.to,
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
@@ -307,6 +344,11 @@ impl Sending {
             config,
             bandwidth: Some(cap.min(Rate::mbps(100_000))),
             feedback: PacketFeedback::of(feedback),
+            repair: repair.map(|repair| Retransmissions {
+                payload_type: repair.payload_type,
+                kept: Some(KEPT),
+                sources: Some(Sources { media: identity.ssrc, repair: repair.ssrc, cname: options.cname.clone() }),
+            }),
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -325,7 +367,8 @@ impl Sending {
             let guarded = Guarded::new(Arc::new(served), shared.orders.clone());
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
-        let mut source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        let mut source = source.with_repair(repair);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
@@ -549,6 +592,7 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
+            "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
             "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
@@ -604,6 +648,7 @@ impl Session {
             clip: self.options.clip.clone(),
             receivers: names,
             group: self.options.to.ip().is_multicast(),
+            repair: wired.source().repairs().is_some(),
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
         LiveRecord::new(&words, agent, (Time::ZERO, now), now, warnings, Vec::new())

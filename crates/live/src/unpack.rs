@@ -141,11 +141,15 @@ impl FrameShelf {
     }
 }
 
-/// How long a packet waits for one before it, from the last one that went on in sequence: while others do, a number far ahead
-/// proves nothing.
-const REORDERED: Span = Span::millis(80);
-/// How many wait, at the most.
+/// How long a packet waits for one before it where nothing is sent again, from the last one that went on in sequence: while others
+/// do, a number far ahead proves nothing.
+pub(crate) const REORDERED: Span = Span::millis(80);
+/// How many packets wait at the most, with a wait of [`REORDERED`].
 const HELD: usize = 256;
+/// With a longer wait this many for each millisecond: 160 Mb/s in packets of 1000 bytes.
+const HELD_PER_MS: u64 = 20;
+/// And never more than this.
+const MOST_HELD: u64 = 1 << 14;
 
 /// A packet, and when it came.
 type Held = (Time, RtpHeader, Vec<u8>);
@@ -158,6 +162,8 @@ pub struct Unpacker {
     chain: Chain,
     depacketiser: Depacketiser,
     held: BTreeMap<u64, Held>,
+    /// How long a packet waits for one before it, and how many do at the most.
+    patience: (Span, usize),
     /// The extended sequence number that comes next.
     next: Option<u64>,
     /// When the latest packet came that went on in sequence.
@@ -208,6 +214,7 @@ impl Unpacker {
             chain: Chain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
+            patience: (REORDERED, HELD),
             next: None,
             progress: Time::ZERO,
             since_gap: 0,
@@ -221,11 +228,19 @@ impl Unpacker {
         }
     }
 
+    /// Packets wait this long for one before them: lost ones may be sent again.
+    #[must_use]
+    pub fn waiting(self, wait: Span) -> Self {
+        let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(HELD as u64, MOST_HELD);
+        Self { patience: (wait.max(REORDERED), most as usize), ..self }
+    }
+
     fn release(&mut self, now: Time) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
-            if !due && self.held.len() <= HELD && now.since(at.max(self.progress)) <= REORDERED {
+            let (wait, most) = self.patience;
+            if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
             let Some((_, (at, header, payload))) = self.held.pop_first() else { return };
@@ -346,6 +361,13 @@ impl Consumer for Unpacker {
             self.held.insert(seq, packet);
         }
         self.release(now);
+    }
+
+    fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
+        // What was given up is not gone back to for it.
+        if self.next.is_none_or(|next| seq >= next) {
+            self.take(now, seq, header, payload);
+        }
     }
 }
 
@@ -564,6 +586,36 @@ mod tests {
         packet(&mut unpacker, 1_000, 4, 26, true);
         packet(&mut unpacker, 1_100, 5, 27, true);
         assert_eq!(counted(&shelf), (3, 1, 1));
+    }
+
+    #[test]
+    fn with_a_longer_wait_a_packet_that_is_sent_again_makes_its_frame_whole_and_one_too_late_turns_nothing_back() {
+        for (again, counts) in [(250, (60, 0, 0)), (450, (59, 1, 0))] {
+            let (unpacker, shelf) = fresh();
+            let mut unpacker = unpacker.waiting(Span::millis(300));
+            for n in (0..60).filter(|n| *n != 10) {
+                if n * 10 == 100 + again {
+                    let header = RtpHeader {
+                        payload_type: 96,
+                        marker: true,
+                        seq: 10,
+                        timestamp: 10u32.wrapping_mul(3_600).wrapping_sub(5_000),
+                        ssrc: 1,
+                        send_time: None,
+                        payload_len: 2,
+                    };
+                    unpacker.take_repaired(Time::ZERO + Span::millis(n * 10), 10, &header, &frame_of(I, 10, 10));
+                }
+                packet(&mut unpacker, n * 10, n, n as u32, true);
+            }
+            let seen = counted(&shelf);
+            // Of the lost frame nothing came: its place counts as missing, and the frame behind it as damaged.
+            let lost = (seen.0, seen.1 + seen.2, 0);
+            let expected = if counts.1 == 0 { counts } else { (58, 2, 0) };
+            assert_eq!(lost, expected, "{again} ms");
+            let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+            assert!(ticks.is_sorted(), "{ticks:?}");
+        }
     }
 
     #[test]

@@ -12,11 +12,11 @@ use steadycast_control::registry::Given;
 use steadycast_live::sdp::Description;
 use steadycast_live::{
     EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions, ReceiveOptions,
-    Receiving, RungData, SendOptions, Sending, Steering, Unit,
+    Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
 };
 use steadycast_media::Scale;
 use steadycast_session::{FeedbackFormat, FrameKind};
-use steadycast_units::{Bytes, Ecn, Rate};
+use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 
 fn wrong(error: &LiveError) -> PyErr {
@@ -74,6 +74,17 @@ fn feedback(name: &str) -> PyResult<FeedbackFormat> {
         other => Err(PyValueError::new_err(format!(
             "--feedback {other}: there is no such format; take own, rfc8888 or twcc"
         ))),
+    }
+}
+
+fn repair(name: &str) -> PyResult<RepairChoice> {
+    match name {
+        "auto" => Ok(RepairChoice::Auto),
+        "rtx" => Ok(RepairChoice::Rtx),
+        "none" => Ok(RepairChoice::None),
+        other => {
+            Err(PyValueError::new_err(format!("--repair {other}: there is no such repair; take auto, rtx or none")))
+        }
     }
 }
 
@@ -164,6 +175,7 @@ impl PySender {
             key: key(options)?,
             clip: want(options, "clip")?,
             feedback: feedback(&want::<String>(options, "feedback")?)?,
+            repair: repair(&want::<String>(options, "repair")?)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
         Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
@@ -281,6 +293,7 @@ impl PyReceiver {
                     config: Vec::new(),
                     bandwidth: None,
                     feedback: None,
+                    repair: None,
                     ours: Vec::new(),
                 }
             }
@@ -292,6 +305,7 @@ impl PyReceiver {
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
+            latency: want::<Option<f64>>(options, "latency_s")?.map(Span::from_secs_f64),
         };
         if description.secure && options.key.is_none() {
             let text = "--key-file: the stream is encrypted, and no key is given; ask its sender for the key";

@@ -73,6 +73,9 @@ pub struct Receiver {
 /// What a receiver needs to ask for lost packets.
 struct Repairing {
     settings: RepairSettings,
+    /// Whether nobody has said under which SSRC retransmissions come, and whether it is known by now.
+    of_any: bool,
+    associated: bool,
     requester: Requester,
     /// The retransmission stream's own numbers.
     reception: Reception,
@@ -90,6 +93,8 @@ impl Repairing {
     fn new(settings: RepairSettings) -> Self {
         Self {
             settings,
+            of_any: false,
+            associated: true,
             requester: Requester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
@@ -186,6 +191,14 @@ impl Receiver {
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         Self { repair: Some(Repairing::new(settings)), ..self }
+    }
+
+    /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
+    /// (RFC 4588, section 5.3), anew for each source of the media.
+    #[must_use]
+    pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
+        let repair = Repairing { of_any: true, associated: false, ..Repairing::new(settings) };
+        Self { repair: Some(repair), ..self }
     }
 
     /// What it asked for, and what it got.
@@ -288,8 +301,10 @@ impl Receiver {
 
     /// Whether a packet with this header is of the stream of retransmissions.
     fn is_repair(&self, header: &RtpHeader) -> bool {
-        let settings = self.repair.as_ref().map(|repair| (repair.settings.ssrc, repair.settings.payload_type));
-        settings == Some((header.ssrc, header.payload_type))
+        self.repair.as_ref().is_some_and(|repair| {
+            let RepairSettings { ssrc, payload_type, .. } = repair.settings;
+            header.payload_type == payload_type && (header.ssrc == ssrc || !repair.associated)
+        })
     }
 
     /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half as in reports.
@@ -298,6 +313,13 @@ impl Receiver {
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else { return Received::Stray };
         if stream.from != from || stream.ended {
             return Received::Stray;
+        }
+        if !repair.associated {
+            if !packet.repairs.is_some_and(|number| repair.requester.awaits(number)) {
+                return Received::Stray;
+            }
+            repair.settings.ssrc = header.ssrc;
+            (repair.reception, repair.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
@@ -371,7 +393,10 @@ impl Receiver {
         stream.after_marker = header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
         if let Some(repair) = &mut self.repair {
-            repair.requester.on_original(now, seq, sent, header.marker);
+            match header.send_time {
+                Some(_) => repair.requester.on_original(now, seq, sent, header.marker),
+                None => repair.requester.on_unstamped(now, seq, sent, header.marker),
+            }
             repair.shown += 1;
             // By the counters of the report block, which nothing but the media's numbers move.
             let duplicates = self.past.2 + stream.reception.duplicates();
@@ -418,6 +443,7 @@ impl Receiver {
         self.stream = Some(Stream::new(now, from, header, ahead));
         if let Some(repair) = &mut self.repair {
             repair.requester.restart();
+            repair.associated = !repair.of_any;
         }
         self.participant.on_source(now, true);
         true

@@ -276,6 +276,11 @@ impl Sender {
         Some(self.repair.as_ref()?.seq)
     }
 
+    /// The extended sequence number of the first packet that may be sent again; `None` without repair.
+    pub fn first_kept(&self) -> Option<u64> {
+        Some(self.repair.as_ref()?.keeper.first())
+    }
+
     /// The extended sequence number of the next packet.
     pub fn next_seq(&self) -> u64 {
         self.seq

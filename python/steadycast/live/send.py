@@ -58,6 +58,7 @@ class Options:
     buffer: str | None = None
     consume: str | None = None
     feedback: str = "own"
+    repair: str = "auto"
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
@@ -120,6 +121,7 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         **session.play_out(options.buffer, options.consume),
         "clip": planned.clip,
         "feedback": options.feedback,
+        "repair": options.repair,
     }
     try:
         sender = session.core().Sender(settings, planned.medium)

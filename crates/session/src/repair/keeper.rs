@@ -138,6 +138,11 @@ impl Keeper {
         self.queue.insert((due, kept.kind != FrameKind::I, seq));
     }
 
+    /// The extended number of the first that may still be sent again.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Whether a packet waits to be sent again; what would come too late does not.
     pub(crate) fn waits(&mut self, now: Time) -> bool {
         while self.queue.first().is_some_and(|(due, ..)| *due <= now) {
