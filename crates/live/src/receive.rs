@@ -126,9 +126,9 @@ impl Receiving {
             // reduced minimum that its 6.2 allows between two.
             let standard = rtcp(announced.session_bandwidth, true, false);
             // What is asked for may be asked for at once.
-            match repaired {
-                Some(_) => RtcpSettings { profile: Profile::Avpf { t_rr_interval: REGULAR }, group: false, ..standard },
-                None => RtcpSettings { profile: Profile::Rfc3550, group: true, ..standard },
+            match repaired.is_some() || description.key_frames {
+                true => RtcpSettings { profile: Profile::Avpf { t_rr_interval: REGULAR }, group, ..standard },
+                false => RtcpSettings { profile: Profile::Rfc3550, group: true, ..standard },
             }
         };
         let setup = Setup {
@@ -178,6 +178,7 @@ impl Receiving {
             Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
             None => wired,
         };
+        let wired = wired.pleading(description.key_frames);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());

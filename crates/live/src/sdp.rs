@@ -50,6 +50,8 @@ pub struct Description {
     pub feedback: Option<PacketFeedback>,
     /// How lost packets are sent again to those who ask for them; `None`: they are not.
     pub repair: Option<Retransmissions>,
+    /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
+    pub key_frames: bool,
     /// What only our own receivers understand.
     pub ours: Vec<(String, String)>,
 }
@@ -118,7 +120,7 @@ impl Description {
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
         // Feedback of the profile for it alone makes it this profile: what players know best otherwise stays.
-        let early = self.feedback.is_some() || self.repair.is_some();
+        let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
         let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
             (false, true) => TransportProto::RtpAvpf,
@@ -154,6 +156,10 @@ impl Description {
                 put("rtcp-fb", format!("{} transport-cc", self.payload_type));
             }
             None => {}
+        }
+        if self.key_frames {
+            put("rtcp-fb", format!("{} nack pli", self.payload_type));
+            put("rtcp-fb", format!("{} ccm fir", self.payload_type));
         }
         if let Some(repair) = &self.repair {
             put("rtcp-fb", format!("{} nack", self.payload_type));
@@ -274,6 +280,7 @@ impl Description {
             bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
             feedback,
             repair,
+            key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
     }
@@ -417,6 +424,7 @@ mod tests {
             bandwidth: Some(Rate::kbps(2_000)),
             feedback: None,
             repair: None,
+            key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
         }
     }
@@ -439,6 +447,7 @@ mod tests {
             Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Transport(14)), ..description(None, &[]) },
             Description { repair: Some(retransmissions()), ..description(Some(PayloadFormat::H264), &sets) },
+            Description { key_frames: true, ..description(Some(PayloadFormat::H264), &sets) },
             Description {
                 repair: Some(Retransmissions { kept: None, sources: None, ..retransmissions() }),
                 ..description(None, &[])

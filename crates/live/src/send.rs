@@ -344,6 +344,7 @@ impl Sending {
             config,
             bandwidth: Some(cap.min(Rate::mbps(100_000))),
             feedback: PacketFeedback::of(feedback),
+            key_frames: desk.is_some() && options.mode != Mode::Paper,
             repair: repair.map(|repair| Retransmissions {
                 payload_type: repair.payload_type,
                 kept: Some(KEPT),
@@ -593,7 +594,7 @@ impl Session {
             "packets": source.sent_packets, "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
             "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
-            "quantizer": last, "feedback": source.feedback().packets,
+            "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
@@ -614,6 +615,7 @@ impl Session {
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         let coded = wired.source().frames.frames.len();
+        let key_frames = wired.source().key_frames;
         // What arrived is known by reports alone.
         let also = &mut wired.source_mut().also;
         also.put(&flow::THROUGHPUT, (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64));
@@ -622,6 +624,7 @@ impl Session {
         also.put_spread(&flow::PACING_LATE, &late);
         also.put(&flow::CODED_FRAMES, coded);
         also.put(&flow::LEFT_OUT_FRAMES, left_out);
+        also.put(&flow::KEY_FRAMES, key_frames);
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
         if refused > 0 {

@@ -183,7 +183,16 @@ pub struct Unpacker {
     last_ticks: Option<i64>,
     /// The frame before ended with its marker, and nothing is missing since.
     clean: bool,
+    /// A key frame is needed, and whether none has come so far.
+    lacks: Option<bool>,
+    /// None has come so far.
+    fresh: bool,
+    /// Frames since the last key frame, and from the one before to that one.
+    group: (Option<u32>, Option<u32>),
 }
+
+/// A key frame that comes by itself within this many ticks is not asked for: 100 ms.
+const SOON: i64 = 9_000;
 
 /// What the next frame's time counts from: the time stamps of one source do not go with those of another.
 #[derive(Clone, Copy)]
@@ -225,6 +234,9 @@ impl Unpacker {
             period: None,
             last_ticks: None,
             clean: true,
+            lacks: None,
+            fresh: true,
+            group: (None, None),
         }
     }
 
@@ -334,7 +346,8 @@ impl Unpacker {
         if !same {
             self.chain = Chain::default();
         }
-        if open.after_gap || missing > 0 {
+        let gap = open.after_gap || missing > 0;
+        if gap {
             // What was lost before it counts as a frame that others need: nobody knows.
             self.chain.next(FrameKind::P, false);
         }
@@ -344,12 +357,37 @@ impl Unpacker {
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
         let fate = self.chain.next(kind, !damaged);
+        self.look(kind, fate, gap);
         let (first, last) = (open.first, open.last);
         self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, fate, missing);
     }
 }
 
+impl Unpacker {
+    /// Looks whether a key frame is needed after this frame; `gap`: something is missing before it that others may need.
+    fn look(&mut self, kind: FrameKind, fate: Fate, gap: bool) {
+        let (since, before) = self.group;
+        let since = since.map(|since| since + 1);
+        self.group = if kind == FrameKind::I { (Some(0), since) } else { (since, before) };
+        match (kind, fate) {
+            (FrameKind::I, Fate::Ok) => (self.lacks, self.fresh) = (None, false),
+            (FrameKind::B, _) | (_, Fate::Ok | Fate::Late) if !gap => {}
+            _ => {
+                // A group that has become longer than the one before may be as long as any.
+                let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
+                let left = left.filter(|left| *left > 0).map(i64::from);
+                let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= SOON);
+                self.lacks = self.lacks.or((!soon).then_some(self.fresh));
+            }
+        }
+    }
+}
+
 impl Consumer for Unpacker {
+    fn lacks_key_frame(&self) -> Option<bool> {
+        self.lacks
+    }
+
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         if header.payload_type != self.payload_type {
             return;
@@ -574,6 +612,38 @@ mod tests {
             let rows = shelf.rows();
             let undecodable = rows.iter().filter(|row| row.fate == Fate::Undecodable).count();
             assert_eq!(undecodable as u64, counts.undecodable);
+        }
+    }
+
+    #[test]
+    fn a_key_frame_is_lacking_from_a_lost_reference_on_until_one_comes_unless_one_comes_soon() {
+        // Frames of 40 ms and a dash for a lost one; whether the first key frame or another one was ever lacking.
+        for (frames, first, another) in [
+            ("PPIPP", true, false),
+            ("IPPPPPPPPPIPP", false, false),
+            ("IPPPPPPP-PPPIP", false, true),
+            // The next one is due in two frames.
+            ("IPPPPPIPPP-PIP", false, false),
+            ("IPPPPPPPP-BBBI", false, true),
+        ] {
+            let (mut unpacker, _) = fresh();
+            let mut seen = Vec::new();
+            let all = frames.bytes().chain(*b"PP").enumerate();
+            for (n, kind) in all.filter(|(_, kind)| *kind != b'-') {
+                let kind = match kind {
+                    b'I' => I,
+                    b'P' => P,
+                    _ => B,
+                };
+                packet_of(&mut unpacker, kind, n as u64 * 100, n as u64, n as u32, true);
+                seen.push(unpacker.lacks_key_frame());
+            }
+            assert_eq!(
+                (seen.contains(&Some(true)), seen.contains(&Some(false))),
+                (first, another),
+                "{frames}: {seen:?}"
+            );
+            assert_eq!(seen.last(), Some(&None), "{frames}: {seen:?}");
         }
     }
 

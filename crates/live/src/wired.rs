@@ -36,6 +36,11 @@ pub trait Consumer: Send {
     /// A packet that had not come before, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
+    /// Whether a key frame is needed, and then whether none has come so far.
+    fn lacks_key_frame(&self) -> Option<bool> {
+        None
+    }
+
     /// A packet that was lost and has been sent again, as the original.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
@@ -269,6 +274,9 @@ pub struct WiredSink {
     number_id: u8,
     /// Payload types of retransmissions, and of what they repeat.
     rtx: Option<(u8, u8)>,
+    /// Key frames are asked for, and whether one is needed, as it was told last.
+    pleads: bool,
+    lacks: Option<bool>,
     /// Where reports go; `None`: to the group.
     reports: Reports,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -397,6 +405,8 @@ impl WiredSink {
             srtp: None,
             number_id: TRANSPORT_NUMBER_ID,
             rtx: None,
+            pleads: false,
+            lacks: None,
             reports,
             outgoing: Vec::new(),
             ended: false,
@@ -439,6 +449,21 @@ impl WiredSink {
     #[must_use]
     pub fn repaired_by(self, rtx: u8, apt: u8) -> Self {
         Self { rtx: Some((rtx, apt)), ..self }
+    }
+
+    /// It asks for key frames, where its source makes some on request.
+    #[must_use]
+    pub fn pleading(self, pleads: bool) -> Self {
+        Self { pleads, ..self }
+    }
+
+    /// Tells the session what its decoder lacks, when that has changed.
+    fn look(&mut self, now: Time, out: &mut Outbox) {
+        let lacks = self.consumer.lacks_key_frame();
+        if self.pleads && lacks != self.lacks {
+            self.lacks = lacks;
+            self.with(out, |sink, o| sink.lacks_key_frame(now, lacks, o));
+        }
     }
 
     /// Without a trail, frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
@@ -561,6 +586,7 @@ impl WiredSink {
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(now, seq, &header, payload);
+            self.look(now, out);
         }
     }
 
@@ -587,6 +613,7 @@ impl WiredSink {
             let original = RtpHeader { payload_type: apt, seq: number, ssrc, send_time: None, payload_len, ..header };
             self.last = Some(now);
             self.consumer.take_repaired(now, seq, &original, payload);
+            self.look(now, out);
         }
     }
 

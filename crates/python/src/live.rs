@@ -294,6 +294,7 @@ impl PyReceiver {
                     bandwidth: None,
                     feedback: None,
                     repair: None,
+                    key_frames: false,
                     ours: Vec::new(),
                 }
             }

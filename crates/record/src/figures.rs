@@ -98,6 +98,7 @@ figures! {
         FEEDBACK_BPS = figure("feedback_bps", Rate, "Reports from the receivers to the sender, in bits of IP packets per second on the \
             way back.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
         FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender did not believe.").when(When::Video);
+        KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that receivers asked for and the encoder was told to make.").when(When::Live);
         REPAIR_PACKETS = figure("repair_packets", Count, "Lost packets that the sender sent again.").when(When::Repaired);
         REPAIR_BPS = figure("repair_bps", Rate, "What was sent again, in bits of IP packets per second.").when(When::Repaired).lower();
         REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requests that were not answered because repair had its share of the \

@@ -11,7 +11,7 @@ use steadycast_control::{
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::rtcp::{Compound, Nack, Packet};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
@@ -68,7 +68,27 @@ pub struct Receiver {
     reporter: Option<Reporter>,
     /// Asks for lost packets.
     repair: Option<Repairing>,
+    /// Asks for a key frame.
+    plea: Option<Plea>,
+    /// The number of its last full intra request.
+    intra: u8,
 }
+
+/// A request for a key frame that stands.
+#[derive(Clone, Copy, Debug)]
+struct Plea {
+    /// Nothing could be decoded so far.
+    joins: bool,
+    /// Not to be sent, or sent again, before.
+    at: Time,
+    /// RTCP's timer knows of it.
+    wished: bool,
+}
+
+/// A key frame is asked for again after this time: when the answer, or the request, was lost.
+const ASKED_AGAIN: Span = Span::millis(700);
+/// For how long a request for a key frame is of use.
+const PLEA_USEFUL: Span = Span::secs(1);
 
 /// What a receiver needs to ask for lost packets.
 struct Repairing {
@@ -158,6 +178,8 @@ impl Receiver {
             said,
             reporter: None,
             repair: None,
+            plea: None,
+            intra: 0,
         }
     }
 
@@ -199,6 +221,21 @@ impl Receiver {
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let repair = Repairing { of_any: true, associated: false, ..Repairing::new(settings) };
         Self { repair: Some(repair), ..self }
+    }
+
+    /// It needs a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by a picture loss
+    /// indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`].
+    /// Poll afterwards.
+    pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
+        if self.plea.is_none_or(|plea| plea.joins != joins) {
+            self.intra = self.intra.wrapping_add(u8::from(joins));
+            self.plea = Some(Plea { joins, at: now, wished: false });
+        }
+    }
+
+    /// What it decodes next needs nothing that is lost.
+    pub fn has_key_frame(&mut self) {
+        self.plea = None;
     }
 
     /// What it asked for, and what it got.
@@ -550,6 +587,7 @@ impl Receiver {
             return Output::Rtcp(self.feedback(now));
         }
         self.wish(now);
+        self.plead(now);
         // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then rests.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
@@ -558,7 +596,7 @@ impl Receiver {
                 }
             }
             Due::Rtcp => match self.participant.expiry(now) {
-                Some(Expiry::SendFeedback) if self.repair.is_some() => {
+                Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() => {
                     if let Some(bytes) = self.ask(now) {
                         return Output::Rtcp(bytes);
                     }
@@ -619,11 +657,33 @@ impl Receiver {
         }
         packets.extend(self.packet_reports(now));
         packets.extend(self.nack(now));
+        packets.extend(self.key_frame_request(now));
         Some(self.encode(now, packets))
     }
 
     fn wished(&self) -> bool {
-        self.repair.as_ref().is_some_and(|repair| repair.wished)
+        self.repair.as_ref().is_some_and(|repair| repair.wished) || self.plea.is_some_and(|plea| plea.wished)
+    }
+
+    /// Tells RTCP's timer when a key frame is to be asked for.
+    fn plead(&mut self, now: Time) {
+        let Some(plea) = self.plea.as_mut().filter(|plea| !plea.wished && plea.at <= now) else { return };
+        plea.wished = self.participant.request_early(now, PLEA_USEFUL);
+        if !plea.wished {
+            plea.at = self.participant.timer.next().max(now);
+        }
+    }
+
+    /// The request for a key frame, if it is time.
+    fn key_frame_request(&mut self, now: Time) -> Option<Packet> {
+        let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
+        let (sender, number) = (self.participant.identity.ssrc, self.intra);
+        let plea = self.plea.as_mut().filter(|plea| plea.wished || plea.at <= now)?;
+        (plea.wished, plea.at) = (false, now + ASKED_AGAIN);
+        Some(match plea.joins {
+            true => KeyFrameRequest::FullIntra { sender, media, number }.to_packet(),
+            false => KeyFrameRequest::PictureLoss { sender, media }.to_packet(),
+        })
     }
 
     /// Tells RTCP's timer when there is something to ask for.
@@ -646,6 +706,11 @@ impl Receiver {
 
     /// When [`Receiver::wish`] has something to do, or what it wished for comes.
     fn asks_at(&self) -> Option<Time> {
+        let plea = self.plea.map(|plea| if plea.wished { self.participant.timer.next() } else { plea.at });
+        self.asks_for_packets_at().into_iter().chain(plea).min()
+    }
+
+    fn asks_for_packets_at(&self) -> Option<Time> {
         let repair = self.repair.as_ref()?;
         if repair.wished {
             return Some(self.participant.timer.next());
@@ -668,9 +733,13 @@ impl Receiver {
     /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports that they would
     /// see without repair.
     fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
-        let nack = self.nack(now)?;
+        let asked: Vec<_> = self.nack(now).into_iter().chain(self.key_frame_request(now)).collect();
+        if asked.is_empty() {
+            return None;
+        }
         let report = Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks: Vec::new() };
-        Some(self.encode(now, vec![report, self.participant.sdes(), nack]))
+        let packets = [report, self.participant.sdes()].into_iter().chain(asked).collect();
+        Some(self.encode(now, packets))
     }
 
     /// When the session itself has to report single packets.

@@ -130,8 +130,20 @@ def send_line(status: Json) -> str:
     present = [p for p in status["peers"] if not p["left"]]
     return (
         f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
-        f"{len(present)} receiver{'' if len(present) == 1 else 's'}; {why(status['decision'])}"
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}; {why(status['decision'])}"
     )
+
+
+def _again(status: Json) -> str:
+    """Say how much was sent again, once there was something."""
+    repair = status.get("repair")
+    return f", {repair['packets']} packets sent again" if repair and repair["packets"] else ""
+
+
+def _repaired(status: Json) -> str:
+    """Say what of the lost packets came again, once some were asked for."""
+    repair = status.get("repair")
+    return f"{repair['repaired']} lost packets came again, " if repair and repair["requests"] else ""
 
 
 def send_view(status: Json, to: str, port: int) -> Group:
@@ -222,6 +234,7 @@ def receive_line(status: Json) -> str:
     frames = status["frames"]
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
+        + _repaired(status)
         + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
         + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
         f"{_not_whole(frames)} not; {status['reports']} reports sent"

@@ -124,6 +124,8 @@ pub struct VideoSource {
     /// It sends lost packets again.
     repair: Option<RepairSettings>,
     past_repairs: Repairs,
+    /// Key frames that the encoder was told to make.
+    pub key_frames: u64,
     /// It may send: not before its start, nor after its stop.
     open: bool,
     /// All frames, and which packets each went into.
@@ -211,6 +213,7 @@ impl VideoSource {
             siblings: None,
             repair: None,
             past_repairs: Repairs::default(),
+            key_frames: 0,
             open: false,
             frames: SentFrames::default(),
             decisions: Rows::default(),
@@ -356,6 +359,12 @@ impl VideoSource {
         }
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
             sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
+            if sender.take_key_frame()
+                && let Some(encoder) = &mut self.encoder
+            {
+                encoder.key_frame();
+                self.key_frames += 1;
+            }
             self.drain(now, out);
         }
     }
@@ -753,6 +762,18 @@ impl VideoSink {
         }
         self.drain(now, out);
         received
+    }
+
+    /// What its decoder lacks: a key frame, and whether it has just joined; or nothing.
+    pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
+        let own = self.skew.own(now);
+        if let Some(receiver) = &mut self.receiver {
+            match lacks {
+                Some(joins) => receiver.needs_key_frame(own, joins),
+                None => receiver.has_key_frame(),
+            }
+            self.drain(now, out);
+        }
     }
 
     /// A compound of `len` bytes has arrived.
