@@ -1256,6 +1256,16 @@ def send(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    feedback: Annotated[
+        str,
+        typer.Option(
+            "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
+        ),
+    ] = "own",
+    repair: Annotated[
+        str,
+        typer.Option("--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."),
+    ] = "auto",
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
@@ -1300,6 +1310,8 @@ def send(
         force,
         buffer,
         consume,
+        feedback,
+        repair,
     )
     with Terminal() as progress:
         summary = live.send(options, progress)
@@ -1359,6 +1371,10 @@ def receive(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option("--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -1385,6 +1401,7 @@ def receive(
         force,
         buffer,
         consume,
+        latency,
     )
     received = live.receive(options)
     _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)

@@ -240,8 +240,7 @@ impl<'a> Cast<'a> {
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
         check_needs(&video.controller, factory.needs(), &feedback.offered(video.ecn, !greedy)).map_err(wrong)?;
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
-        let told = own != FeedbackFormat::Own || self.inputs.factories.contains_key(&flow.name);
-        let replayed = feedback != FeedbackFormat::Own && !told;
+        let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
         let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };

@@ -2,7 +2,7 @@
 //!
 //! | defence | what it does |
 //! |---|---|
-//! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms |
+//! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms, unless it tells of single packets |
 //! | support | a receiver whose report halves the rate while its own report block shows next to no loss is set aside |
 //! | floor | the rate never goes below it; who holds a group there for 5 s is set aside: it can't be served by this session |
 //! | quantile | of a large group the slowest 2 % are left behind: who limits it for 5 s of 30, and by its report blocks is twice as badly off as the worst who would be served, is set aside |
@@ -275,7 +275,8 @@ impl SenderHalf for Defence {
         let known = self.known.entry(report.from);
         let soon =
             matches!(&known, std::collections::btree_map::Entry::Occupied(k) if report.at.since(k.get().heard) < APART);
-        if soon {
+        // A report of packets may be cut into several, of which each tells what no other does.
+        if soon && report.packets.is_empty() {
             return;
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };

@@ -29,6 +29,12 @@ impl FeedbackFormat {
         if factory.needs().contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
+    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then replayed at the
+    /// sender ([`Replayed`](crate::Replayed)).
+    pub fn is_replayed_for(self, own: Self) -> bool {
+        self != Self::Own && own == Self::Own
+    }
+
     /// What a session offers its controller, whose receivers report in this format and whose packets leave as `ecn`, with `frames`
     /// that wait at the sender or without.
     pub fn offered(self, ecn: Ecn, frames: bool) -> Vec<Need> {

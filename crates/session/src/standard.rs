@@ -39,18 +39,27 @@ pub struct Served {
     own: Arc<dyn Factory>,
     /// Whether the controller itself can be run on standard reports.
     able: bool,
+    /// Reports without more than a block that a receiver may begin with, before the controller is given up for it.
+    patience: u32,
 }
 
 impl Served {
     /// Around this controller.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
-        Self { own, able }
+        Self { own, able, patience: 0 }
+    }
+
+    /// Receivers were asked for reports of single packets: a standard one may begin with regular reports all the same.
+    #[must_use]
+    pub fn expecting_packets(self) -> Self {
+        Self { patience: BARE, ..self }
     }
 }
 
 impl Factory for Served {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Standard::new(Arc::clone(&self.own), self.able, setup.clone()))
+        let patience = if setup.group { BARE } else { self.patience };
+        Box::new(Standard { patience, ..Standard::new(Arc::clone(&self.own), self.able, setup.clone()) })
     }
     own_receivers!();
 }
@@ -160,6 +169,8 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
+    /// Bare reports of a receiver before the controller is given up for it.
+    patience: u32,
     /// Those who have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
     /// Those who have not, and how many reports of theirs came.
@@ -181,6 +192,7 @@ impl Standard {
             half: factory.sender(&setup),
             factory,
             able,
+            patience: 0,
             fallen: false,
             begin: Rate::ZERO,
             setup,
@@ -253,7 +265,7 @@ impl Standard {
         seen.0 += 1;
         let (count, highest) = *seen;
         if !self.able && !self.fallen {
-            if self.setup.group && count < BARE {
+            if count < self.patience {
                 return self.half.on_report(report);
             }
             self.fall_back();
@@ -551,5 +563,48 @@ impl SenderHalf for Standard {
     fn announce(&mut self, now: Time) -> Option<Body> {
         let body = self.announce_to_shadows(now)?;
         if self.fallen { None } else { Some(body) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_control::Reception;
+    use steadycast_units::Seed;
+
+    /// How many bare reports of one receiver it takes until [`FALLBACK`] serves it, up to nine.
+    fn bare_reports(served: &Served) -> u64 {
+        let setup = Setup {
+            packet: Bytes::new(1_000),
+            mode: Mode::Repaired,
+            floor: Rate::kbps(50),
+            cap: Rate::mbps(2),
+            pictures: None,
+            session_bandwidth: Rate::mbps(2),
+            group: false,
+            id: ReceiverId(1),
+            chance: Seed(1).part("half"),
+            ecn: Ecn::NotEct,
+        };
+        let mut half = served.sender(&setup);
+        let at = |n: u64| Time::ZERO + Span::millis(100 * n);
+        (1..9)
+            .find(|n| {
+                half.on_sent(&Sent { at: at(*n), number: *n, seq: *n, size: setup.packet, data_limited: false });
+                let reception =
+                    Some(Reception { expected: 1, lost: 0, fraction: 0.0, highest: *n, jitter: Span::ZERO });
+                let (from, rtt) = (ReceiverId(2), Some(Span::millis(40)));
+                half.on_report(&Report { at: at(*n), from, rtt, reception, body: None, members: 1, packets: &[] });
+                half.decision().why.rule.starts_with("standard reports alone")
+            })
+            .unwrap_or(9)
+    }
+
+    #[test]
+    fn who_was_asked_for_packet_reports_may_begin_with_two_bare_ones() {
+        let tfrc = || Chosen::shared("tfrc", Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(bare_reports(&Served::new(tfrc(), false)), 1);
+        assert_eq!(bare_reports(&Served::new(tfrc(), false).expecting_packets()), 3);
+        assert_eq!(bare_reports(&Served::new(tfrc(), true).expecting_packets()), 9);
     }
 }
