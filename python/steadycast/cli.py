@@ -140,13 +140,9 @@ def _top(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as installed
+        from steadycast import __main__
 
-        try:
-            print(f"steadycast {installed('steadycast')}")
-        except PackageNotFoundError:
-            print("steadycast (not installed)")
+        print(__main__.version())
         raise typer.Exit(Exit.DONE)
 
 
@@ -363,11 +359,13 @@ def _write_report(place: Path) -> Path:
 
 
 def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
-    from steadycast.report import terminal
+    from steadycast.folder import failed
 
     if as_json:
         _print_json(summary)
     else:
+        from steadycast.report import terminal
+
         console = terminal.console()
         for note in terminal.notes(summary):
             console.print(note, style="bold red")
@@ -378,7 +376,7 @@ def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> N
         if report is not None:
             # Not through the console: a path must not be wrapped.
             print(f"\nreport: {report}")
-    if terminal.failed(summary):
+    if failed(summary):
         raise typer.Exit(Exit.FAILED)
 
 
