@@ -38,6 +38,11 @@ _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the resul
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
 _VMAF = typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
+_METRICS = typer.Option(
+    "--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus; a port alone serves this machine."
+)
+_STATUS = typer.Option("--status", metavar="FILE", help="Append a JSON line every second; - is stdout.")
+_EVENTS = typer.Option("--events", metavar="FILE", help="Append a JSON line for each change, and why.")
 _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
 
 
@@ -1031,6 +1036,12 @@ def reproduce(
         raise typer.Exit(Exit.INTERRUPTED) from None
 
 
+def _outlets(metrics: str | None, status: str | None, events: Path | None, *, as_json: bool) -> Any:
+    if status == "-" and as_json:
+        raise UserError("--status -", "--json has standard output", "give --status a file")
+    return _module("steadycast.live.outlets").Options(metrics, status, events)
+
+
 @app.command(
     short_help="Send a source live, at the rate that the network allows.",
     epilog=_examples(
@@ -1107,6 +1118,9 @@ def send(
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
+    metrics: Annotated[str | None, _METRICS] = None,
+    status: Annotated[str | None, _STATUS] = None,
+    events: Annotated[Path | None, _EVENTS] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -1148,6 +1162,7 @@ def send(
         force,
         buffer,
         consume,
+        _outlets(metrics, status, events, as_json=as_json),
     )
     with Terminal() as progress:
         summary = live.send(options, progress)
@@ -1207,6 +1222,9 @@ def receive(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    metrics: Annotated[str | None, _METRICS] = None,
+    status: Annotated[str | None, _STATUS] = None,
+    events: Annotated[Path | None, _EVENTS] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -1233,6 +1251,7 @@ def receive(
         force,
         buffer,
         consume,
+        _outlets(metrics, status, events, as_json=as_json),
     )
     received = live.receive(options)
     _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)
