@@ -42,7 +42,7 @@ bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and w
 	@$(RUN) -m validation.bench_live
 	@$(RUN) -m validation.bench_emulate
 
-papers-live: setup ## the papers' testbeds in real time: 40 minutes, as root; CLIPS="a.mkv b.mkv" adds pictures
+papers-live: setup ## the papers' testbeds in real time: half an hour, as root; CLIPS="a.mkv b.mkv" adds pictures and ten minutes
 	@.venv/bin/steadycast reproduce M H-L C-F --emulated $(addprefix --clip ,$(CLIPS)) -o runs/papers-live --force
 
 reproduction: setup ## the papers' experiments: build/reproduction, and the tables of docs/reproduction.md

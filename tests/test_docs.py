@@ -123,3 +123,59 @@ def test_the_site_builds_without_a_warning_and_asks_nobody_else(tmp_path: Path) 
     assert [str(page) for page in pages if foreign.search(page.read_text(encoding="utf-8"))] == []
     assert (tmp_path / "search" / "search_index.js").stat().st_size > 10_000
     assert (tmp_path / "assets" / "worker.js").exists()
+
+
+def _measured() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import measured
+    finally:
+        sys.path.pop(0)
+    return measured
+
+
+def _commit(root: Path) -> str:
+    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_changed(tmp_path: Path) -> None:
+    tool = _measured()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    source, records = tmp_path / "a.rs", tmp_path / tool.RECORDS
+    records.parent.mkdir(parents=True)
+    tests = "#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n"
+    source.write_text(f"fn a() {{}}\n{tests}")
+    records.write_text("x/one.toml 1\n  flow 1\nx/two.toml 1\n  flow 1\n")
+    page = f"# Title\n\nMeasured at commit {_commit(tmp_path)}.\n<!-- measured from: a.rs records:x/one -->\n"
+    what = tool.measured(page)
+    assert tool.changed(what, tmp_path) == []
+
+    source.write_text(f"// A comment.\n\nfn a() {{}}\n{tests.replace('b()', 'c()')}")
+    records.write_text("x/one.toml 1\n  flow 1\nx/two.toml 2\n  flow 2\n")
+    assert tool.changed(what, tmp_path) == []
+
+    source.write_text(f"fn other() {{}}\n{tests}")
+    records.write_text("x/one.toml 1\n  flow 2\nx/two.toml 1\n  flow 1\n")
+    since = tool.changed(what, tmp_path)
+    assert since == ["a.rs", "the records of x/one*"]
+    assert tool.mark(page, what, since).splitlines()[2].startswith("**These tables are older")
+
+    assert tool.changed(tool.Measured("0" * 40, ("a.rs",)), tmp_path) is None
+
+
+def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_from() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("- Measurements:")[2]
+    names = re.findall(r"([a-z-]+\.md)", listed)
+    assert "validation.md" in names
+    for name in [*names, "which-controller.md"]:
+        what = _measured().measured((ROOT / "docs" / name).read_text(encoding="utf-8"))
+        assert what is not None, name
+        paths = [source for source in what.sources if not source.startswith("records:")]
+        assert [path for path in paths if not (ROOT / path).exists()] == [], name
+        records = (ROOT / _measured().RECORDS).read_text(encoding="utf-8")
+        pins = [s.removeprefix("records:") for s in what.sources if s not in paths]
+        assert [pin for pin in pins if not _measured().pinned(records, pin)] == [], name

@@ -456,6 +456,10 @@ def sweep(
         str | None,
         typer.Option("--shard", metavar="I/N", help="Do part I of N alone, counted from 0 (job arrays)."),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Do the runs on the workers of a Dask cluster."),
+    ] = None,
     collect: Annotated[
         bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
     ] = False,
@@ -477,7 +481,7 @@ def sweep(
         if file is None:
             raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
         file = scenario_at(file)
-    elif file is not None or over or design or seeds or sets or shard or jobs or pixels or force:
+    elif file is not None or over or design or seeds or sets or shard or scheduler or jobs or pixels or force:
         raise UserError("--collect", "it runs nothing", "give only -o, --metric and --baseline with it")
     _changes(sets)
     sweeping = _module("steadycast.sweep")
@@ -500,6 +504,7 @@ def sweep(
                 jobs=jobs,
                 pixels=pixels,
                 shard=part,
+                scheduler=scheduler,
                 metrics=metric or (),
                 baseline=baseline,
                 out=out or Path("runs") / f"{file.stem}-sweep",
@@ -980,6 +985,63 @@ def schema() -> None:
     from steadycast.controllers import core
 
     print(json.dumps(json.loads(core().schema()), indent=2, ensure_ascii=False))
+
+
+@app.command(
+    short_help="Move a scenario's values in the browser, and see what comes of them.",
+    epilog=_examples(
+        "steadycast lab",
+        "steadycast lab home.toml lte.toml",
+        "steadycast lab film.toml --allow-clips films",
+        "steadycast lab --no-browser --port 9000",
+        "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
+    ),
+)
+def lab(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Scenarios (TOML) to choose from, or a link that somebody shared. Without: home.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="N", min=1, max=65535, help="Where it listens; the first free one from 8765 on."
+        ),
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+    allow_clips: Annotated[
+        Path | None,
+        typer.Option("--allow-clips", metavar="DIR", help="A folder whose clips the page may choose from."),
+    ] = None,
+) -> None:
+    """Serve a page on this machine alone: sliders beside the scenario's text, and charts that follow them.
+
+    Two controllers stand side by side, with the frames that a viewer saw, the film, and why each rate was what it was.
+    It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
+    """
+    server = _module("steadycast.lab.server")
+    links = [each.partition("#")[2] for each in files or () if "#s=" in each]
+    bases = [server.Base.read(Path(each)) for each in files or () if "#s=" not in each]
+    server.serve(
+        bases or [server.Base.read(_home())],
+        port=port,
+        clips=allow_clips,
+        link=f"&{links[0]}" if links else "",
+        opens=not no_browser,
+        told=lambda address: print(f"lab: {address}", flush=True),
+    )
+
+
+def _home() -> Path:
+    """Return the scenario that the lab begins with where none is named."""
+    checkout = Path(__file__).resolve().parents[2] / "scenarios" / "home.toml"
+    return checkout if checkout.is_file() else Path("home")
 
 
 @app.command(

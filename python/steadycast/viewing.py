@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,14 +12,16 @@ import numpy.typing as npt
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.media.quality import Quality, Shown, evaluate, pictures_at
-from steadycast.media.splice import NEVER, Fates
+from steadycast.media.quality import Quality, Shown, evaluate, pictures_at, screen
+from steadycast.media.splice import NEVER, Fates, Quantizers
+from steadycast.media.table import F64
 
 if TYPE_CHECKING:
     import polars as pl
 
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
+    from steadycast.media.metrics import Picture
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
@@ -26,7 +29,7 @@ MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
 """Figures of pictures, one of each family."""
 
 
-FRAMES = ("flow", "node", "frame", "display", "pts_s", "ready_s", "arrived_s", "fate", "q")
+FRAMES = ("flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q")
 MISSING = ("flow", "node", "frame", "offset", "len")
 """Columns of the two tables that are read here."""
 Column = tuple[str, str, Any]
@@ -63,6 +66,8 @@ class Rows:
         columns: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, Sequence[str]] = {}
         for name in names:
+            if name not in table.columns:
+                continue
             column = table[name]
             if column.dtype.is_numeric():
                 columns[name] = column.to_numpy()
@@ -81,6 +86,10 @@ class Rows:
         """For each row, whether its text is one of these."""
         places = [place for place, text in enumerate(self.texts[name]) if text in wanted]
         return np.isin(self.columns[name], places)
+
+    def plus(self, name: str, column: npt.NDArray[Any]) -> Rows:
+        """Return the same rows with a column more."""
+        return Rows({**self.columns, name: column}, self.texts)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
         """Return the chosen rows."""
@@ -101,13 +110,15 @@ class Viewer:
     """One receiver of a video, as the record tells it."""
 
     ladder: Ladder
-    chosen_q: Sequence[int]
-    """The quantizer of each group of pictures."""
+    chosen_q: Quantizers
+    """The quantizer of each group of pictures, or of each of its frames."""
     fates: Fates
     counted_from: int
     """The display slot from which on means are taken: after the warm-up, and after joining."""
     rows: npt.NDArray[np.bool_]
     """Which rows of the table of frames are its own."""
+    lasts: F64 | None = None
+    """How long each display slot is shown, in seconds, where the play-out delay changes."""
 
     def quality(
         self, *, vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
@@ -125,6 +136,10 @@ class Viewer:
     def shown(self, slot: int) -> Shown:
         """Decode what stands behind one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
+
+    def pictures(self) -> Iterator[tuple[Picture, Picture]]:
+        """Yield the source's picture and the one on the screen, display slot by display slot."""
+        return screen(self.ladder, self.chosen_q, self.fates)
 
     @property
     def slots(self) -> int:
@@ -184,15 +199,17 @@ class Record:
         if ladder is None or not mine.any():
             return None
         rows = self.frames.where(mine)
-        playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
+        if "due_s" not in rows.columns:  # a record from before play-out delays changed
+            playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
+            rows = rows.plus("due_s", rows["ready_s"] + (np.nan if playout_s is None else playout_s))
         holes: list[tuple[int, int, int]] = []
         if self.missing is not None:
             lost = self.missing.where(self.missing.are("flow", flow) & self.missing.are("node", receiver))
             holes = list(zip(*(lost[name].tolist() for name in ("frame", "offset", "len")), strict=True))
-        told, chosen = fates_of(rows, holes, ladder, playout_s)
+        told, chosen = fates_of(rows, holes, ladder)
         counted = rows["display"][rows["pts_s"] >= self.from_s]
         first = int(counted.min()) if len(counted) else told.frames
-        return Viewer(ladder, chosen, told, first, mine)
+        return Viewer(ladder, chosen, told, first, mine, lasts_of(rows, ladder))
 
     def measure(
         self, flows: Sequence[Json], progress: Progress | None = None, *, vmaf: bool = False
@@ -214,7 +231,7 @@ class Record:
                 seen = viewer.quality(vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
-                record.put(receiver, "receiver", summarised(seen, viewer.counted_from))
+                record.put(receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts))
                 _put(scores, seen, viewer.rows, self.frames["display"])
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
         return scores
@@ -242,10 +259,8 @@ def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: np
     scores.mos[rows] = seen.mos[slots]
 
 
-def fates_of(
-    rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder, playout_s: float | None
-) -> tuple[Fates, Sequence[int]]:
-    """Tell what one receiver got, as the media side takes it, and the quantizer of each group of pictures.
+def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
+    """Tell what one receiver got, as the media side takes it, and the quantizers of each group of pictures.
 
     ``rows`` are one receiver's rows of the table of frames, ``holes`` frame, offset and length of what it misses.
     A receiver that joined late has no rows for what was sent before: those frames are not there for it.
@@ -255,12 +270,12 @@ def fates_of(
     complete = np.zeros(n, dtype=np.bool_)
     complete[index] = rows.are("fate", "ok", "late", "undecodable")
     arrival, play = None, None
-    if playout_s is not None:
+    if np.isfinite(rows["due_s"]).any():
         arrival = np.full(n, NEVER, dtype=np.int64)
         arrival[index] = (np.nan_to_num(rows["arrived_s"]) * 1e9).round().astype(np.int64)
         arrival[~complete] = NEVER
         play = np.zeros(n, dtype=np.int64)
-        due = ((rows["ready_s"] + playout_s) * 1e9).round().astype(np.int64)
+        due = (rows["due_s"] * 1e9).round().astype(np.int64)
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
     parts: dict[int, list[tuple[int, int]]] = {}
@@ -270,16 +285,38 @@ def fates_of(
     quantizers = np.full(n, ladder.table.qs[0], dtype=np.int64)
     quantizers[index] = rows["q"]
     groups = ladder.table.group_of(np.arange(n))
-    firsts = np.searchsorted(groups, np.arange(int(groups[-1]) + 1))
-    return Fates(complete, arrival, play, parts), [int(q) for q in quantizers[firsts]]
+    joined = int(index[0])
+    quantizers[:joined] = quantizers[joined]
+    firsts = np.searchsorted(groups, np.arange(int(groups[-1]) + 2))
+    chosen: list[int | tuple[int, ...]] = []
+    for first, after in pairwise(firsts):
+        of_group = quantizers[first:after]
+        if (of_group == of_group[0]).all():
+            chosen.append(int(of_group[0]))
+        else:
+            last = ladder.table.span(len(chosen)).stop - first
+            chosen.append(tuple(int(q) for q in np.pad(of_group, (0, last - len(of_group)), mode="edge")))
+    return Fates(complete, arrival, play, parts), chosen
 
 
-def summarised(seen: Quality, first: int = 0) -> Json:
+def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
+    """Tell how long each display slot is shown, in seconds; `None` where the play-out delay never changes."""
+    delays = rows["due_s"] - rows["ready_s"]
+    if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
+        return None
+    slots = rows["display"]
+    shown_at = np.full(int(slots.max()) + 1, np.nan)
+    shown_at[slots] = rows["pts_s"] + delays
+    lasts = np.diff(shown_at, append=np.nan)
+    return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
+
+
+def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None) -> Json:
     """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is."""
     part = seen if first == 0 else seen.between(first, len(seen.mos))
     against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
     return {
-        **part.freezes(),
+        **part.freezes(None if lasts is None else lasts[first : first + len(part.mos)]),
         **{
             f"psnr_db.{what}.{plane}": value
             for what, values in against.items()

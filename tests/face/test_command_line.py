@@ -74,6 +74,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "controllers",
         "check",
         "schema",
+        "lab",
         "reproduce",
         "send",
         "receive",
@@ -93,6 +94,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "controllers",
         "check",
         "schema",
+        "lab",
         "reproduce",
     ],
 )

@@ -7,6 +7,7 @@ mod encoder;
 mod feed;
 mod frame;
 mod ladder;
+mod playout;
 
 pub use assembly::{Assembly, Chain, Fate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
@@ -14,3 +15,4 @@ pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use feed::Feed;
 pub use frame::{Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};
+pub use playout::{Bounds, Playout, Schedule};

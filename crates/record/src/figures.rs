@@ -189,6 +189,8 @@ figures! {
         STILLS = figure("stills_count", Count, "How often a picture was shown for more than its own slot, freezes included.")
             .when(When::Frames).lower();
         STARTUP = figure("startup_ms", Millis, "From joining to the first picture.").when(When::Frames).lower();
+        PLAYOUT = spread("playout_ms", "The play-out delay of each frame, from its being ready to its being shown; null where frames are \
+            waited for.").when(When::Frames).lower().shown("play-out", &[(Receivers, "p95"), (Compare, "p95")]);
         PLAYOUT_NEEDED = figure("playout_needed_ms", Millis, "The play-out delay with which no frame would have been late.")
             .when(When::Video).lower().shown("play-out needed", &[(Receivers, "")]);
         JITTER = figure("jitter_ms", Millis, "How much the delay changes from packet to packet, smoothed as in RFC 3550.")

@@ -193,6 +193,18 @@ impl Receiver {
         self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default()
     }
 
+    /// From now on frames are shown this long after they are ready: nothing is asked for that would come later.
+    pub fn set_playout(&mut self, delay: Span) {
+        if let Some(repair) = &mut self.repair {
+            repair.requester.set_playout(delay);
+        }
+    }
+
+    /// What it takes from the sending of a packet that is lost to its repair; nothing without repair.
+    pub fn repair_time(&self, now: Time) -> Span {
+        self.repair.as_ref().map_or(Span::ZERO, |repair| repair.requester.takes(now))
+    }
+
     /// The promise of repair: what was repaired stays lost to the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)

@@ -1,4 +1,4 @@
-use crate::feedback::{FeedbackFormat, History, Joined};
+use crate::feedback::{self, FeedbackFormat};
 use crate::gate::Gate;
 use crate::media::overhead;
 use crate::pacer::Pacer;
@@ -16,6 +16,7 @@ use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Limit, MediaQueue, Notice, ReceiverId,
     Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
+use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
@@ -91,6 +92,8 @@ pub struct Sender {
     heard: Time,
     /// Sends lost packets again.
     repair: Option<Repairing>,
+    /// How many times as fast as the target packets may leave.
+    room: f64,
 }
 
 /// What a sender needs to send lost packets again.
@@ -220,6 +223,7 @@ impl Sender {
             siblings: None,
             heard: now,
             repair: None,
+            room: 1.0,
             half,
             settings,
         }
@@ -238,6 +242,13 @@ impl Sender {
         let inside = Inside { check: Check::new("repair-inside"), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
         let (keeper, seq, share) = (Keeper::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
+    }
+
+    /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder whose mean is the
+    /// target.
+    #[must_use]
+    pub fn with_room(self, room: f64) -> Self {
+        Self { room, ..self }
     }
 
     /// What was sent again, and what was not.
@@ -354,7 +365,7 @@ impl Sender {
             self.pacer.skip(frame.kind);
             return false;
         }
-        let taken = self.pacer.push(now, frame, parts, self.decision.pacing);
+        let taken = self.pacer.push(now, frame, parts, self.pacing());
         if taken {
             self.tell_queue(now, Some(frame.size));
         }
@@ -500,7 +511,7 @@ impl Sender {
             _ if repair == Some(ssrc) => Some(Stream::Repair),
             _ => None,
         };
-        compound.packets.iter().filter_map(|packet| history.read(now, packet, stream_of)).reduce(Joined::and)
+        compound.packets.iter().filter_map(|packet| feedback::read(history, now, packet, stream_of)).reduce(Joined::and)
     }
 
     fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
@@ -686,7 +697,13 @@ impl Sender {
 
     /// The rate at which packets leave: a probe's while one is under way.
     fn pace(&self) -> Rate {
-        self.prober.rate().unwrap_or(self.decision.pacing)
+        self.prober.rate().unwrap_or_else(|| self.pacing())
+    }
+
+    /// The rate at which packets leave without a probe.
+    fn pacing(&self) -> Rate {
+        let Decision { target, pacing, .. } = self.decision;
+        if self.room > 1.0 { pacing.max(target.scale(self.room)) } else { pacing }
     }
 
     fn media(&mut self, now: Time) -> Media {
@@ -762,20 +779,22 @@ impl Sender {
     /// An original leaves: it may be asked for.
     fn keep(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
+        let pacing = self.pacing();
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
         repair.keeper.on_sent(media.seq, Kept { header, fragment, kind, ready, sent: now, size, waits: false });
         repair.share.on_sent(now, media.size, false);
-        let credit = self.decision.pacing.over(self.settings.credit);
+        let credit = pacing.over(self.settings.credit);
         if self.settings.emit == Emit::Paced {
-            repair.inside.on_sent(now, media.size, self.decision.pacing, self.settings.packet + credit);
+            repair.inside.on_sent(now, media.size, pacing, self.settings.packet + credit);
         }
     }
 
     /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
     fn resend(&mut self, now: Time) -> Option<Media> {
         let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
+        let pacing = self.pacing();
         let repair = self.repair.as_mut()?;
         let Resend { seq: original, kept } = repair.keeper.next(now)?;
         let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
@@ -788,7 +807,7 @@ impl Sender {
         repair.keeper.counts.packets += 1;
         repair.keeper.counts.bytes += size;
         repair.share.on_sent(now, size, true);
-        let (pacing, packet) = (self.decision.pacing, self.settings.packet);
+        let packet = self.settings.packet;
         if self.settings.emit == Emit::Paced {
             repair.inside.on_sent(now, size, pacing, packet + pacing.over(self.settings.credit));
         }
@@ -870,10 +889,11 @@ impl Sender {
         self.prober.want(self.half.probe());
         let decision = self.half.decision();
         if decision != self.decision {
-            if let Some(repair) = &mut self.repair {
-                repair.inside.rate = repair.inside.rate.max(decision.pacing);
-            }
             self.decision = decision;
+            let pacing = self.pacing();
+            if let Some(repair) = &mut self.repair {
+                repair.inside.rate = repair.inside.rate.max(pacing);
+            }
             self.changed = true;
             if let Some(siblings) = self.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.tell(self.decision.target);
