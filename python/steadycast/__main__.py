@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from steadycast.exits import Exit
+
 
 def version() -> str:
     """Return the line that names program and version."""
@@ -17,8 +19,10 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(version())
         return
-    from steadycast import cli
-
+    try:
+        from steadycast import cli
+    except KeyboardInterrupt:  # before anything was begun
+        raise SystemExit(Exit.INTERRUPTED) from None
     cli.main()
 
 
