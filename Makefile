@@ -34,8 +34,9 @@ lint: setup-dev ## formatting, lints and types, Rust and Python
 claims: setup-dev ## what takes long: the claims that the tests have no time for
 	@$(RUN) scripts/claims.py
 
-bench: setup-dev ## packet-hops per CPU second, beside ns-2
+bench: setup-dev ## packet-hops per CPU second, beside ns-2; what a user waits for
 	@$(RUN) -m validation.bench
+	@$(RUN) -m validation.waits
 
 bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and what emulation adds (as root)
 	@$(RUN) -m validation.bench_live

@@ -81,6 +81,7 @@ def reference() -> dict[str, str]:
         "scenario": made.scenario_page(),
         "commands": made.commands_page(),
         "controllers": made.controllers_page(),
+        "metrics": made.metrics_page(),
     }
 
 

@@ -28,6 +28,8 @@ TOOLS = (
         "gstreamer1.0-libav",
         "a standard player that reports",
     ),
+    Tool("promtool", "prometheus", "alerts and metrics as Prometheus reads them"),
+    Tool("systemd-analyze", "systemd", "units as systemd reads them"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
 )
 
@@ -43,7 +45,8 @@ def install(tools: list[Tool]) -> None:
         return
     packages = [package for tool in tools for package in tool.package.split()]
     print(f"test: installing {' '.join(packages)}", flush=True)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # In runlevel 1 packages start no services of theirs.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
     quiet = {"env": environment, "check": False, "stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     subprocess.run([*get, "update"], **quiet)  # type: ignore[call-overload]

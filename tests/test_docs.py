@@ -50,7 +50,7 @@ def _docs() -> ModuleType:
     return docs
 
 
-@pytest.mark.parametrize("page", ["scenario", "commands", "controllers"])
+@pytest.mark.parametrize("page", ["scenario", "commands", "controllers", "metrics"])
 def test_pages_of_the_reference_are_what_the_program_says(page: str) -> None:
     made = _docs().reference()[page]
     assert (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8") == made

@@ -38,6 +38,11 @@ _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the resul
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
 _VMAF = typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
+_METRICS = typer.Option(
+    "--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus; a port alone serves this machine."
+)
+_STATUS = typer.Option("--status", metavar="FILE", help="Append a JSON line every second; - is stdout.")
+_EVENTS = typer.Option("--events", metavar="FILE", help="Append a JSON line for each change, and why.")
 _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
 
 
@@ -140,13 +145,9 @@ def _top(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as installed
+        from steadycast import __main__
 
-        try:
-            print(f"steadycast {installed('steadycast')}")
-        except PackageNotFoundError:
-            print("steadycast (not installed)")
+        print(__main__.version())
         raise typer.Exit(Exit.DONE)
 
 
@@ -363,11 +364,13 @@ def _write_report(place: Path) -> Path:
 
 
 def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
-    from steadycast.report import terminal
+    from steadycast.folder import failed
 
     if as_json:
         _print_json(summary)
     else:
+        from steadycast.report import terminal
+
         console = terminal.console()
         for note in terminal.notes(summary):
             console.print(note, style="bold red")
@@ -378,7 +381,7 @@ def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> N
         if report is not None:
             # Not through the console: a path must not be wrapped.
             print(f"\nreport: {report}")
-    if terminal.failed(summary):
+    if failed(summary):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -1183,6 +1186,12 @@ def reproduce(
         raise typer.Exit(Exit.INTERRUPTED) from None
 
 
+def _outlets(metrics: str | None, status: str | None, events: Path | None, *, as_json: bool) -> Any:
+    if status == "-" and as_json:
+        raise UserError("--status -", "--json has standard output", "give --status a file")
+    return _module("steadycast.live.outlets").Options(metrics, status, events)
+
+
 @app.command(
     short_help="Send a source live, at the rate that the network allows.",
     epilog=_examples(
@@ -1269,6 +1278,9 @@ def send(
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
+    metrics: Annotated[str | None, _METRICS] = None,
+    status: Annotated[str | None, _STATUS] = None,
+    events: Annotated[Path | None, _EVENTS] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -1284,34 +1296,35 @@ def send(
         free_or_force(out, force=force)
     live = _module("steadycast.live.send")
     options = live.Options(
-        source,
-        to,
-        controller,
-        param or (),
-        mode,
-        sdp,
-        interface,
-        ttl,
-        port,
-        mux,
-        max_rate,
-        floor,
-        loop,
-        ladder,
-        codec,
-        size,
-        fps,
-        gop,
-        packet,
-        exclude or (),
-        key_file,
-        duration,
-        out,
-        force,
-        buffer,
-        consume,
-        feedback,
-        repair,
+        source=source,
+        to=to,
+        controller=controller,
+        params=param or (),
+        mode=mode,
+        sdp=sdp,
+        interface=interface,
+        ttl=ttl,
+        port=port,
+        mux=mux,
+        max_rate=max_rate,
+        floor=floor,
+        loop=loop,
+        ladder=ladder,
+        codec=codec,
+        size=size,
+        fps=fps,
+        gop=gop,
+        packet=packet,
+        exclude=exclude or (),
+        key_file=key_file,
+        duration=duration,
+        out=out,
+        force=force,
+        buffer=buffer,
+        consume=consume,
+        feedback=feedback,
+        repair=repair,
+        outlets=_outlets(metrics, status, events, as_json=as_json),
     )
     with Terminal() as progress:
         summary = live.send(options, progress)
@@ -1375,6 +1388,9 @@ def receive(
         str | None,
         typer.Option("--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."),
     ] = None,
+    metrics: Annotated[str | None, _METRICS] = None,
+    status: Annotated[str | None, _STATUS] = None,
+    events: Annotated[Path | None, _EVENTS] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -1386,22 +1402,23 @@ def receive(
         free_or_force(out, force=force)
     live = _module("steadycast.live.receive")
     options = live.Options(
-        what,
-        source,
-        file,
-        play,
-        reference,
-        duration,
-        mux,
-        interface,
-        codec,
-        name,
-        key_file,
-        out,
-        force,
-        buffer,
-        consume,
-        latency,
+        what=what,
+        source=source,
+        out=file,
+        play=play,
+        reference=reference,
+        duration=duration,
+        mux=mux,
+        interface=interface,
+        codec=codec,
+        name=name,
+        key_file=key_file,
+        folder=out,
+        force=force,
+        buffer=buffer,
+        consume=consume,
+        latency=latency,
+        outlets=_outlets(metrics, status, events, as_json=as_json),
     )
     received = live.receive(options)
     _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)

@@ -632,6 +632,11 @@ def judge(
     return results
 
 
+def failed(summary: Mapping[str, Any]) -> bool:
+    """Whether an expectation failed."""
+    return any(not entry.get("ok") for entry in summary.get("expect") or [])
+
+
 @dataclass
 class _Children:
     """What lies one step below a value: label → value."""

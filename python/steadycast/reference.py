@@ -211,6 +211,27 @@ def commands_page() -> str:
     return "\n".join(line.rstrip() if not line.startswith("|") else line for line in lines) + "\n"
 
 
+def metrics_page() -> str:
+    """Write the page of what `--metrics` tells."""
+    from steadycast.live.outlets import PEERS, RECEIVER, SENDER
+
+    lines = [
+        "# Metrics",
+        "",
+        "What `send --metrics` and `receive --metrics` tell Prometheus. Made by `make figures` from the list that",
+        "they themselves use (`python/steadycast/live/outlets.py`). Each has the label `session`: the address that is",
+        f"sent to, or the receiver's name. At most {PEERS} receivers have metrics of their own, those first that set",
+        "the rate or lose most. [How to use them](../operating.md).",
+    ]
+    for command, metrics in (("send", SENDER), ("receive", RECEIVER)):
+        lines += ["", f"## {command}", "", "| metric | kind | labels | what it is |", "|---|---|---|---|"]
+        for metric in metrics:
+            name = metric.name + ("_total" if metric.kind == "counter" else "")
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            lines.append(f"| `{name}` | {metric.kind} | {labels} | {_cell(metric.about)} |")
+    return "\n".join(lines) + "\n"
+
+
 def man_page() -> str:
     """Write the manual page steadycast(1), as man(7) has it."""
     from steadycast import exits

@@ -72,10 +72,11 @@ class Columns:
             elif kind == "absent":
                 rows, dtype = content
                 series.append(pl.Series(name, [], dtype=getattr(pl, dtype)).extend_constant(None, rows))
-            elif kind == "f64":
-                series.append(pl.Series(name, np.frombuffer(content, dtype="<f8")).fill_nan(None))
-            else:
+            elif kind == "i64":
                 series.append(pl.Series(name, np.frombuffer(content, dtype="<i8")))
+            else:
+                real = pl.Series(name, np.frombuffer(content, dtype="<f8")).fill_nan(None)
+                series.append(real if kind == "f64" else real.cast(getattr(pl, kind)))
         return pl.DataFrame(series)
 
 
@@ -671,15 +672,21 @@ class _Runner:
         ladders = {f: m for f, m in self.media.items() if not isinstance(m, FrameTable)}
         if not ladders:
             return
-        from steadycast.viewing import Record
+        from steadycast.viewing import FRAMES, MISSING, Record, Rows
 
-        frames, missing = (_frame(tables[name]) for name in ("frames", "missing"))
-        frames = frames.drop(name for name, _ in scores())
+        told: dict[str, Columns] = {}
+        for name in ("frames", "missing"):
+            table = tables[name]
+            assert isinstance(table, Columns)
+            told[name] = table
+        frames = Rows.of_core(told["frames"]._columns, FRAMES)
+        missing = Rows.of_core(told["missing"]._columns, MISSING)
         record = Record(self.loaded.videos(), ladders, frames, missing, summary["from_s"])
         scored = record.measure(summary["flows"], self.progress, vmaf=self.vmaf)
-        tables["frames"] = frames.join(
-            scored, on=["flow", "node", "frame"], how="left", maintain_order="left"
-        )
+        columns = [column for column in told["frames"]._columns if column[1] != "absent"]
+        for name, dtype in scores():
+            columns.append((name, dtype, getattr(scored, name).tobytes()))
+        tables["frames"] = Columns(columns)
 
 
 def scores() -> list[tuple[str, str]]:
@@ -695,10 +702,6 @@ def unscored(columns: Sequence[tuple[str, str, Any]]) -> Columns:
     """Add the columns of what has not been measured: nulls."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     return Columns([*columns, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
-
-
-def _frame(table: pl.DataFrame | Columns) -> pl.DataFrame:
-    return table.to_polars() if isinstance(table, Columns) else table
 
 
 def _ordered(summary: Json) -> Json:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 
 from steadycast import record
 from steadycast.errors import UserError
@@ -17,6 +17,8 @@ from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
     from steadycast.media.metrics import Picture
@@ -25,6 +27,82 @@ if TYPE_CHECKING:
 PLANES = ("y", "u", "v")
 MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
 """Figures of pictures, one of each family."""
+
+
+FRAMES = ("flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q")
+MISSING = ("flow", "node", "frame", "offset", "len")
+"""Columns of the two tables that are read here."""
+Column = tuple[str, str, Any]
+"""A column as the core tells it (`_core.Simulation.table`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a table as arrays: what is absent is NaN, texts are places in a list.
+
+    The rows of a run are looked at without a library for tables, whose loading takes longer than the run.
+    """
+
+    columns: Mapping[str, npt.NDArray[Any]]
+    texts: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of_core(cls, told: Sequence[Column], names: Sequence[str]) -> Self:
+        """Take columns as the core tells them."""
+        columns: dict[str, npt.NDArray[Any]] = {}
+        texts: dict[str, Sequence[str]] = {}
+        for name, kind, content in told:
+            if name not in names:
+                continue
+            if kind == "text":
+                columns[name], texts[name] = np.frombuffer(content[0], dtype="<u4"), content[1]
+            else:
+                columns[name] = np.frombuffer(content, dtype="<f8" if kind == "f64" else "<i8")
+        return cls(columns, texts)
+
+    @classmethod
+    def of_frame(cls, table: pl.DataFrame, names: Sequence[str]) -> Self:
+        """Take columns of a table of a run folder."""
+        columns: dict[str, npt.NDArray[Any]] = {}
+        texts: dict[str, Sequence[str]] = {}
+        for name in names:
+            if name not in table.columns:
+                continue
+            column = table[name]
+            if column.dtype.is_numeric():
+                columns[name] = column.to_numpy()
+            else:
+                found, columns[name] = np.unique(column.to_list(), return_inverse=True)
+                texts[name] = found.tolist()
+        return cls(columns, texts)
+
+    def __len__(self) -> int:
+        return len(self.columns["frame"])
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self.columns[name]
+
+    def are(self, name: str, *wanted: str) -> npt.NDArray[np.bool_]:
+        """For each row, whether its text is one of these."""
+        places = [place for place, text in enumerate(self.texts[name]) if text in wanted]
+        return np.isin(self.columns[name], places)
+
+    def plus(self, name: str, column: npt.NDArray[Any]) -> Rows:
+        """Return the same rows with a column more."""
+        return Rows({**self.columns, name: column}, self.texts)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
+        """Return the chosen rows."""
+        return Rows({name: column[chosen] for name, column in self.columns.items()}, self.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What was measured, for each row of the table of frames; NaN where nothing was."""
+
+    psnr_y_db: npt.NDArray[np.float64]
+    ssim: npt.NDArray[np.float64]
+    mos: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +115,8 @@ class Viewer:
     fates: Fates
     counted_from: int
     """The display slot from which on means are taken: after the warm-up, and after joining."""
-    rows: pl.DataFrame
-    """Its rows of the table of frames."""
+    rows: npt.NDArray[np.bool_]
+    """Which rows of the table of frames are its own."""
     lasts: F64 | None = None
     """How long each display slot is shown, in seconds, where the play-out delay changes."""
 
@@ -77,8 +155,8 @@ class Record:
     """As the core tells them: `_core.Scenario.videos`."""
     ladders: Mapping[str, Ladder]
     """Of the flows that have pixels."""
-    frames: pl.DataFrame
-    missing: pl.DataFrame
+    frames: Rows
+    missing: Rows | None
     from_s: float = 0.0
     """What is shown before is left out of means."""
 
@@ -110,50 +188,41 @@ class Record:
             )
         made = {v["flow"]: media_of(v, loaded.seed, progress) for v in with_pixels}
         ladders = {flow: media for flow, media in made.items() if isinstance(media, Ladder)}
-        whole = pl.DataFrame(
-            schema={
-                "flow": pl.String,
-                "node": pl.String,
-                "frame": pl.Int64,
-                "offset": pl.Int64,
-                "len": pl.Int64,
-            }
-        )
-        missing = folder.table("missing") if folder.has("missing") else whole
-        return cls(
-            videos, ladders, folder.table("frames"), missing, float(folder.summary.get("from_s") or 0.0)
-        )
+        frames = Rows.of_frame(folder.table("frames"), FRAMES)
+        missing = Rows.of_frame(folder.table("missing"), MISSING) if folder.has("missing") else None
+        return cls(videos, ladders, frames, missing, float(folder.summary.get("from_s") or 0.0))
 
     def viewer(self, flow: str, receiver: str) -> Viewer | None:
         """Tell what one receiver got; `None` when nothing was recorded of it, or there are no pixels."""
         ladder = self.ladders.get(flow)
-        mine = (pl.col("flow") == flow) & (pl.col("node") == receiver)
-        rows = self.frames.filter(mine)
-        if ladder is None or not rows.height:
+        mine = self.frames.are("flow", flow) & self.frames.are("node", receiver)
+        if ladder is None or not mine.any():
             return None
+        rows = self.frames.where(mine)
         if "due_s" not in rows.columns:  # a record from before play-out delays changed
             playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
-            rows = rows.with_columns(due_s=pl.col("ready_s") + pl.lit(playout_s, pl.Float64))
-        told, chosen = fates_of(rows, self.missing.filter(mine), ladder)
-        counted = rows.filter(pl.col("pts_s") >= self.from_s)["display"]
-        first = int(counted.min()) if counted.len() else told.frames  # type: ignore[arg-type]
-        return Viewer(ladder, chosen, told, first, rows, lasts_of(rows, ladder))
+            rows = rows.plus("due_s", rows["ready_s"] + (np.nan if playout_s is None else playout_s))
+        holes: list[tuple[int, int, int]] = []
+        if self.missing is not None:
+            lost = self.missing.where(self.missing.are("flow", flow) & self.missing.are("node", receiver))
+            holes = list(zip(*(lost[name].tolist() for name in ("frame", "offset", "len")), strict=True))
+        told, chosen = fates_of(rows, holes, ladder)
+        counted = rows["display"][rows["pts_s"] >= self.from_s]
+        first = int(counted.min()) if len(counted) else told.frames
+        return Viewer(ladder, chosen, told, first, mine, lasts_of(rows, ladder))
 
     def measure(
         self, flows: Sequence[Json], progress: Progress | None = None, *, vmaf: bool = False
-    ) -> pl.DataFrame:
-        """Put quality into the receivers of a summary's flows; return scores per receiver and frame."""
-        kinds = {"flow": pl.String, "node": pl.String, "frame": pl.Int64}
-        scores = [
-            pl.DataFrame(schema={**kinds, "psnr_y_db": pl.Float64, "ssim": pl.Float64, "mos": pl.Int64})
-        ]
+    ) -> Scores:
+        """Put quality into the receivers of a summary's flows; return the scores of all frames."""
+        scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
             name = flow["name"]
             if name not in self.ladders:
                 continue
             receivers = flow["receivers"]
-            chosen = self.frames.filter(pl.col("flow") == name)["q"]
-            self.ladders[name].need(chosen.unique().to_list(), progress)
+            chosen = self.frames["q"][self.frames.are("flow", name)]
+            self.ladders[name].need(np.unique(chosen).tolist(), progress)
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)
@@ -163,9 +232,9 @@ class Record:
                 if viewer is None or seen is None:
                     continue
                 record.put(receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts))
-                scores.append(_scores(seen, viewer.rows))
+                _put(scores, seen, viewer.rows, self.frames["display"])
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
-        return pl.concat(scores)
+        return scores
 
 
 _STEPS = 1000
@@ -182,41 +251,39 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
     return told
 
 
-def _scores(seen: Quality, rows: pl.DataFrame) -> pl.DataFrame:
-    held = rows.filter(pl.col("display") < len(seen.mos))
-    slots = held["display"].to_numpy()
-    return held.select("flow", "node", "frame").with_columns(
-        pl.Series("psnr_y_db", seen.capped(seen.psnr_raw[slots, 0])),
-        pl.Series("ssim", seen.ssim[slots]),
-        pl.Series("mos", seen.mos[slots].astype(np.int64)),
-    )
+def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: npt.NDArray[Any]) -> None:
+    rows = np.flatnonzero(mine & (display < len(seen.mos)))
+    slots = display[rows]
+    scores.psnr_y_db[rows] = seen.capped(seen.psnr_raw[slots, 0])
+    scores.ssim[rows] = seen.ssim[slots]
+    scores.mos[rows] = seen.mos[slots]
 
 
-def fates_of(rows: pl.DataFrame, holes: pl.DataFrame, ladder: Ladder) -> tuple[Fates, Quantizers]:
+def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
     """Tell what one receiver got, as the media side takes it, and the quantizers of each group of pictures.
 
-    ``rows`` and ``holes`` are one receiver's rows of the record. A receiver that joined late has no rows for
-    what was sent before: those frames are not there for it.
+    ``rows`` are one receiver's rows of the table of frames, ``holes`` frame, offset and length of what it misses.
+    A receiver that joined late has no rows for what was sent before: those frames are not there for it.
     """
-    index = rows["frame"].to_numpy()
+    index = rows["frame"]
     n = int(index[-1]) + 1
     complete = np.zeros(n, dtype=np.bool_)
-    complete[index] = rows["fate"].is_in(["ok", "late", "undecodable"]).to_numpy()
+    complete[index] = rows.are("fate", "ok", "late", "undecodable")
     arrival, play = None, None
-    if rows["due_s"].is_not_null().any():
+    if np.isfinite(rows["due_s"]).any():
         arrival = np.full(n, NEVER, dtype=np.int64)
-        arrival[index] = (rows["arrived_s"].fill_null(0.0).to_numpy() * 1e9).round().astype(np.int64)
+        arrival[index] = (np.nan_to_num(rows["arrived_s"]) * 1e9).round().astype(np.int64)
         arrival[~complete] = NEVER
         play = np.zeros(n, dtype=np.int64)
-        due = (rows["due_s"].to_numpy() * 1e9).round().astype(np.int64)
-        slots = rows["display"].to_numpy()
+        due = (rows["due_s"] * 1e9).round().astype(np.int64)
+        slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
     parts: dict[int, list[tuple[int, int]]] = {}
-    for frame, offset, length in holes.select("frame", "offset", "len").iter_rows():
+    for frame, offset, length in holes:
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     quantizers = np.full(n, ladder.table.qs[0], dtype=np.int64)
-    quantizers[index] = rows["q"].to_numpy()
+    quantizers[index] = rows["q"]
     groups = ladder.table.group_of(np.arange(n))
     joined = int(index[0])
     quantizers[:joined] = quantizers[joined]
@@ -232,14 +299,14 @@ def fates_of(rows: pl.DataFrame, holes: pl.DataFrame, ladder: Ladder) -> tuple[F
     return Fates(complete, arrival, play, parts), chosen
 
 
-def lasts_of(rows: pl.DataFrame, ladder: Ladder) -> F64 | None:
+def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     """Tell how long each display slot is shown, in seconds; `None` where the play-out delay never changes."""
-    delays = (rows["due_s"] - rows["ready_s"]).to_numpy()
+    delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    slots = rows["display"].to_numpy()
+    slots = rows["display"]
     shown_at = np.full(int(slots.max()) + 1, np.nan)
-    shown_at[slots] = rows["pts_s"].to_numpy() + delays
+    shown_at[slots] = rows["pts_s"] + delays
     lasts = np.diff(shown_at, append=np.nan)
     return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
 

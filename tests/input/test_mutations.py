@@ -189,9 +189,7 @@ def test_the_command_itself_says_the_same(tmp_path: Path, number: int) -> None:
     text = two_hundred()[number]
     path = tmp_path / "mutated.toml"
     path.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "steadycast.cli", "check", str(path)]
-    if not (ROOT / "python" / "steadycast" / "__main__.py").exists():
-        command[1:3] = ["-c", "from steadycast.cli import main; main()"]
+    command = [sys.executable, "-m", "steadycast", "check", str(path)]
     for words in (command, [*command[:-2], "run", str(path)]):
         done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
         assert done.returncode == 2, done.stderr

@@ -592,7 +592,7 @@ impl Session {
             "rate_bps": Bytes::new(sent).per(span).as_bps_f64(),
             "decision": decided,
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
-            "packets": source.sent_packets, "frames": source.frames.frames.len(),
+            "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
             "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
             "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,

@@ -177,7 +177,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 def _film(task: Task, runs: Sequence[tuple[Any, Run]]) -> bytes:
     from steadycast.lab.film import film
     from steadycast.media.table import FrameTable
-    from steadycast.viewing import Record
+    from steadycast.viewing import FRAMES, MISSING, Record, Rows
 
     viewers = []
     for runner, run in runs:
@@ -188,9 +188,9 @@ def _film(task: Task, runs: Sequence[tuple[Any, Run]]) -> bytes:
                 "film", "no video of this scenario has pixels", 'choose media "synthetic" or a clip'
             )
         held = run.held()
-        found = Record(
-            runner.loaded.videos(), ladders, held.table("frames"), run.table("missing").to_polars()
-        )
+        frames = Rows.of_frame(held.table("frames"), FRAMES)
+        missing = Rows.of_frame(run.table("missing").to_polars(), MISSING)
+        found = Record(runner.loaded.videos(), ladders, frames, missing)
         names = [receiver["name"] for receiver in flow["receivers"]]
         name = str(task.receiver) if task.receiver in names else ranked_receivers(flow)[0]["name"]
         viewer = found.viewer(flow["name"], name)

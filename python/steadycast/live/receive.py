@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +18,7 @@ from steadycast import signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.files import whole
 from steadycast.folder import Draft
-from steadycast.live import session, view
+from steadycast.live import outlets, session, view
 
 Json = dict[str, Any]
 
@@ -34,7 +34,7 @@ _UNTOLD = {("mpegts", "h263")}
 _DEMUXERS = {"mpeg4": "m4v", "mpeg2": "mpegvideo", "h263": "h263", "h264": "h264"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """As the command line has them."""
 
@@ -54,6 +54,7 @@ class Options:
     buffer: str | None = None
     consume: str | None = None
     latency: str | None = None
+    outlets: outlets.Options = field(default_factory=outlets.Options)
 
 
 @dataclass(frozen=True)
@@ -321,6 +322,13 @@ def _receive(options: Options, draft: Draft | None) -> Received:
         "latency_s": session.span(options.latency, "--latency") if options.latency is not None else None,
         "cname": options.name or session.own_name(),
     }
+    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
+        return _begin(settings, options, length, draft, told)
+
+
+def _begin(
+    settings: Json, options: Options, length: float | None, draft: Draft | None, told: outlets.Outlets
+) -> Received:
     try:
         receiver = session.core().Receiver(settings)
     except ValueError as error:
@@ -348,12 +356,12 @@ def _receive(options: Options, draft: Draft | None) -> Received:
     print(
         f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}", file=sys.stderr
     )
-    _watch(receiver, options, length)
+    _watch(receiver, options, length, told)
     with signals.held():
         return _record(receiver, sink, options, draft)
 
 
-def _watch(receiver: Any, options: Options, length: float | None) -> None:
+def _watch(receiver: Any, options: Options, length: float | None, told: outlets.Outlets) -> None:
     """Show how it goes until it is over."""
     until = time.monotonic() + length if length is not None else float("inf")
     keyed = options.key_file is not None
@@ -367,6 +375,7 @@ def _watch(receiver: Any, options: Options, length: float | None) -> None:
             while not receiver.done and time.monotonic() < until:
                 time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
                 status = json.loads(receiver.status())
+                told.look(status)
                 with contextlib.suppress(OSError):
                     watch.show({**status, "keyed": keyed} if status else None)
         except KeyboardInterrupt:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from steadycast import signals
 from steadycast.errors import UserError
 from steadycast.files import write_text
 from steadycast.folder import Draft
-from steadycast.live import session, view
+from steadycast.live import outlets, session, view
 from steadycast.live.source import plan
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PACKETS = (100, 1500)
 """Least and largest IP size of a full packet, in bytes: what a scenario allows, over its links' default MTU."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """As the command line has them."""
 
@@ -59,6 +59,7 @@ class Options:
     consume: str | None = None
     feedback: str = "own"
     repair: str = "auto"
+    outlets: outlets.Options = field(default_factory=outlets.Options)
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
@@ -123,6 +124,18 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         "feedback": options.feedback,
         "repair": options.repair,
     }
+    with outlets.Outlets(options.outlets, "send", options.to) as told:
+        return _begin(settings, planned, options, length, draft, told)
+
+
+def _begin(
+    settings: Json,
+    planned: Any,
+    options: Options,
+    length: float | None,
+    draft: Draft | None,
+    told: outlets.Outlets,
+) -> Json:
     try:
         sender = session.core().Sender(settings, planned.medium)
     except ValueError as error:
@@ -143,7 +156,7 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         ),
         file=sys.stderr,
     )
-    return _follow(sender, planned, options, length, draft)
+    return _follow(sender, planned, options, length, draft, told)
 
 
 _LEAST_FLOOR = 10_000
@@ -164,7 +177,14 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
             sender.limit(floor=max(round(sender.floor * (1.25 if key == "+" else 0.8)), _LEAST_FLOOR))
 
 
-def _follow(sender: Any, planned: Any, options: Options, length: float | None, draft: Draft | None) -> Json:
+def _follow(
+    sender: Any,
+    planned: Any,
+    options: Options,
+    length: float | None,
+    draft: Draft | None,
+    told: outlets.Outlets,
+) -> Json:
     worker = None
     if planned.work is not None:
         worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")
@@ -184,6 +204,7 @@ def _follow(sender: Any, planned: Any, options: Options, length: float | None, d
             while not sender.done and time.monotonic() < until:
                 time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
                 status = json.loads(sender.status())
+                told.look(status)
                 with suppress(OSError):
                     watch.show(status)
                     _obey(sender, keys.pressed(), status)

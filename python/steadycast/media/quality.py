@@ -3,8 +3,12 @@
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
+from queue import SimpleQueue
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -23,11 +27,12 @@ from steadycast.media.metrics import (
 from steadycast.media.splice import Fates, Quantizers, first_of, on_screen, segment_key, segments, units
 from steadycast.media.table import F64, I64, U8, FrameTable
 from steadycast.media.vmaf import vmaf
+from steadycast.workers import cores
 
 Planes = tuple[float | None, float | None, float | None]
 Score = tuple[float, float, float]
 
-_TOLD_EVERY = 16
+_TOLD_EVERY = 4
 """After so many slots progress is told."""
 _PIXELS_HELD = 256 << 20
 """Bytes of decoded pictures that are kept for the next receiver."""
@@ -178,29 +183,31 @@ class _Decoded:
         self.ladder = ladder
         self.kept: OrderedDict[tuple[object, ...], dict[int, Picture]] = OrderedDict()
         self.held = 0
+        self.lock = Lock()
 
-    def pictures(self, chosen_q: Quantizers, told: Fates | None, groups: range) -> dict[int, Picture]:
-        """Pictures of a segment, counted from the segment's first slot."""
+    def pictures(
+        self, key: tuple[object, ...], chosen_q: Quantizers, told: Fates | None, groups: range
+    ) -> dict[int, Picture]:
+        """Pictures of a segment, counted from the segment's first slot; ``key`` is its `segment_key`."""
         ladder = self.ladder
-        if told is None:
-            key: tuple[object, ...] = ("whole", *((g % ladder.table.gops, chosen_q[g]) for g in groups))
-        else:
-            key = segment_key(ladder, chosen_q, told, groups)
-        found = self.kept.get(key)
-        if found is not None:
-            self.kept.move_to_end(key)
-            return found
+        with self.lock:
+            found = self.kept.get(key)
+            if found is not None:
+                self.kept.move_to_end(key)
+                return found
         first = ladder.table.span(groups.start).start
         given = units(ladder, chosen_q, told, groups)
         extradata = ladder.rung(first_of(chosen_q[groups.start])).extradata
         by_slot = decode_units(ladder.codec, given, extradata, ladder.width, ladder.height)
         pictures = {slot - first: picture for slot, picture in by_slot.items()}
-        self.kept[key] = pictures
         size = ladder.width * ladder.height * 3 // 2
-        self.held += len(pictures) * size
-        while self.held > _PIXELS_HELD and len(self.kept) > 2:
-            _, dropped = self.kept.popitem(last=False)
-            self.held -= len(dropped) * size
+        with self.lock:
+            if key not in self.kept:
+                self.kept[key] = pictures
+                self.held += len(pictures) * size
+            while self.held > _PIXELS_HELD and len(self.kept) > 2:
+                _, dropped = self.kept.popitem(last=False)
+                self.held -= len(dropped) * size
         return pictures
 
 
@@ -239,7 +246,7 @@ class _View:
                     np.arange(self.table.span(part.stop - 1).stop - first)
                     if key[0] == "whole"
                     else np.array(
-                        sorted(self.decoded.pictures(self.chosen_q, self.told, part)), dtype=np.int64
+                        sorted(self.decoded.pictures(key, self.chosen_q, self.told, part)), dtype=np.int64
                     )
                 )
                 self.ladder.scores[name] = places
@@ -256,29 +263,62 @@ class _View:
 
     def encoded(self, slot: int) -> Picture:
         group = self._group_of_slot(slot)
-        pictures = self.decoded.pictures(self.chosen_q, None, range(group, group + 1))
+        key = ("whole", (group % self.table.gops, self.chosen_q[group]))
+        pictures = self.decoded.pictures(key, self.chosen_q, None, range(group, group + 1))
         return pictures[slot - self.table.span(group).start]
 
     def received(self, slot: int) -> Picture:
         if slot < 0:
             return Picture.black(self.ladder.width, self.ladder.height)
-        part = self.parts[self.part_of_group[self._group_of_slot(slot)]]
-        return self.decoded.pictures(self.chosen_q, self.told, part)[slot - self.table.span(part.start).start]
+        index = self.part_of_group[self._group_of_slot(slot)]
+        part = self.parts[index]
+        pictures = self.decoded.pictures(self.keys[index], self.chosen_q, self.told, part)
+        return pictures[slot - self.table.span(part.start).start]
 
     def _group_of_slot(self, slot: int) -> int:
         # Groups are closed: they hold the same numbers in display order as in coding order.
-        return int(self.table.group_of(slot))
+        passes, within = divmod(slot, self.table.frames)
+        return passes * self.table.gops + within // self.table.gop
 
     def measure(self, slots_done: Callable[[int, int], None] | None = None) -> Quality:
         shown = self.shown()
         n = len(shown)
         psnr_raw, psnr_encoded = np.zeros((n, 3)), np.zeros((n, 3))
         ssim = np.zeros(n)
-        for slot in range(n):
-            if slots_done is not None and slot % _TOLD_EVERY == 0:
-                slots_done(slot, n)
-            psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
-            psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
+        told: SimpleQueue[int | None] = SimpleQueue()
+        stop = Event()
+
+        def take(slots: range) -> None:
+            try:
+                for count, slot in enumerate(slots, 1):
+                    if stop.is_set():
+                        return
+                    psnr_raw[slot], ssim[slot] = self._against_raw(slot, int(shown[slot]))
+                    psnr_encoded[slot] = self._against_encoded(slot, int(shown[slot]))
+                    if count % _TOLD_EVERY == 0:
+                        told.put(_TOLD_EVERY)
+            finally:
+                told.put(None)
+
+        # Decoders and measures run beside each other: each thread has a stretch of the flow of its own.
+        threads = min(cores(), self.table.groups_in(n))
+        bounds = [n * i // threads for i in range(threads + 1)] if n else []
+        with ThreadPoolExecutor(max(threads, 1)) as pool:
+            jobs = [pool.submit(take, range(*pair)) for pair in pairwise(bounds)]
+            try:
+                done, going = 0, len(jobs)
+                while going:
+                    part = told.get()
+                    if part is None:
+                        going -= 1
+                        continue
+                    done += part
+                    if slots_done is not None:
+                        slots_done(done, n)
+            finally:
+                stop.set()
+        for job in jobs:
+            job.result()
         return Quality(
             fps=self.table.fps,
             shown=shown,

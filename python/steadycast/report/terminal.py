@@ -67,11 +67,6 @@ def expectations(summary: Mapping[str, Any]) -> Table | None:
     return table
 
 
-def failed(summary: Mapping[str, Any]) -> bool:
-    """Whether an expectation failed."""
-    return any(not entry.get("ok") for entry in summary.get("expect") or [])
-
-
 def plain(first: str, *others: str) -> Table:
     """Table without a frame; its first column is text, the others are numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

@@ -1,0 +1,489 @@
+"""What a live session shows to other programs while it runs: metrics, status lines, events, and word to systemd.
+
+One status, as the terminal's view has it, and several readers of it. None of them touches the session: what can't be
+written is told once, and the session goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from steadycast.errors import MissingError, UnwrittenError, UserError, reason
+from steadycast.live import view
+
+Json = dict[str, Any]
+
+FORMAT = 1
+PEERS = 50
+"""As many receivers stand in a status line and as labels: names come from the network, and may be made up."""
+NAME = 64
+"""Characters of a receiver's name that are told."""
+EVERY_S = 1.0
+"""From one status line to the next."""
+_STILL = 2.0
+"""Seconds without a packet after which a receiver's source is called silent."""
+_SLOW_READER_S = 5.0
+"""How long a reader of metrics may take with one request."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the command line has them."""
+
+    metrics: str | None = None
+    """ADDR:PORT, or a port of this machine alone."""
+    status: str | None = None
+    """A file, or - for standard output."""
+    events: Path | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One that Prometheus is told; `read` gives its samples from a status, each with its labels."""
+
+    name: str
+    kind: str
+    """gauge or counter; a counter's name is told with _total."""
+    about: str
+    read: Callable[[Json], Iterable[tuple[Mapping[str, str], float | None]]]
+    labels: tuple[str, ...] = ()
+
+
+def _one(key: str, factor: float = 1.0) -> Callable[[Json], Iterator[tuple[Mapping[str, str], float | None]]]:
+    def read(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+        value: Any = status
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        yield {}, None if value is None else float(value) * factor
+
+    return read
+
+
+def _each(label: str, key: str, names: Mapping[str, str]) -> Callable[[Json], Any]:
+    def read(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+        found = status[key] if key else status
+        for name, shown in names.items():
+            yield {label: shown}, float(found[name])
+
+    return read
+
+
+def _peers(key: str, factor: float = 1.0) -> Callable[[Json], Any]:
+    def read(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+        for peer in shown_peers(status)[0]:
+            value = peer[key]
+            labels = {"receiver": peer["name"], "ssrc": f"{peer['ssrc']:08x}"}
+            yield labels, None if value is None else float(value) * factor
+
+    return read
+
+
+def _kinds(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+    peers = status["peers"]
+    for kind in ("ours", "standard", "aside", "left"):
+        yield {"kind": kind}, float(sum(_kind(peer) == kind for peer in peers))
+
+
+def _kind(peer: Json) -> str:
+    if peer["left"]:
+        return "left"
+    return "aside" if peer["aside"] else "ours" if peer["ours"] else "standard"
+
+
+def _breaker(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+    yield {}, float(str((status["decision"] or {}).get("rule", "")).startswith("circuit breaker"))
+
+
+LIMITS = ("start", "network", "encoder", "cap", "floor")
+SENDER = (
+    Metric("steadycast_uptime_seconds", "gauge", "Since the session began.", _one("at_s")),
+    Metric(
+        "steadycast_rate_bits_per_second",
+        "gauge",
+        "Sent, over the last second, in IP bits.",
+        _one("rate_bps"),
+    ),
+    Metric(
+        "steadycast_target_bits_per_second",
+        "gauge",
+        "What the controller allows.",
+        _one("decision.target_bps"),
+    ),
+    Metric("steadycast_floor_bits_per_second", "gauge", "The lower limit of the rate.", _one("floor_bps")),
+    Metric("steadycast_pacer_delay_seconds", "gauge", "What waits in the pacer.", _one("backlog_ms", 1e-3)),
+    Metric("steadycast_packets", "counter", "RTP packets sent.", _one("packets")),
+    Metric("steadycast_bytes", "counter", "Their IP bytes.", _one("bytes")),
+    Metric(
+        "steadycast_frames",
+        "counter",
+        "Frames: coded, skipped by the pacer, left out by a slow encoder.",
+        _each("fate", "", {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out"}),
+        ("fate",),
+    ),
+    Metric("steadycast_feedback", "counter", "RTCP packets that were heard.", _one("feedback")),
+    Metric(
+        "steadycast_feedback_refused",
+        "counter",
+        "Reports that were refused: one address sent more than a whole group would.",
+        _one("feedback_refused"),
+    ),
+    Metric("steadycast_unreadable", "counter", "Datagrams that could not be read.", _one("unreadable")),
+    Metric("steadycast_refused", "counter", "Packets that the other host refused.", _one("refused")),
+    Metric(
+        "steadycast_limited_seconds",
+        "counter",
+        "Time in which this limited the rate: rate() of it is a share.",
+        _each("by", "limited_s", {limit: limit for limit in LIMITS}),
+        ("by",),
+    ),
+    Metric("steadycast_breaker_open", "gauge", "1 while the circuit breaker (RFC 8083) acts.", _breaker),
+    Metric("steadycast_receivers", "gauge", "Receivers, by how they are heard.", _kinds, ("kind",)),
+    Metric(
+        "steadycast_receivers_untold",
+        "gauge",
+        f"Receivers beyond the {PEERS} that have metrics of their own.",
+        lambda status: [({}, float(shown_peers(status)[1]))],
+    ),
+    Metric(
+        "steadycast_receiver_loss_ratio",
+        "gauge",
+        "Loss between its last two reports.",
+        _peers("loss_frac"),
+        ("receiver", "ssrc"),
+    ),
+    Metric(
+        "steadycast_receiver_rtt_seconds",
+        "gauge",
+        "Round trip, from its reports.",
+        _peers("rtt_ms", 1e-3),
+        ("receiver", "ssrc"),
+    ),
+    Metric(
+        "steadycast_receiver_jitter_seconds",
+        "gauge",
+        "Interarrival jitter (RFC 3550), from its reports.",
+        _peers("jitter_ms", 1e-3),
+        ("receiver", "ssrc"),
+    ),
+    Metric(
+        "steadycast_receiver_silent_seconds",
+        "gauge",
+        "Since it was last heard.",
+        _peers("silent_s"),
+        ("receiver", "ssrc"),
+    ),
+)
+"""Of `send`."""
+RECEIVER = (
+    Metric("steadycast_uptime_seconds", "gauge", "Since the session began.", _one("at_s")),
+    Metric(
+        "steadycast_received_rate_bits_per_second",
+        "gauge",
+        "Received, over the last second, in IP bits.",
+        _one("rate_bps"),
+    ),
+    Metric("steadycast_loss_ratio", "gauge", "Loss, over the last second.", _one("loss_frac")),
+    Metric(
+        "steadycast_delay_seconds", "gauge", "Delay above the least that was seen.", _one("delay_ms", 1e-3)
+    ),
+    Metric("steadycast_jitter_seconds", "gauge", "Interarrival jitter (RFC 3550).", _one("jitter_ms", 1e-3)),
+    Metric(
+        "steadycast_packets_received", "counter", "RTP packets received, repeats left out.", _one("received")
+    ),
+    Metric("steadycast_packets_expected", "gauge", "RTP packets by their numbers.", _one("expected")),
+    Metric(
+        "steadycast_frames_received",
+        "counter",
+        "Frames, by what became of them.",
+        _each("fate", "frames", {fate: fate for fate in ("whole", "damaged", "missing", "undecodable")}),
+        ("fate",),
+    ),
+    Metric("steadycast_silent_seconds", "gauge", "Since the last packet.", _one("silent_s")),
+    Metric("steadycast_still_seconds", "gauge", "Since the last whole frame.", _one("still_s")),
+    Metric("steadycast_reports", "counter", "RTCP packets sent.", _one("reports")),
+    Metric("steadycast_unreadable", "counter", "Datagrams that could not be read.", _one("unreadable")),
+    Metric("steadycast_buffer_bytes", "gauge", "Level of the play-out buffer.", _one("buffer.level_bytes")),
+)
+"""Of `receive`."""
+
+
+def shown_peers(status: Json) -> tuple[list[Json], int]:
+    """Return the receivers that are told one by one, the limiting one first, and how many more there are."""
+    order = [peer for peer in view.ordered(status) if not peer["left"]]
+    told = [{**peer, "name": str(peer["name"] or "?")[:NAME]} for peer in order[:PEERS]]
+    return told, len(order) - len(told)
+
+
+class Outlets:
+    """All that was asked for, open while the block runs.
+
+    Args:
+        options: what was asked for.
+        command: send or receive.
+        session: what the session is called: the address that it sends to or hears.
+
+    Raises:
+        UserError: a port is taken, or an address is none.
+        MissingError: metrics were asked for without the library that tells them.
+        UnwrittenError: a file can't be opened.
+
+    """
+
+    def __init__(self, options: Options, command: str, session: str) -> None:
+        self._command, self.session = command, session
+        self._status: Json | None = None
+        self._limited = dict.fromkeys(LIMITS, 0.0)
+        self._seen_s = 0.0
+        self._next = 0.0
+        self._events = _Events()
+        self._files: dict[str, _Lines] = {}
+        self._server: Any = None
+        if options.status is not None:
+            self._files["status"] = _Lines(options.status)
+        if options.events is not None:
+            self._files["events"] = _Lines(str(options.events))
+        try:
+            if options.metrics is not None:
+                self._server = _serve(options.metrics, self)
+        except BaseException:
+            self._close()
+            raise
+
+    def __enter__(self) -> Self:
+        _notify("READY=1")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all."""
+        _notify("STOPPING=1")
+        if "events" in self._files:
+            self._files["events"].write(self._line("event", {"event": "end"}))
+        self._close()
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        for lines in self._files.values():
+            lines.close()
+
+    def look(self, status: Json | None) -> None:
+        """Take note of the present status; nothing is raised."""
+        if not status:
+            return
+        status = dict(status)
+        if self._command == "send":
+            limit = (status["decision"] or {}).get("limit")
+            if limit in self._limited:
+                self._limited[limit] += max(status["at_s"] - self._seen_s, 0.0)
+            self._seen_s = status["at_s"]
+            status["limited_s"] = dict(self._limited)
+        self._status = status
+        if "events" in self._files:
+            for event in self._events.of(self._command, status):
+                self._files["events"].write(self._line("event", event))
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY_S
+        if "status" in self._files:
+            self._files["status"].write(self._line("status", self.told()))
+        line = view.send_line if self._command == "send" else view.receive_line
+        _notify(f"STATUS={line(status).strip()}")
+
+    def told(self) -> Json:
+        """Return the last status, with as many receivers as are told one by one."""
+        if self._status is None:
+            return {}
+        if self._command != "send":
+            return self._status
+        peers, more = shown_peers(self._status)
+        return {**self._status, "peers": peers, "more_peers": more}
+
+    def metrics(self) -> Iterator[tuple[Metric, list[tuple[Mapping[str, str], float]]]]:
+        """Yield each metric with its samples; what is not known has none."""
+        status = self._status
+        for metric in SENDER if self._command == "send" else RECEIVER:
+            samples = metric.read(status) if status is not None else ()
+            yield metric, [(labels, value) for labels, value in samples if value is not None]
+
+    def _line(self, kind: str, content: Json) -> str:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        head = {"format": FORMAT, "at": at, "kind": kind, "command": self._command, "session": self.session}
+        return json.dumps({**head, **content}, ensure_ascii=False)
+
+    def json(self) -> str:
+        """Return the status line of this moment."""
+        return self._line("status", self.told())
+
+
+class _Lines:
+    """A file of lines. What can't be written any more is told once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._file: IO[str] | None
+        if name == "-":
+            self._file = sys.stdout
+            return
+        try:
+            self._file = open(name, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the session)
+        except OSError as error:
+            raise UnwrittenError.of(name, error, "name another file") from error
+
+    def write(self, line: str) -> None:
+        if self._file is None:
+            return
+        try:
+            print(line, file=self._file, flush=True)
+        except (OSError, ValueError) as error:
+            print(f"{self._name}: nothing more is written here ({reason(error)})", file=sys.stderr)
+            self.close()
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and file is not sys.stdout:
+            with suppress(OSError):
+                file.close()
+
+
+class _Events:
+    """Finds what has changed from one status to the next."""
+
+    def __init__(self) -> None:
+        self._decision: tuple[Any, ...] | None = None
+        self._peers: dict[int, str] = {}
+        self._silent = False
+        self._source: str | None = None
+
+    def of(self, command: str, status: Json) -> Iterator[Json]:
+        at = {"at_s": status["at_s"]}
+        for event in self._sender(status) if command == "send" else self._receiver(status):
+            yield {**at, **event}
+
+    def _sender(self, status: Json) -> Iterator[Json]:
+        decision = status["decision"]
+        if decision and (decision["limit"], decision["rule"]) != self._decision:
+            self._decision = (decision["limit"], decision["rule"])
+            yield {"event": "decision", **decision, "rate_bps": status["rate_bps"]}
+        peers = {peer["ssrc"]: peer for peer in status["peers"]}
+        kinds = {ssrc: _kind(peer) for ssrc, peer in peers.items()}
+        changed = [(ssrc, kind) for ssrc, kind in kinds.items() if self._peers.get(ssrc) != kind]
+        gone = [ssrc for ssrc in self._peers if ssrc not in kinds]
+        for ssrc, kind in changed[:PEERS]:
+            name = str(peers[ssrc]["name"] or "?")[:NAME]
+            known = ssrc in self._peers
+            what = kind if kind in ("left", "aside") else "heard again" if known else "join"
+            yield {"event": what, "receiver": name, "ssrc": ssrc, "address": peers[ssrc]["address"]}
+        for ssrc in gone[:PEERS]:
+            yield {"event": "forgotten", "ssrc": ssrc}
+        more = max(len(changed) - PEERS, 0) + max(len(gone) - PEERS, 0)
+        if more:
+            yield {"event": "more receivers changed", "count": more}
+        self._peers = kinds
+
+    def _receiver(self, status: Json) -> Iterator[Json]:
+        if status["from"] != self._source:
+            self._source = status["from"]
+            yield {"event": "source", "from": self._source}
+        silent = status["silent_s"] is not None and status["silent_s"] > _STILL
+        if silent != self._silent:
+            self._silent = silent
+            yield {"event": "silent" if silent else "heard again"}
+
+
+def _notify(state: str) -> None:
+    """Tell systemd (sd_notify(3)), where it asks for it."""
+    place = os.environ.get("NOTIFY_SOCKET")
+    if not place:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """`9464`, `:9464`, `0.0.0.0:9464` and `[::1]:9464`; without an address this machine alone is served."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UserError(f"--metrics {text}", "this is not ADDRESS:PORT", "write for example 127.0.0.1:9464")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _serve(text: str, outlets: Outlets) -> Any:
+    """Serve /metrics, /status.json and /healthz in a thread of its own."""
+    host, port = _address(text)
+    try:
+        import prometheus_client
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    except ImportError as error:
+        raise MissingError(
+            f"--metrics {text}", "prometheus_client is not installed", "pip install 'steadycast[metrics]'"
+        ) from error
+    from socketserver import TCPServer, ThreadingMixIn
+    from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+    kinds = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
+
+    class Collector:
+        def collect(self) -> Iterator[Any]:
+            for metric, samples in outlets.metrics():
+                family = kinds[metric.kind](metric.name, metric.about, labels=["session", *metric.labels])
+                for labels, value in samples:
+                    family.add_metric([outlets.session, *(labels[name] for name in metric.labels)], value)
+                yield family
+
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(Collector())
+    metrics = prometheus_client.make_wsgi_app(registry)
+
+    def app(environ: Any, start: Any) -> Any:
+        path = environ.get("PATH_INFO", "/")
+        if path == "/metrics":
+            return metrics(environ, start)
+        texts = {
+            "/status.json": ("application/json", outlets.json),
+            "/healthz": ("text/plain", lambda: "ok\n"),
+        }
+        kind, content = texts.get(path, ("text/plain", lambda: "/metrics /status.json /healthz\n"))
+        start("200 OK" if path in texts else "404 Not Found", [("Content-Type", f"{kind}; charset=utf-8")])
+        return [content().encode()]
+
+    class Quiet(WSGIRequestHandler):
+        timeout = _SLOW_READER_S
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Server(ThreadingMixIn, WSGIServer):
+        daemon_threads = True
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        def server_bind(self) -> None:
+            TCPServer.server_bind(self)  # without asking the network for this host's name
+            self.server_name, self.server_port = host, port
+            self.setup_environ()
+
+        def handle_error(self, *_: Any) -> None:
+            pass  # a reader that went away is no news
+
+    try:
+        server = make_server(host, port, app, Server, Quiet)
+    except OSError as error:
+        raise UserError(
+            f"--metrics {text}", f"can't be listened at ({reason(error)})", "take another port"
+        ) from None
+    threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
+    return server

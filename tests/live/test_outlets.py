@@ -1,0 +1,304 @@
+"""What other programs see of a live session while it runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from steadycast.errors import MissingError, UserError
+from steadycast.live import outlets
+from steadycast.live.outlets import PEERS, RECEIVER, SENDER, Options, Outlets
+
+from tests.live.conftest import needs, ports, run
+from tests.live.test_endings import start, until
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+
+
+def get(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Values by the metrics' names and the labels beside the session's."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation
+        values = found.setdefault(family.name, {})
+        for sample in family.samples:
+            labels = tuple(value for name, value in sample.labels.items() if name != "session")
+            assert labels not in values
+            values[labels] = sample.value
+    return found
+
+
+def peer(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "ssrc": number, "name": f"viewer-{number}", "address": f"10.0.0.1:{number}", "ours": True, "left": False,
+        "aside": None, "silent_s": 0.5, "reports": 3, "rtt_ms": 40.0, "loss_frac": 0.01, "jitter_ms": 2.0,
+    } | changes  # fmt: skip
+
+
+def status(peers: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    decision = {"target_bps": 2e6, "pacing_bps": 2e6, "limit": "network", "at_floor": False, "rule": "equation",
+                "loss": 0.01, "rtt_ms": 40.0, "by": None}  # fmt: skip
+    return {
+        "at_s": 10.0, "rate_bps": 1.9e6, "decision": decision, "backlog_ms": 3.0, "packets": 2000, "bytes": 2_000_000,
+        "frames": 250, "skipped_frames": 1, "left_out": 0, "quantizer": 5, "feedback": 30, "feedback_refused": 0,
+        "floor_bps": 5e4, "refused": 0, "unsent": 0, "unreadable": 0, "peers": peers,
+    } | changes  # fmt: skip
+
+
+def test_both_ends_are_seen_while_they_run(tmp_path: Path) -> None:
+    (port,), (mine, its) = ports(1), ports(2)
+    sdp, seen, events = (tmp_path / name for name in ("s.sdp", "status.jsonl", "events.jsonl"))
+    sender = start(
+        "send", "testsrc", "--size", "176x144", "--to", f"127.0.0.1:{port}", "--sdp", sdp, "--for", "60s", "--json",
+        "--metrics", str(mine), "--status", seen, "--events", events,
+    )  # fmt: skip
+    receiver = None
+    try:
+        until(sdp.exists, "no description")
+        receiver = start(
+            "receive", sdp, "--name", "wall", "--metrics", f":{its}", "--status", "-", "--for", "60s"
+        )
+
+        def told(metric: str, at: int) -> dict[tuple[str, ...], float]:
+            try:
+                return samples(get(at, "/metrics")).get(metric, {})
+            except urllib.error.URLError:
+                return {}
+
+        until(lambda: told("steadycast_receivers", mine).get(("ours",)) == 1.0, "no receiver is told")
+        until(lambda: told("steadycast_frames_received", its).get(("whole",), 0) > 10, "no frame is told")
+        sent, received = samples(get(mine, "/metrics")), samples(get(its, "/metrics"))
+        assert list(sent) == [metric.name for metric in SENDER]
+        assert list(received) == [metric.name for metric in RECEIVER]
+        (labels,) = sent["steadycast_receiver_silent_seconds"]
+        assert labels[0] == "wall"
+        assert 0 < received["steadycast_packets_received"][()] <= 1.5 * sent["steadycast_packets"][()]
+        assert 40 < sent["steadycast_bytes"][()] / sent["steadycast_packets"][()] < 1018
+        assert sum(sent["steadycast_limited_seconds"].values()) == pytest.approx(
+            sent["steadycast_uptime_seconds"][()], abs=1.5
+        )
+        shown = json.loads(get(mine, "/status.json"))
+        assert (shown["format"], shown["kind"], shown["session"]) == (1, "status", f"127.0.0.1:{port}")
+        assert get(mine, "/healthz") == "ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(mine, "/other")
+    finally:
+        sender.terminate()
+        out, err = sender.communicate(timeout=60)
+        if receiver is not None:
+            receiver.terminate()
+            heard, _ = receiver.communicate(timeout=60)
+    assert sender.returncode == 0, err
+    lines = [json.loads(line) for line in seen.read_text().splitlines()]
+    packets = [line["packets"] for line in lines]
+    assert packets == sorted(packets)
+    assert 0 < packets[-1] <= json.loads(out)["flows"][0]["sent_packets"]
+    names = [json.loads(line)["event"] for line in events.read_text().splitlines()]
+    assert {"decision", "join"} <= set(names)
+    assert names[-1] == "end"
+    first = json.loads(next(line for line in heard.splitlines() if line.startswith("{")))
+    assert first["command"] == "receive"
+
+
+def test_what_is_asked_for_wrongly_is_refused_before_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = f"127.0.0.1:{ports(1)[0]}"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = str(taken.getsockname()[1])
+        for more in (("--metrics", number), ("--metrics", "here"), ("--metrics", "127.0.0.1:0")):
+            done = run("send", "greedy", "--to", to, *more, code=2)
+            assert "--metrics" in done.stderr
+            assert "sending" not in done.stderr
+    run("send", "greedy", "--to", to, "--events", tmp_path / "no" / "such" / "folder", code=4)
+    assert "--json has standard output" in run("receive", to, "--status", "-", "--json", code=2).stderr
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MissingError, match=r"steadycast\[metrics\]"):
+        Outlets(Options(metrics=str(ports(1)[0])), "send", "x")
+    with pytest.raises(UserError, match="ADDRESS:PORT"):
+        outlets._address("127.0.0.1:99999")
+
+
+def test_made_up_receivers_fill_neither_labels_nor_files(tmp_path: Path) -> None:
+    (port,) = ports(1)
+    files = {"status": str(tmp_path / "status"), "events": tmp_path / "events"}
+    many = [peer(n, name="x" * 500) for n in range(5000)]
+    many[4321] = peer(4321, name='the "worst"\n one', loss_frac=0.5)
+    by = {**status([])["decision"], "by": "viewer-9"}
+    many[9] = peer(9)
+    with Outlets(Options(str(port), **files), "send", "a") as seen:  # type: ignore[arg-type]
+        seen.look(status(many, decision=by))
+        seen.look(status([], at_s=11.0))
+        seen.look(status(many, at_s=12.0, decision=by))
+        text = get(port, "/metrics")
+    assert len(text) < 64_000
+    found = samples(text)
+    labels = list(found["steadycast_receiver_loss_ratio"])
+    assert len(labels) == PEERS
+    assert [name for name, _ in labels[:2]] == ["viewer-9", 'the "worst"\n one']
+    assert {len(name) for name, _ in labels[2:]} == {outlets.NAME}
+    assert found["steadycast_receivers_untold"][()] == 5000 - PEERS
+    assert found["steadycast_receivers"][("ours",)] == 5000
+    (line,) = (tmp_path / "status").read_text().splitlines()
+    assert len(json.loads(line)["peers"]) == PEERS
+    told = [json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()]
+    assert told.count("join") == 2 * PEERS
+    assert told.count("forgotten") == PEERS
+    assert told.count("more receivers changed") == 3
+
+
+def test_time_is_counted_for_what_limits_and_changes_are_told_with_their_reason(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    breaker = {**status([])["decision"], "limit": "floor", "rule": "circuit breaker, halved: no report"}
+    with Outlets(Options(events=events), "send", "a") as seen:
+        seen.look(None)
+        for at, decision in ((1.0, None), (2.0, status([])["decision"]), (4.5, breaker), (5.0, breaker)):
+            gone = [peer(1, left=at > 4)]
+            seen.look(status(gone, at_s=at, decision=decision))
+        found = {metric.name: values for metric, values in seen.metrics()}
+    assert dict((labels["by"], value) for labels, value in found["steadycast_limited_seconds"]) == {
+        "start": 0.0, "network": 1.0, "encoder": 0.0, "cap": 0.0, "floor": 3.0,
+    }  # fmt: skip
+    assert found["steadycast_breaker_open"] == [({}, 1.0)]
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    assert [each["event"] for each in told] == ["join", "decision", "decision", "left", "end"]
+    assert told[2]["rule"] == "circuit breaker, halved: no report"
+    assert all(each["at"].endswith("Z") for each in told)
+
+
+def test_a_full_disk_is_told_once_and_the_session_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with Outlets(Options(status="/dev/full", events=Path("/dev/full")), "send", "a") as seen:
+        for at in (1.0, 2.0, 3.0):
+            seen._next = 0.0
+            seen.look(status([peer(int(at))], at_s=at))
+    said = capsys.readouterr().err
+    assert said == "/dev/full: nothing more is written here (No space left on device)\n" * 2
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told_how_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstract: bool) -> None:
+    name = f"\0{tmp_path}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(name)
+        systemd.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
+        with Outlets(Options(), "send", "a") as seen:
+            seen.look(status([peer(1)]))
+        told = [systemd.recv(1000).decode() for _ in range(3)]
+    assert told[0] == "READY=1"
+    assert told[1].startswith("STATUS=10 s  sending 1.90 Mb/s")
+    assert told[2] == "STOPPING=1"
+
+
+def expressions() -> Iterator[str]:
+    dashboard = json.loads((PACKAGING / "grafana" / "steadycast.json").read_text())
+    assert len(dashboard["panels"]) == 8
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"].replace("$session", ".*")
+    rules = (PACKAGING / "prometheus" / "steadycast.rules.yml").read_text()
+    yield from re.findall(r"expr: (.*)", rules)
+
+
+def test_dashboard_and_alerts_name_metrics_that_are_told() -> None:
+    known = {m.name + ("_total" if m.kind == "counter" else "") for m in (*SENDER, *RECEIVER)}
+    for expression in expressions():
+        assert set(re.findall(r"steadycast_\w+", expression)) <= known
+
+
+@needs("promtool")
+def test_promtool_takes_the_alerts_and_the_metrics() -> None:
+    rules = PACKAGING / "prometheus" / "steadycast.rules.yml"
+    subprocess.run(["promtool", "check", "rules", rules], check=True, capture_output=True)
+    (port,) = ports(1)
+    with Outlets(Options(str(port)), "send", "a") as seen:
+        seen.look(status([peer(1)]))
+        text = get(port, "/metrics")
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, check=False, capture_output=True, text=True
+    )
+    # Rates are told in bits, as everywhere else; that alone is against Prometheus's customs.
+    found = [line for line in done.stderr.splitlines() if 'base unit "bytes" instead of "bits"' not in line]
+    assert [line for line in found if line.strip()] == [], done.stderr
+
+
+@needs("prometheus")
+def test_prometheus_scrapes_and_answers_what_dashboard_and_alerts_ask(tmp_path: Path) -> None:
+    mine, its, web = ports(3)
+    (tmp_path / "prometheus.yml").write_text(
+        f"global: {{ scrape_interval: 500ms, scrape_timeout: 500ms }}\n"
+        f"rule_files: [ {PACKAGING}/prometheus/steadycast.rules.yml ]\n"
+        "scrape_configs:\n  - job_name: s\n"
+        f"    static_configs: [ {{ targets: ['127.0.0.1:{mine}', '127.0.0.1:{its}'] }} ]\n"
+    )
+    heard = {
+        "at_s": 9.0, "rate_bps": 1e6, "loss_frac": 0.0, "delay_ms": 1.0, "jitter_ms": 1.0, "received": 10,
+        "expected": 10, "still_s": 0.0, "silent_s": 0.0, "from": "10.0.0.1:5004", "reports": 3, "buffer": None,
+        "frames": {"whole": 9, "damaged": 0, "missing": 0, "undecodable": 0}, "unreadable": 0,
+    }  # fmt: skip
+
+    def ask(query: str) -> list[Any]:
+        answer = json.loads(get(web, f"/api/v1/query?query={urllib.parse.quote(query)}"))
+        assert answer["status"] == "success"
+        return list(answer["data"]["result"])
+
+    def scraped() -> bool:
+        try:
+            # Rates take two points.
+            return all(
+                int(point["value"][1]) > 2 for point in ask("count_over_time(steadycast_uptime_seconds[1m])")
+            )
+        except OSError:
+            return False
+
+    words = ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+    with (
+        Outlets(Options(str(mine)), "send", "a") as sender,
+        Outlets(Options(str(its)), "receive", "b") as receiver,
+        subprocess.Popen(
+            [*words, f"--web.listen-address=127.0.0.1:{web}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as prometheus,
+    ):
+        try:
+            sender.look(status([peer(1)]))
+            receiver.look(heard | {"view": {}})
+            until(lambda: scraped() and len(ask("steadycast_uptime_seconds")) == 2, "nothing was scraped")
+            for expression in expressions():
+                asked = re.sub(r" (==|>) [\d.]+$", "", expression)  # alerts that do not fire have no samples
+                assert ask(asked) or "== 0" in expression, expression
+        finally:
+            prometheus.terminate()
+            prometheus.wait(20)
+
+
+@needs("systemd-analyze")
+@pytest.mark.parametrize("end", ["send", "receive"])
+def test_systemd_takes_the_units_and_finds_them_shut_in(end: str, tmp_path: Path) -> None:
+    unit = tmp_path / f"steadycast-{end}@.service"
+    text = (PACKAGING / "systemd" / unit.name).read_text()
+    unit.write_text(text.replace("/opt/steadycast/bin/steadycast", sys.executable))
+    words = ["systemd-analyze", "--man=no", "verify", unit]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=30", unit]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

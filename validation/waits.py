@@ -1,0 +1,77 @@
+"""What a user waits for: commands in processes of their own, by the clock.
+
+    python -m validation.waits                # prints the table
+    python -m validation.waits --write        # and into docs/bench.md
+
+The cache holds what an earlier run has encoded; no result is kept between runs. The least and the median of several
+times are told: on a machine that does other work the least is nearer to what the program itself takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "bench.md"
+_MARKS = ("<!-- waits: begin -->", "<!-- waits: end -->")
+HOME = ("run", "scenarios/home.toml", "--set", "duration=30s")
+
+
+def times(words: tuple[str, ...], rounds: int) -> list[float]:
+    """Return how long each of several calls took, in seconds; a first one, which may encode, is left out."""
+    found = []
+    for _ in range(rounds + 1):
+        began = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "steadycast", *words], cwd=ROOT, capture_output=True, check=True
+        )
+        found.append(time.monotonic() - began)
+    return found[1:]
+
+
+def table(rounds: int) -> str:
+    """Measure, and lay out the rows."""
+    rows = ["| command | aim | least | median |", "|---|---|---|---|"]
+    with tempfile.TemporaryDirectory() as folder:
+        for shown, words, aim in (
+            ("`--version`", ("--version",), 0.2),
+            ("`run scenarios/home.toml --set duration=30s --json`", (*HOME, "--json"), 1.0),
+            ("the same into a folder, with its report", (*HOME, "--force", "-o", f"{folder}/home"), 1.8),
+        ):
+            took = times(words, rounds)
+            rows.append(f"| {shown} | {aim} s | {min(took):.2f} s | {statistics.median(took):.2f} s |")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Print the table, and write it where it is asked for."""
+    parser = argparse.ArgumentParser(description="What a user waits for.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="into docs/bench.md")
+    given = parser.parse_args()
+    load = os.getloadavg()[0]
+    found = table(given.rounds)
+    print(found)
+    if given.write:
+        head = (
+            f"Measured {datetime.date.today()} by `python -m validation.waits --write`, {given.rounds} rounds, "
+            f"at a load of {load:.1f}:"
+        )
+        text = PAGE.read_text(encoding="utf-8")
+        before, rest = text.split(_MARKS[0])
+        PAGE.write_text(
+            f"{before}{_MARKS[0]}\n{head}\n\n{found}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}", encoding="utf-8"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
