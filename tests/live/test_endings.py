@@ -19,9 +19,10 @@ from typing import Any
 
 import av
 import pytest
+from av.video.frame import PictureType
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Folder
-from steadycast.live import receive, session
+from steadycast.live import container, receive, session
 
 from tests.live.conftest import needs, needs_networks, steadycast
 
@@ -238,7 +239,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty frames in each codec, as they come."""
     folder = tmp_path_factory.mktemp("streams")
     for codec, encoder in ENCODERS.items():
-        form = receive._DEMUXERS[codec].replace("mpegvideo", "mpeg2video")
+        form = receive.DEMUXERS[codec].replace("mpegvideo", "mpeg2video")
         with (
             av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source,
             av.open(str(folder / codec), "w", format=form) as target,
@@ -249,6 +250,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 stream.options = {"tune": "zerolatency"}
             stream.codec_context.time_base = Fraction(1, 25)
             for frame in itertools.islice(source.decode(video=0), 20):
+                frame.pict_type = PictureType.NONE  # the encoder's to choose
                 target.mux(stream.encode(frame))
             target.mux(stream.encode(None))
     return folder
@@ -275,6 +277,57 @@ def test_a_container_that_is_accepted_at_the_start_takes_the_stream_at_the_end(
     receive.contain(streams / codec, out, container, codec, TICKS)
     with av.open(str(out)) as film:
         assert sum(1 for packet in film.demux(video=0) if packet.size) == 20
+
+
+@pytest.mark.parametrize(
+    ("codec", "ending"), [(codec, ending) for codec, some in TAKEN.items() for ending in some]
+)
+def test_a_container_can_be_read_while_it_is_written(
+    codec: str, ending: str, streams: Path, tmp_path: Path
+) -> None:
+    with av.open(str(streams / codec), format=container.DEMUXERS[codec]) as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    assert len(units) == 20
+    out = tmp_path / f"film{ending}.part"
+    growing = container.Growing(out, str(receive.container_of(Path(f"x{ending}"), codec)), codec, b"")
+    for ticks, unit in zip([7200 * n for n in range(40)], units * 2, strict=True):
+        growing.add(ticks, unit)
+    assert growing.begun
+    cut = tmp_path / "cut"
+    cut.write_bytes(out.read_bytes())
+    growing.close()
+    for path, least in ((cut, 10), (out, 40)):
+        with av.open(str(path)) as film:
+            frames = [frame for frame in film.decode(video=0)]
+        assert least <= len(frames) <= 40
+        assert (frames[0].width, frames[0].height) == (352, 288)
+    with av.open(str(out)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+    if ending == ".avi":  # it holds no times, and FFmpeg's reader makes up its own
+        return
+    assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == opened(units)
+    spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}  # type: ignore[operator]
+    assert spans == {0.08}
+
+
+def opened(units: list[bytes]) -> list[int]:
+    """The I frames of two rounds, by the encoder's groups of 12, or H.264's one."""
+    group = 20 if units[0][4] & 0x1F == 7 else 12
+    return [n for n in range(40) if n % 20 % group == 0]
+
+
+def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end(
+    streams: Path, tmp_path: Path
+) -> None:
+    with av.open(str(streams / "mpeg4"), format="m4v") as source:
+        units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
+    frames = [b"nothing"] * 70 + units
+    fake = Fake([[(3600 * n, False, 0.0, data)] for n, data in enumerate(frames)])
+    sink = receive.Sink(fake, receive.Options("x", out=tmp_path / "x.mkv"))
+    sink.finish()
+    assert [each.name for each in tmp_path.iterdir()] == ["x.mkv"]
+    with av.open(str(tmp_path / "x.mkv")) as film:
+        assert sum(1 for _ in film.decode(video=0)) >= 19
 
 
 @pytest.mark.parametrize("codec", TAKEN)

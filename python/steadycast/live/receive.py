@@ -19,6 +19,7 @@ from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.files import whole
 from steadycast.folder import Draft
 from steadycast.live import outlets, session, view
+from steadycast.live.container import DEMUXERS, Growing
 
 Json = dict[str, Any]
 
@@ -31,7 +32,6 @@ _RAW = {
 _STREAMS = {"mpeg4": "mpeg4", "mpeg2": "mpeg2video", "h263": "h263", "h264": "h264"}
 _UNTOLD = {("mpegts", "h263")}
 """FFmpeg writes these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
-_DEMUXERS = {"mpeg4": "m4v", "mpeg2": "mpegvideo", "h263": "h263", "h264": "h264"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,9 @@ class Received:
 class Sink:
     """Takes frames in a thread of its own, and hands them to a file and a player.
 
-    The stream is written as it comes to FILE.part. At the end that file takes FILE's name, or is put into FILE's
-    container and goes; where that fails it stays, and the error says where.
+    FILE.part is written as frames come, as FILE's container or as the stream itself, and takes FILE's name at the end;
+    where that fails it stays, and the error says where. A container that can't be begun (no frame says what the stream
+    is) is tried once more at the end, and until then the stream itself is written.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
@@ -85,6 +86,7 @@ class Sink:
         self._out = options.out
         self._place = Path()
         self._container: str | None = None
+        self._growing: Growing | None = None
         self._head: bytes = receiver.config
         self._failed: UnwrittenError | None = None
         self.notes: list[str] = []
@@ -112,9 +114,14 @@ class Sink:
         if not direct and place.exists():
             print(f"{place}: what an earlier session left there is replaced", file=sys.stderr)
         try:
-            self._raw = place.open("wb")
+            raw = place.open("wb")
         except OSError as error:
             raise UnwrittenError.of(out, error, "name another file") from error
+        if self._container is None:
+            self._raw = raw
+        else:
+            raw.close()
+            self._growing = Growing(place, self._container, self.codec, self._head)
         return place
 
     def _run(self) -> None:
@@ -126,6 +133,8 @@ class Sink:
                     self.ticks.append(ticks)
                     if self._keep:
                         self.units.append(data)
+                    if self._growing is not None:
+                        self._grow(self._growing, ticks, data)
                     self._take(data)
         except Exception as error:
             self._fail(error)
@@ -137,6 +146,18 @@ class Sink:
                 self._play.wait(5)
             except subprocess.TimeoutExpired:
                 self._play.terminate()
+
+    def _grow(self, growing: Growing, ticks: int, data: bytes) -> None:
+        if growing.hopeless:
+            self._plain(growing)
+        else:
+            growing.add(ticks, data)
+
+    def _plain(self, growing: Growing) -> None:
+        """Write the stream itself from now on, from its beginning."""
+        self._growing = None
+        self._raw = self._place.open("wb")
+        self._raw.write(self._head + b"".join(data for _, data in growing.waiting))
 
     def _take(self, data: bytes) -> None:
         if self._raw is not None:
@@ -152,6 +173,14 @@ class Sink:
             self._play = None
 
     def _close(self) -> None:
+        if self._growing is not None:
+            try:
+                if self._growing.begun:
+                    self._growing.close()
+                elif self.ticks:
+                    self._plain(self._growing)
+            except (OSError, ValueError) as error:
+                self._fail(error)
         if self._raw is not None:
             try:
                 self._raw.close()
@@ -193,7 +222,7 @@ class Sink:
             self.notes.append(f"no frame came, so {self._out} was not written")
             self._take_away()
             return
-        if self._container is not None:
+        if self._container is not None and self._growing is None:
             contain(self._place, self._out, self._container, self.codec, self.ticks)
             self._take_away()
             return
@@ -257,7 +286,7 @@ def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) 
     try:
         with (
             whole(out, remedy) as new,
-            av.open(str(raw), format=_DEMUXERS[codec]) as source,
+            av.open(str(raw), format=DEMUXERS[codec]) as source,
             av.open(str(new), "w", format=container) as target,
         ):
             stream = source.streams.video[0]
