@@ -13,6 +13,7 @@ mod make;
 mod plan;
 mod record;
 mod simulcast;
+mod score;
 mod skew;
 mod summary;
 mod tables;

@@ -496,6 +496,10 @@ pub enum Repair {
     None,
     /// Its receiver asks for them and gets them again (RFC 4588).
     Rtx,
+    /// Receivers compute them from parity.
+    Parity,
+    /// Its receiver asks for them, and computes from parity what retransmission alone would leave.
+    Both,
 }
 
 /// A receiver's buffer.
