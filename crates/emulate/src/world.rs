@@ -628,11 +628,11 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn flows(&mut self) -> Result<Vec<FlowEnds>, EmulateError> {
         for flow in &self.scenario.flows {
-            if matches!(&flow.kind, FlowKind::Video(video) if video.repair != Repair::None) {
+            if matches!(&flow.kind, FlowKind::Video(video) if matches!(video.repair, Repair::Rtx | Repair::Parity)) {
                 return Err(EmulateError::Repair(flow.name.clone()));
             }
         }
-        let cast = Cast::new(self.scenario, self.inputs);
+        let cast = Cast::new(self.scenario, self.inputs).over_sockets();
         let mut flows: Vec<_> = (0..self.scenario.flows.len()).map(|n| cast.ends(n as u32)).collect();
         self.turns = plan(self.scenario, &flows);
         for (n, ends) in flows.iter_mut().enumerate() {

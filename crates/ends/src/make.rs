@@ -11,8 +11,8 @@ use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{Bounds, Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
 use steadycast_scenario as sc;
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Identity, Orders, ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings,
-    SenderSettings, Siblings,
+    Defended, Emit, FeedbackFormat, Identity, Orders, ParitySettings, Profile, Receiver, RepairSettings, Replayed,
+    RtcpSettings, SenderSettings, Siblings,
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -102,13 +102,21 @@ pub struct Cast<'a> {
     seed: Seed,
     /// For each simulcast its groups' senders.
     siblings: Vec<Vec<Siblings>>,
+    /// Packets have bytes and go over sockets.
+    real: bool,
 }
 
 impl<'a> Cast<'a> {
     /// For this scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
         let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
-        Self { scenario, inputs, seed: scenario.seed, siblings }
+        Self { scenario, inputs, seed: scenario.seed, siblings, real: false }
+    }
+
+    /// Over sockets, for which nobody computes parity yet.
+    #[must_use]
+    pub fn over_sockets(self) -> Self {
+        Self { real: true, ..self }
     }
 
     /// When the flow in place `n` is active, without agents yet.
@@ -296,12 +304,16 @@ impl<'a> Cast<'a> {
         let repair = move |session: &str| {
             let ssrc = seed.part(&format!("{session}.repair.ssrc")).bits32();
             let settings = RepairSettings { ssrc, payload_type: RETRANSMISSIONS, playout: video.playout.most() };
-            matches!(video.repair, sc::Repair::Rtx | sc::Repair::Both).then_some(settings)
+            let asks = flow.cast != sc::Cast::Multicast && video.rtcp.profile == sc::RtcpProfile::Avpf;
+            let repairs = video.repair == sc::Repair::Rtx || video.repair == sc::Repair::Auto && asks;
+            repairs.then_some(settings)
         };
+        let real = self.real;
         let parity = move |session: &str| {
             let ssrc = seed.part(&format!("{session}.parity.ssrc")).bits32();
             let settings = ParitySettings { ssrc, payload_type: PARITY, playout: video.playout.most() };
-            matches!(video.repair, sc::Repair::Parity | sc::Repair::Both).then_some(settings)
+            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto) && !real;
+            protects.then_some(settings)
         };
         let player = match video.playout {
             sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
@@ -355,7 +367,8 @@ impl<'a> Cast<'a> {
                 let source = source
                     .with_room(room)
                     .with_ecn(video.ecn)
-                    .with_repair(repair(session)).with_parity(parity(session))
+                    .with_repair(repair(session))
+                    .with_parity(parity(session))
                     .in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))
             }),

@@ -138,6 +138,10 @@ figures! {
     /// Figures of a flow's receiver.
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
+        VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 to 5: the quality of coding for rate and frame \
+            rate (G.1070) times what freezes leave of it (P.1203.3). It compares runs; it is not an ITU MOS (docs/viewing-score.md).")
+            .when(When::Frames).higher()
+            .shown("viewing score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, each packet counted \
             once.").higher().shown("throughput", &[(Receivers, "")]);
         LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.").when(When::Datagrams).lower()
@@ -170,13 +174,9 @@ figures! {
             decoded are ok, the others lost, late or undecodable.").when(When::Frames).shown("frames", &[(Receivers, "")]);
         FRAMES_OK = figure("frames.ok", Count, "Frames that were shown whole and in time.").when(When::Frames).higher();
         FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown whole and in time.")
-            .when(When::Frames).higher().shown("whole and in time", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
+            .when(When::Frames).higher().shown("whole and in time", &[(Flows, ""), (Compare, ""), (Receivers, "")]);
         FRAMES_REPAIRED = figure("frames.repaired", Count, "Those of the frames shown whole and in time of which a packet was lost and repaired.")
             .when(When::Frames);
-        VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 to 5: the quality of coding for rate and frame \
-            rate (G.1070) times what freezes leave of it (P.1203.3). It compares runs; it is not an ITU MOS (docs/viewing-score.md).")
-            .when(When::Frames).higher()
-            .shown("viewing score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
         SHOWN_FPS = figure("shown_fps", Number, "Frames shown per second, outside freezes.").when(When::Frames).higher();
         HARMONIC_FPS = figure("harmonic_fps", Number, "The time shown, divided by the sum of the squares of the pictures' durations: a frame \
             rate that long pictures lower most.").when(When::Frames).higher();

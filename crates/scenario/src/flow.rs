@@ -318,8 +318,7 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
     let (what, remedy) = match said.value {
         RepairWord::None => return Some(Repair::None),
-        RepairWord::Auto if group || !early => return Some(Repair::Parity),
-        RepairWord::Auto => return Some(Repair::Both),
+        RepairWord::Auto => return Some(Repair::Auto),
         RepairWord::Parity => return Some(Repair::Parity),
         RepairWord::Rtx if group => (
             "what one receiver lost is not sent again to a group",

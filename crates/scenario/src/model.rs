@@ -498,8 +498,8 @@ pub enum Repair {
     Rtx,
     /// Receivers compute them from parity.
     Parity,
-    /// Its receiver asks for them, and computes from parity what retransmission alone would leave.
-    Both,
+    /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that leaves too much.
+    Auto,
 }
 
 /// A receiver's buffer.

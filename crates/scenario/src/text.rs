@@ -364,7 +364,7 @@ fn video_text(video: &Video, text: &mut Text) {
         Repair::None => {}
         Repair::Rtx => text.key("repair", quote("rtx")),
         Repair::Parity => text.key("repair", quote("parity")),
-        Repair::Both => text.key("repair", quote("auto")),
+        Repair::Auto => text.key("repair", quote("auto")),
     }
     text.key("packet", quote(video.packet));
     text.key(

@@ -209,12 +209,21 @@ impl Receiver {
 
     /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives back stays lost, to
     /// the half as in reports. Poll afterwards.
-    pub fn on_parity(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>, protection: &Protection) -> Received {
+    pub fn on_parity(
+        &mut self,
+        now: Time,
+        from: Origin,
+        packet: &MediaPacket<'_>,
+        protection: &Protection,
+    ) -> Received {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let gone = self.participant.farewell != Farewell::Stays;
         let (Some(parity), Some(stream)) = (&mut self.parity, &mut self.stream) else { return Received::Stray };
         let settings = parity.settings;
-        if gone || stream.from != from || stream.ended || (header.ssrc, header.payload_type) != (settings.ssrc, settings.payload_type)
+        if gone
+            || stream.from != from
+            || stream.ended
+            || (header.ssrc, header.payload_type) != (settings.ssrc, settings.payload_type)
         {
             return Received::Stray;
         }
@@ -262,8 +271,7 @@ impl Receiver {
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.takes(now),
-            // Blocks are as long as a third of the longest delay.
-            (None, Some(parity)) => parity.settings.playout.unwrap_or_default() / 3,
+            (None, Some(parity)) => parity.settings.block(),
             (None, None) => Span::ZERO,
         }
     }

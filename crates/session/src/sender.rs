@@ -8,9 +8,8 @@ use crate::probe::{Prober, Probes};
 use crate::repair::{Asked, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
 use crate::share::RepairShare;
 use crate::{
-    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection, RepairSettings,
-    Repairs, RtcpSettings,
-    Siblings,
+    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
+    RepairSettings, Repairs, RtcpSettings, Siblings,
 };
 use std::collections::VecDeque;
 use steadycast_control::{
@@ -122,9 +121,9 @@ struct Protecting {
 }
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
-const LEFT: f64 = 1e-5;
+const LEFT: f64 = 2e-5;
 /// The same towards one receiver, retransmission included.
-const LEFT_OF_ONE: f64 = 1e-4;
+const LEFT_OF_ONE: f64 = 1e-5;
 /// This share of the receivers is left behind, where others need less parity.
 const LEFT_BEHIND: f64 = 0.02;
 /// Receivers' losses are looked at this often.
@@ -272,8 +271,7 @@ impl Sender {
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
     }
 
-    /// It sends parity, so that receivers can compute lost packets. The blocks end with frames or after a third of the play-out delay, and the
-    /// parity follows the receivers' losses.
+    /// It sends parity, so that receivers can compute lost packets; how much follows their losses.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings) -> Self {
         let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
@@ -906,8 +904,6 @@ impl Sender {
         }
         let loss = parity.blocks.loss();
         let left = match &self.repair {
-            // At the lower limit all goes to the pictures.
-            _ if self.decision.limit == Limit::Floor => 1.0,
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);

@@ -16,8 +16,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection, Received, Receiver, RepairSettings, Repairs, Requests, Sender,
-    SenderSettings, Siblings,
+    Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection, Received, Receiver,
+    RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -813,8 +813,7 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         let buffer = level_of(self.buffer.as_mut(), now);
         let (header, transport, ecn) = (&media.header, media.transport, packet.ecn);
-        let taken_apart =
-            MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
+        let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
         let from = Origin(u64::from(packet.from.0));
         if let Received::New(_) = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection) {
             self.intake.add_repair(now, packet.size);

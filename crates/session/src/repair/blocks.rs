@@ -20,6 +20,13 @@ pub struct ParitySettings {
     pub playout: Option<Span>,
 }
 
+impl ParitySettings {
+    /// A block ends with the first frame after this time: two fifths of the play-out delay.
+    pub(crate) fn block(&self) -> Span {
+        self.playout.unwrap_or(Span::secs(1)) * 2 / 5
+    }
+}
+
 /// What a parity packet adds to the longest packet of its block: the parity's own header, and the symbol's length and RTP header.
 pub(crate) const PARITY_MORE: Bytes = Bytes::new(HEADER as u64 + 8);
 
@@ -113,7 +120,7 @@ impl Blocks {
         }
         self.open.push(packet);
         self.longest = self.longest.max(size);
-        let long = now.since(self.began) >= self.settings.playout.unwrap_or(Span::secs(1)) / 3;
+        let long = now.since(self.began) >= self.settings.block();
         if self.open.len() >= MOST || packet.marker && (long || self.open.len() >= ENOUGH) {
             self.close(residual);
         }
@@ -285,7 +292,7 @@ mod tests {
             let got = left(k, r, p);
             assert!((got / expected - 1.0).abs() < 0.01, "({}, {k}) at {p}: {got}", k + r);
         }
-        assert_eq!((parities(20, 0.0, 1e-5), parities(20, 0.01, 1e-5), parities(20, 0.9, 1e-5)), (0, 3, 10));
+        assert_eq!((parities(20, 0.0, 2e-5), parities(20, 0.01, 2e-5), parities(20, 0.9, 2e-5)), (0, 3, 10));
         assert_eq!(parities(1, 0.5, 1e-5), 0);
     }
 
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_end_with_a_frame_after_twenty_packets_or_a_third_of_the_play_out_delay_and_at_forty() {
+    fn blocks_end_with_a_frame_after_twenty_packets_or_two_fifths_of_the_play_out_delay_and_at_forty() {
         let sizes = |step: u64, frame: u64| {
             let mut blocks = Blocks::new(SETTINGS);
             blocks.on_loss(Time::ZERO, 0.2);
@@ -332,8 +339,8 @@ mod tests {
             (all.iter().min().copied(), all.iter().max().copied())
         };
         assert_eq!(sizes(1, 5), (Some(20), Some(20)));
-        assert_eq!(sizes(20, 2), (Some(6), Some(6)), "a hundred milliseconds");
-        assert_eq!(sizes(1, 90), (Some(10), Some(40)));
+        assert_eq!(sizes(20, 2), (Some(8), Some(8)), "120 ms");
+        assert_eq!(sizes(1, 90), (Some(40), Some(40)));
     }
 
     #[test]
