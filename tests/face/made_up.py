@@ -125,6 +125,7 @@ def make(
                     "target_bps": video * 1.03 if sender else None,
                     "pacing_bps": video * 1.1 if sender else None,
                     "buffer_bytes": None,
+                    "playout_ms": None if sender else 150.0,
                 }
             )
         for flow, rate in (("tcp", rival), ("noise", noise)):
@@ -140,6 +141,7 @@ def make(
                         "target_bps": None,
                         "pacing_bps": None,
                         "buffer_bytes": None,
+                        "playout_ms": None,
                     }
                 )
         for link, use, wait in (("bottleneck", total / capacity, queue), ("left.access", total / 10e6, 0.4)):
@@ -282,6 +284,7 @@ def _frames(
                     "first_s": None if fate == "lost" else pts + delay / 1000 - 0.004,
                     "arrived_s": None if fate == "lost" else pts + delay / 1000,
                     "delay_ms": None if fate == "lost" else delay,
+                    "due_s": pts + 0.15,
                     "fate": fate,
                     "psnr_y_db": quality if pixels else None,
                     "ssim": min(0.999, 0.8 + quality / 250) if pixels else None,
@@ -313,8 +316,17 @@ def _receiver(
         },
         "jitter_ms": 1.9,
         "cumulative_jitter_max_ms": 83.0,
+        "playout_ms": dict.fromkeys(("p50", "p95", "p99", "max"), 150.0),
         "playout_needed_ms": max(delays),
-        "frames": {"sent": len(frames), **{f: fates.count(f) for f in ("ok", "lost", "late", "undecodable")}},
+        "viewing_score": 3.5,
+        "shown_fps": 24.5,
+        "harmonic_fps": 24.0,
+        "frames": {
+            "sent": len(frames),
+            "ok_frac": fates.count("ok") / len(fates),
+            "repaired": 0,
+            **{f: fates.count(f) for f in ("ok", "lost", "late", "undecodable")},
+        },
         "freeze_count": fates.count("lost"),
         "freeze_s": fates.count("lost") * 0.24,
         "freezes_per_min": fates.count("lost") * 60 / (len(frames) / 25),

@@ -141,7 +141,7 @@ figures! {
         VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 to 5: the quality of coding for rate and frame \
             rate (G.1070) times what freezes leave of it (P.1203.3). It compares runs; it is not an ITU MOS (docs/viewing-score.md).")
             .when(When::Frames).higher()
-            .shown("viewing score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
+            .shown("score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, each packet counted \
             once.").higher().shown("throughput", &[(Receivers, "")]);
         LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.").when(When::Datagrams).lower()
@@ -167,7 +167,7 @@ figures! {
             .when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
         MOS = figure("mos.mean", Opinion, "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: above 37 dB is 5, 31–37 \
             is 4, 25–31 is 3, 20–25 is 2, below 20 is 1.").when(When::Pictures).higher()
-            .shown("MOS", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+            .shown("MOS", &[(Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
         MOS_SHARE = figure("mos.share", Share, "The share of the pictures in each opinion class.").parts(Parts::Grades)
             .when(When::Pictures);
         FRAMES_SENT = figure("frames.sent", Count, "How many pictures were sent to the receiver; those that arrived in time and could be \
