@@ -670,7 +670,7 @@ impl Sender {
     /// ```
     /// use std::collections::VecDeque;
     /// use steadycast_control::registry::{Chosen, Setup};
-    /// use steadycast_control::{Mode, ReceiverId, Wake};
+    /// use steadycast_control::{Mode, Wake};
     /// use steadycast_session::{
     ///     Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
     /// };
