@@ -1,6 +1,7 @@
 """The claims that take long: tests that `make test` has no time for.
 
-Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, and the soak.
+Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations with other projects
+(workspaces of their own, whose dependencies take minutes to build), and the soak.
 """
 
 from __future__ import annotations
@@ -20,10 +21,25 @@ def main() -> int:
     environment = {**os.environ, "PATH": tools.path_with_cargo()}
     cargo = ["cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--release"]
     rust = subprocess.run([*cargo, "--", "--ignored"], cwd=ROOT, check=False, env=environment).returncode
+    integrations = [integration(folder, environment) for folder in sorted((ROOT / "integrations").glob("*/"))]
     words = [sys.executable, "-m", "pytest", "-m", "claim"]
     python = subprocess.run(words, cwd=ROOT, check=False).returncode
     soak = subprocess.run([sys.executable, "-m", "validation.soak"], cwd=ROOT, check=False).returncode
-    return 1 if rust != 0 or soak != 0 or python not in (0, 5) else 0  # 5: there are none
+    # 5: there are none
+    return 1 if rust != 0 or soak != 0 or any(integrations) or python not in (0, 5) else 0
+
+
+def integration(folder: Path, environment: dict[str, str]) -> bool:
+    """Lint and test an integration; say whether that failed."""
+    checks = (
+        ["fmt", "--check"],
+        ["clippy", "--all-targets", "--locked", "--", "-D", "warnings"],
+        ["test", "--release", "--locked"],
+    )
+    return any(
+        subprocess.run(["cargo", *check], cwd=folder, check=False, env=environment).returncode
+        for check in checks
+    )
 
 
 if __name__ == "__main__":
