@@ -1,7 +1,7 @@
 """The claims that take long: tests that `make test` has no time for.
 
-Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations with other projects
-(workspaces of their own, whose dependencies take minutes to build), and the soak.
+Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations with other
+projects (workspaces of their own, whose dependencies take minutes to build), and the soak.
 """
 
 from __future__ import annotations

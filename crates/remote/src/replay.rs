@@ -243,6 +243,7 @@ impl Replay {
             let setup = Setup { id: report.from, ..setup.clone() };
             Shadow::new(make.receiver(&setup), now)
         });
+        let windowed = half.decision().window.is_some();
         let arrived = |packet: &PacketReport| Some((packet.arrived?.at?, *packet));
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
@@ -257,9 +258,9 @@ impl Replay {
             } else if let Ok(place) = left.binary_search_by_key(&packet.number, |left| left.number) {
                 shadow.arrive(at, packet, &left[place], ecn);
             }
-            // A half that is due with each packet acknowledges them one by one. Any other reports once the report is here: what it says of
-            // the time for which it held a packet is then right, and with it the round trip.
-            if n + 1 < arrivals.len() && shadow.acknowledges() {
+            // A half that is due with each packet, and whose sender has a window, acknowledges them one by one. Any other reports once the
+            // report is here: what it says of the time for which it held a packet is then right, and with it the round trip.
+            if windowed && n + 1 < arrivals.len() && shadow.acknowledges() {
                 said.extend(shadow.report(at, report.members, interval, false));
             }
         }
@@ -292,6 +293,10 @@ impl SenderHalf for Replay {
 
     fn on_queue(&mut self, queue: &MediaQueue) {
         self.half.on_queue(queue);
+    }
+
+    fn on_feedback_interval(&mut self, interval: Span) {
+        self.half.on_feedback_interval(interval);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

@@ -1,5 +1,6 @@
 //! An estimator in webrtc-rs' own chain of pacer, transport-wide numbers and feedback, over a link in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
+#![allow(clippy::disallowed_methods, reason = "webrtc-rs' times have no other start; from there on time is told")]
 
 use rtc_interceptor::{
     AttributedPacket, BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Interceptor, PacerBuilder, Packet,
