@@ -92,7 +92,8 @@ proptest! {
     }
 }
 
-/// Sends `packets`, one in 10 ms, with feedback of each after 50 ms that `lies` may change; returns the target at the end.
+/// Sends `packets`, one in 10 ms, with feedback of each after 50 ms that `lies` may change; returns the target at the
+/// end.
 fn driven(name: &str, packets: u64, lies: impl Fn(u64, Fate) -> Vec<Fate>) -> Rate {
     let (mut remote, bounds) = remote(name);
     let mut calls = 0_u32;

@@ -1,7 +1,7 @@
 //! One way of a call: `call send HOST SECONDS [CONTROLLER]` on one host, `call receive HOST SECONDS` on the other.
 //!
-//! The sender's frames have the size that `estimated-bitrate` allows, 30 in a second, as those of an encoder that always hits its target
-//! would. Each side ends by itself and prints what it counted as JSON.
+//! The sender's frames have the size that `estimated-bitrate` allows, 30 in a second, as those of an encoder that
+//! always hits its target would. Each side ends by itself and prints what it counted as JSON.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;

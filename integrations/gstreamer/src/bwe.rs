@@ -13,10 +13,16 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("rtpsteadycastbwe", gst::DebugColorFlags::empty(), Some("Steadycast's bandwidth estimator"))
 });
 
+/// The header extension that carries a transport-wide number.
+const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 /// Without feedback for so long after the first packet, the user is told what may be missing.
 const PATIENCE: Span = Span::secs(5);
-/// Of an estimate that changes by less nobody is told.
+/// Of an estimate that changes by less nobody is told, since encoders take a while to follow ...
 const NOTICED: f64 = 0.01;
+/// ... nor sooner than this after the last one, ...
+const NEXT: Span = Span::millis(50);
+/// ... unless it falls by more.
+const FALLS: f64 = 0.1;
 /// Events of one compound come within this span.
 const COMPOUND: Span = Span::millis(2);
 /// Key units are asked for no more often than this.
@@ -102,6 +108,7 @@ struct State {
     /// The mean of packets' sizes and of their payloads.
     mean: Option<(f64, f64)>,
     estimated: u32,
+    estimated_at: Option<Time>,
     counts: Counts,
 }
 
@@ -133,7 +140,7 @@ fn now() -> Time {
 
 impl State {
     /// The decision has changed perhaps.
-    fn read(&mut self, settings: &Settings, news: &mut News) {
+    fn read(&mut self, at: Time, settings: &Settings, news: &mut News) {
         let Some(decision) = self.remote.as_ref().map(Remote::decision) else { return };
         // The encoder's rate is that of payloads.
         let share = self.mean.map_or(1.0, |(size, payload)| payload / size.max(1.0));
@@ -141,10 +148,11 @@ impl State {
         let (all, waiting) = (decision.target, self.pacer.waiting().per(Span::secs(1)));
         let rate = all.saturating_sub(waiting).max(all.scale(0.5));
         let target = (rate.as_bps_f64() * share).clamp(settings.min.into(), settings.max.into()) as u32;
-        let change = (f64::from(target) - f64::from(self.estimated)).abs();
+        let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
         let at_end = (target == settings.min || target == settings.max) && target != self.estimated;
-        if at_end || change > NOTICED * f64::from(self.estimated) {
-            self.estimated = target;
+        let soon = self.estimated_at.is_some_and(|last| at.since(last) < NEXT) && change > -FALLS;
+        if (at_end || change.abs() > NOTICED) && !soon {
+            (self.estimated, self.estimated_at) = (target, Some(at));
             news.estimated = true;
         }
         self.decision = Some(decision);
@@ -221,10 +229,8 @@ impl Bwe {
                 self,
                 gst::ResourceError::Settings,
                 ("no transport-wide feedback"),
-                [
-                    "Give the caps of the packets rtcp-fb-transport-cc=(boolean)true and extmap-N=(string)\"http://www.ietf.org/id/\
-                  draft-holmer-rmcat-transport-wide-cc-extensions-01\", use rtp-profile=avpf on both ends' rtpbin, and see that RTCP comes back."
-                ]
+                ["Give the packets' caps rtcp-fb-transport-cc=(boolean)true and extmap-N=(string)\"{TWCC}\", \
+                     both ends' rtpbin rtp-profile=avpf, and see that RTCP comes back."]
             );
         }
     }
@@ -340,12 +346,12 @@ impl Bwe {
         let at = now();
         if state.tell_at.is_some_and(|tell| tell <= at) {
             self.hear(&mut state, at);
-            state.read(&settings, &mut news);
+            state.read(at, &settings, &mut news);
         }
         let wake = state.remote.as_ref().and_then(Remote::wake);
         if let (Some(remote), true) = (&mut state.remote, wake.is_some_and(|wake| wake.at <= at)) {
             remote.timer(at);
-            state.read(&settings, &mut news);
+            state.read(at, &settings, &mut news);
         }
         let silent = !state.heard && state.first.is_some_and(|first| at.since(first) > PATIENCE);
         if silent && !state.warned {
@@ -374,7 +380,7 @@ impl Bwe {
         };
         if !list.is_empty() {
             state.queued(at, None);
-            state.read(&settings, &mut news);
+            state.read(at, &settings, &mut news);
         }
         if !list.is_empty() || event.is_some() || news.estimated || news.silence {
             drop(state);
@@ -652,7 +658,7 @@ impl ElementImpl for Bwe {
             let mut state = lock(&self.state);
             let (flushing, mut news) = (state.flushing, News::default());
             *state = State { remote: Some(remote), flushing, ..State::default() };
-            state.read(&settings, &mut news);
+            state.read(now(), &settings, &mut news);
         }
         self.parent_change_state(change)
     }

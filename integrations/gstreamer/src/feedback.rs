@@ -16,8 +16,8 @@ struct Kept {
     told: bool,
 }
 
-/// Finds the controller's number of a packet by its transport-wide number, which `rtpsession` gives out behind us and shares among all
-/// of its streams.
+/// Finds the controller's number of a packet by its transport-wide number, which `rtpsession` gives out behind us and
+/// shares among all of its streams.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// In the order of their times.
@@ -99,7 +99,8 @@ impl Numbers {
         let fits = |place: &usize| told.size == 0 || self.kept[*place].payload == told.size;
         let near = |place: &usize| told.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
         let Some(at) = told.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
-        // It left last before `rtpsession` had it; several may have left together, and then in the order of their numbers.
+        // It left last before `rtpsession` had it; several may have left together, and then in the order of their
+        // numbers.
         let after = self.kept.partition_point(|kept| kept.left <= at);
         let left = self.kept.get(after.checked_sub(1)?)?.left;
         if at - left > SOON {
@@ -139,7 +140,8 @@ mod tests {
     #[test]
     fn packets_of_other_streams_are_left_out_and_ours_are_found_by_time_and_size() {
         let mut numbers = Numbers::default();
-        // Each frame's three packets leave in two lots, and a packet of sound is numbered between the second and the third.
+        // Each frame's three packets leave in two lots, and a packet of sound is numbered between the second and the
+        // third.
         let mut wire = 100_u16;
         for frame in 0..30_000_u64 {
             let at = |part: u32| frame * 40_000_000 + u64::from(part / 2) * 5_000_000;

@@ -1,7 +1,8 @@
-//! The GStreamer element `rtpsteadycastbwe`: Steadycast's rate controllers right before `rtpsession`, on transport-wide feedback.
+//! The GStreamer element `rtpsteadycastbwe`: Steadycast's rate controllers right before `rtpsession`, on transport-wide
+//! feedback.
 //!
-//! It paces what passes through it and says in `estimated-bitrate` what the encoder may produce, with the names of properties that
-//! `rtpgccbwe` has. docs/gstreamer.md has pipelines.
+//! It paces what passes through it and says in `estimated-bitrate` what the encoder may produce, with the names of
+//! properties that `rtpgccbwe` has. docs/gstreamer.md has pipelines.
 
 mod bwe;
 mod feedback;

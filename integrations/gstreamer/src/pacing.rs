@@ -6,7 +6,8 @@ use steadycast_remote::{Bytes, FrameEdge, Rate, Span, Time};
 
 /// Headers of IPv4 and UDP.
 pub(crate) const HEADERS: u64 = 28;
-/// Bytes of a packet that tell where its payload begins: the header, 15 contributing sources, and the head of an extension.
+/// Bytes of a packet that tell where its payload begins: the header, 15 contributing sources, and the head of an
+/// extension.
 pub(crate) const HEAD: usize = 12 + 4 * 15 + 4;
 /// A thread that wakes up late sends what this span would have held at once, and no more.
 const LATE: Span = Span::millis(10);

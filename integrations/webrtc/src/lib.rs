@@ -15,9 +15,10 @@
 //! # Ok::<(), ParamError>(())
 //! ```
 //!
-//! An estimator of webrtc-rs learns that a packet was sent with its feedback, not before. So it can't tell silence of a receiver from
-//! silence of its own application: where feedback stops, the rate falls by the controller's own timer alone. Controllers that count the
-//! packets under way (`scream`) are of no use here, and the decision's window is not told.
+//! An estimator of webrtc-rs learns that a packet was sent with its feedback, not before. So it can't tell silence of a
+//! receiver from silence of its own application: where feedback stops, the rate falls by the controller's own timer
+//! alone. Controllers that count the packets under way (`scream`) are of no use here, and the decision's window is not
+//! told.
 
 use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
@@ -55,7 +56,8 @@ impl std::fmt::Debug for Steadycast {
 }
 
 impl Steadycast {
-    /// The controller called `controller`, as [`Remote::new`] makes it. Rates and sizes in `bounds` are those of IP packets.
+    /// The controller called `controller`, as [`Remote::new`] makes it. Rates and sizes in `bounds` are those of IP
+    /// packets.
     ///
     /// # Errors
     /// As of [`Remote::new`].
