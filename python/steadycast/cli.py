@@ -542,6 +542,24 @@ def _errors(done: Any) -> None:
         _tell(f"{len(errors) - 3} more errors: column error of {done.folder / 'results.parquet'}")
 
 
+def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, list[str]]]:
+    """Take a command apart at each ``--in HOST --`` in it."""
+    if host is None or not command:
+        return []
+    programs = [(host, list[str]())]
+    words = iter(range(len(command)))
+    for n in words:
+        if command[n] == "--in" and command[n + 2 : n + 3] == ["--"]:
+            programs.append((command[n + 1], []))
+            next(words), next(words)
+        else:
+            programs[-1][1].append(command[n])
+    for name, words_ in programs:
+        if not words_:
+            raise UserError(f"--in {name}", "COMMAND is missing", "write --in HOST -- COMMAND for each host")
+    return programs
+
+
 @app.command(
     name="test-cases",
     short_help="Run the IETF's test cases with any controllers.",
@@ -642,7 +660,9 @@ def emulate(
     host: Annotated[
         str | None,
         typer.Option(
-            "--in", metavar="HOST", help="Run COMMAND there beside the flows; the run ends with it."
+            "--in",
+            metavar="HOST",
+            help="Run COMMAND there beside the flows; the run ends with it. --in HOST2 -- COMMAND2 may follow.",
         ),
     ] = None,
     only: Annotated[
@@ -684,7 +704,7 @@ def emulate(
             out=place,
             force=force,
             vmaf=vmaf,
-            program=world.Program(host, command) if host is not None and command else None,
+            program=[world.Program(*of) for of in _programs(host, command)],
             only=only,
             pcap=pcap or (),
             approximate=approximate,
