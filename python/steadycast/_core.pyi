@@ -24,8 +24,11 @@ def figures() -> list[dict[str, Any]]:
 def columns() -> list[dict[str, Any]]:
     """Return all columns of all tables: dicts with table, name, unit, about, measured."""
 
-def freezes(slots: Sequence[bool], period_s: float) -> str:
-    """Return freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in each."""
+def freezes(slots: Sequence[bool], lasts_s: Sequence[float]) -> str:
+    """Return freezes as figures of a receiver, in JSON.
+
+    Of display slots, ``slots`` says whether a new picture appears, ``lasts_s`` how long each is shown.
+    """
 
 def median(values: Sequence[float]) -> float | None:
     """Return the median; `None` without values."""

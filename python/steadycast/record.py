@@ -83,7 +83,7 @@ class Column:
 FIGURES: tuple[Figure, ...] = tuple(
     Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in _core.figures()
 )
-FREEZES: tuple[str, ...] = tuple(json.loads(_core.freezes([], 1.0)))
+FREEZES: tuple[str, ...] = tuple(json.loads(_core.freezes([], [])))
 """The keys of a receiver's figures of freezes."""
 COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in _core.columns())
 

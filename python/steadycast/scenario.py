@@ -330,6 +330,18 @@ class Buffer(Part):
 
 
 @dataclass(kw_only=True)
+class Playout(Part):
+    """A play-out delay that is more than a time."""
+
+    kind: str
+    """adaptive: It follows what frames and the repair of lost packets take."""
+    least: str | None = None
+    """adaptive: The shortest delay; default "80ms"."""
+    most: str | None = None
+    """adaptive: The longest delay; default "800ms"."""
+
+
+@dataclass(kw_only=True)
 class Rtcp(Part):
     """RTCP's timing."""
 
@@ -477,8 +489,8 @@ class Flow(Part):
     """video: how pictures are encoded."""
     feedback: str | None = None
     """video with one receiver, or a session for each: what receivers report. own: what the controller asks
-    for, which is rfc8888 for scream, gcc and nada at the sender (default). rfc8888 or twcc: single
-    packets, as RFC 8888 or transport-wide congestion control has it.
+    for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
+    single packets, as RFC 8888 or transport-wide congestion control has it.
     """
     floor: str | None = None
     """video: the rate never goes below this."""
@@ -510,8 +522,10 @@ class Flow(Part):
     """Packet size as IP size; default "1200B" (tcp: from its preset)."""
     params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     """video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }."""
-    playout: str | None = None
-    """video: a frame later than this is not shown at its slot; default "none"."""
+    playout: str | Playout | None = None
+    """video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind =
+    "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
+    """
     preset: str | None = None
     """tcp: Where unset keys come from, and what no key says: when recovery ends, what a partial
     acknowledgment sends, how an idle window restarts, and more.
@@ -526,6 +540,10 @@ class Flow(Part):
     """
     rfc8593: Rfc8593 | None = None
     """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
+    room: float | None = None
+    """video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that
+    is larger than others; the mean stays the target's. Default 2.5.
+    """
     rtcp: Rtcp | None = None
     """video: RTCP's timing."""
     rtp: Numbers | None = None
@@ -555,7 +573,11 @@ class Flow(Part):
     trace: str | Path | None = None
     """video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file."""
     vbr: str | None = None
-    """video: how a rate becomes a quantizer; bucket (default) or ladder."""
+    """video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder.
+    frame: per frame, so that what waits at the sender leaves within "wait".
+    """
+    wait: str | None = None
+    """video with vbr = "frame": within this time each frame has left; default "100ms"."""
     window: str | None = None
     """tcp: The receiver's advertised window."""
 

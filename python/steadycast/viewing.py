@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import polars as pl
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.media.quality import Quality, Shown, evaluate, pictures_at
-from steadycast.media.splice import NEVER, Fates
+from steadycast.media.quality import Quality, Shown, evaluate, pictures_at, screen
+from steadycast.media.splice import NEVER, Fates, Quantizers
+from steadycast.media.table import F64
 
 if TYPE_CHECKING:
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
+    from steadycast.media.metrics import Picture
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
@@ -29,13 +32,15 @@ class Viewer:
     """One receiver of a video, as the record tells it."""
 
     ladder: Ladder
-    chosen_q: Sequence[int]
-    """The quantizer of each group of pictures."""
+    chosen_q: Quantizers
+    """The quantizer of each group of pictures, or of each of its frames."""
     fates: Fates
     counted_from: int
     """The display slot from which on means are taken: after the warm-up, and after joining."""
     rows: pl.DataFrame
     """Its rows of the table of frames."""
+    lasts: F64 | None = None
+    """How long each display slot is shown, in seconds, where the play-out delay changes."""
 
     def quality(
         self, *, vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
@@ -53,6 +58,10 @@ class Viewer:
     def shown(self, slot: int) -> Shown:
         """Decode what stands behind one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
+
+    def pictures(self) -> Iterator[tuple[Picture, Picture]]:
+        """Yield the source's picture and the one on the screen, display slot by display slot."""
+        return screen(self.ladder, self.chosen_q, self.fates)
 
     @property
     def slots(self) -> int:
@@ -122,11 +131,13 @@ class Record:
         rows = self.frames.filter(mine)
         if ladder is None or not rows.height:
             return None
-        playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
-        told, chosen = fates_of(rows, self.missing.filter(mine), ladder, playout_s)
+        if "due_s" not in rows.columns:  # a record from before play-out delays changed
+            playout_s = next(v["playout_s"] for v in self.videos if v["flow"] == flow)
+            rows = rows.with_columns(due_s=pl.col("ready_s") + pl.lit(playout_s, pl.Float64))
+        told, chosen = fates_of(rows, self.missing.filter(mine), ladder)
         counted = rows.filter(pl.col("pts_s") >= self.from_s)["display"]
         first = int(counted.min()) if counted.len() else told.frames  # type: ignore[arg-type]
-        return Viewer(ladder, chosen, told, first, rows)
+        return Viewer(ladder, chosen, told, first, rows, lasts_of(rows, ladder))
 
     def measure(
         self, flows: Sequence[Json], progress: Progress | None = None, *, vmaf: bool = False
@@ -141,6 +152,8 @@ class Record:
             if name not in self.ladders:
                 continue
             receivers = flow["receivers"]
+            chosen = self.frames.filter(pl.col("flow") == name)["q"]
+            self.ladders[name].need(chosen.unique().to_list(), progress)
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)
@@ -149,7 +162,7 @@ class Record:
                 seen = viewer.quality(vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
-                record.put(receiver, "receiver", summarised(seen, viewer.counted_from))
+                record.put(receiver, "receiver", summarised(seen, viewer.counted_from, viewer.lasts))
                 scores.append(_scores(seen, viewer.rows))
             _within(progress, f"decoding {name}", len(receivers), len(receivers))(0, 1)
         return pl.concat(scores)
@@ -179,10 +192,8 @@ def _scores(seen: Quality, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def fates_of(
-    rows: pl.DataFrame, holes: pl.DataFrame, ladder: Ladder, playout_s: float | None
-) -> tuple[Fates, Sequence[int]]:
-    """Tell what one receiver got, as the media side takes it, and the quantizer of each group of pictures.
+def fates_of(rows: pl.DataFrame, holes: pl.DataFrame, ladder: Ladder) -> tuple[Fates, Quantizers]:
+    """Tell what one receiver got, as the media side takes it, and the quantizers of each group of pictures.
 
     ``rows`` and ``holes`` are one receiver's rows of the record. A receiver that joined late has no rows for
     what was sent before: those frames are not there for it.
@@ -192,12 +203,12 @@ def fates_of(
     complete = np.zeros(n, dtype=np.bool_)
     complete[index] = rows["fate"].is_in(["ok", "late", "undecodable"]).to_numpy()
     arrival, play = None, None
-    if playout_s is not None:
+    if rows["due_s"].is_not_null().any():
         arrival = np.full(n, NEVER, dtype=np.int64)
         arrival[index] = (rows["arrived_s"].fill_null(0.0).to_numpy() * 1e9).round().astype(np.int64)
         arrival[~complete] = NEVER
         play = np.zeros(n, dtype=np.int64)
-        due = ((rows["ready_s"].to_numpy() + playout_s) * 1e9).round().astype(np.int64)
+        due = (rows["due_s"].to_numpy() * 1e9).round().astype(np.int64)
         slots = rows["display"].to_numpy()
         play[slots[slots < n]] = due[slots < n]
     parts: dict[int, list[tuple[int, int]]] = {}
@@ -207,16 +218,38 @@ def fates_of(
     quantizers = np.full(n, ladder.table.qs[0], dtype=np.int64)
     quantizers[index] = rows["q"].to_numpy()
     groups = ladder.table.group_of(np.arange(n))
-    firsts = np.searchsorted(groups, np.arange(int(groups[-1]) + 1))
-    return Fates(complete, arrival, play, parts), [int(q) for q in quantizers[firsts]]
+    joined = int(index[0])
+    quantizers[:joined] = quantizers[joined]
+    firsts = np.searchsorted(groups, np.arange(int(groups[-1]) + 2))
+    chosen: list[int | tuple[int, ...]] = []
+    for first, after in pairwise(firsts):
+        of_group = quantizers[first:after]
+        if (of_group == of_group[0]).all():
+            chosen.append(int(of_group[0]))
+        else:
+            last = ladder.table.span(len(chosen)).stop - first
+            chosen.append(tuple(int(q) for q in np.pad(of_group, (0, last - len(of_group)), mode="edge")))
+    return Fates(complete, arrival, play, parts), chosen
 
 
-def summarised(seen: Quality, first: int = 0) -> Json:
+def lasts_of(rows: pl.DataFrame, ladder: Ladder) -> F64 | None:
+    """Tell how long each display slot is shown, in seconds; `None` where the play-out delay never changes."""
+    delays = (rows["due_s"] - rows["ready_s"]).to_numpy()
+    if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
+        return None
+    slots = rows["display"].to_numpy()
+    shown_at = np.full(int(slots.max()) + 1, np.nan)
+    shown_at[slots] = rows["pts_s"].to_numpy() + delays
+    lasts = np.diff(shown_at, append=np.nan)
+    return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
+
+
+def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None) -> Json:
     """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is."""
     part = seen if first == 0 else seen.between(first, len(seen.mos))
     against = {"raw": part.mean_psnr_raw(), "encoded": part.mean_psnr_encoded()}
     return {
-        **part.freezes(),
+        **part.freezes(None if lasts is None else lasts[first : first + len(part.mos)]),
         **{
             f"psnr_db.{what}.{plane}": value
             for what, values in against.items()

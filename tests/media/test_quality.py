@@ -27,6 +27,33 @@ def whole(frames):
     return np.ones(frames, dtype=bool)
 
 
+@pytest.mark.parametrize("codec", ["mpeg4", "mpeg2", "h263", "h264"])
+def test_a_frame_of_another_quantizer_than_its_group_s_is_decoded_by_its_own(codec):
+    qs = [24, 30] if codec == "h264" else [4, 8]
+    ladder = encode_ladder(Synthetic(24), codec=codec, size="176x144", qs=qs)
+    mixed = evaluate(ladder, [(qs[0],) * 4 + (qs[1],) * 8, qs[1]], Fates(whole(24)))
+    fine, coarse = (evaluate(ladder, [q, q], Fates(whole(24))) for q in qs)
+    first = slice(0, 12)
+    assert np.isinf(mixed.psnr_encoded[:, 0]).all(), "the sender's decoder shows the same"
+    # Better than all of it coarse, worse than all of it fine; taken for the other's, it would be far below both.
+    low, middle, high = (float(seen.psnr_raw[first, 0].mean()) for seen in (coarse, mixed, fine))
+    assert low - 0.5 < middle < high
+
+
+def test_a_slot_that_is_shown_for_longer_is_a_freeze_like_one_that_is_repeated():
+    flat = np.zeros((50, 3))
+    seen = Quality(Fraction(25), np.arange(50), flat, flat, flat[:, 0], np.ones(50, dtype=np.uint8))
+    lasts = np.full(50, 0.04)
+    assert seen.freezes()["freeze_count"] == seen.freezes(lasts)["freeze_count"] == 0
+    lasts[20] = 0.34
+    told = seen.freezes(lasts)
+    assert (told["freeze_count"], told["longest_freeze_ms"], told["stills_count"]) == (
+        1,
+        pytest.approx(340),
+        0,
+    )
+
+
 def test_a_late_frame_is_never_shown_once_a_newer_one_has_come():
     # The paper's example: frame 3 misses its slot, so frame 2 stands for two slots; frame 4 is there in time.
     play = np.arange(6) * 40 * MS + 150 * MS

@@ -1,7 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
 use crate::{
-    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp,
+    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, steady, tfmcc,
+    tfrc, tfrcp,
 };
 use std::sync::Arc;
 use steadycast_words::nearest;
@@ -34,6 +35,7 @@ pub const ALL: &[&Controller] = &[
     &scream::CONTROLLER,
     &nada::CONTROLLER,
     &gcc::CONTROLLER,
+    &steady::CONTROLLER,
 ];
 
 /// The controller that takes over where receivers send standard reports alone and the chosen one needs its own

@@ -8,7 +8,7 @@ mod video;
 pub use kernel::{KernelSink, KernelSource, Observed};
 pub use plain::{Beat, PlainSink, PlainSource, draw};
 pub use tcp::{TcpSink, TcpSource};
-pub use video::{DecisionRow, LimitShares, MakeReceiver, SourcePoint, VideoSink, VideoSource, ViewRow};
+pub use video::{DecisionRow, LimitShares, MakeReceiver, Player, SourcePoint, VideoSink, VideoSource, ViewRow};
 
 use crate::intake::Intake;
 use crate::{Arriving, Body, Kept, Store};
@@ -84,8 +84,6 @@ pub(crate) struct About<'a> {
     pub(crate) from: Time,
     /// … and the first step of the series that counts.
     pub(crate) first_step: usize,
-    /// The play-out limit of its flow.
-    pub(crate) playout: Option<Span>,
     /// The other end, of a video's sink.
     pub(crate) source: Option<&'a VideoSource>,
 }

@@ -32,20 +32,20 @@ pub struct Freezes {
 }
 
 impl Freezes {
-    /// Of display slots that last a `period` each: whether a new picture appears in it. What comes before the first picture is blank.
-    pub fn of(slots: impl IntoIterator<Item = bool>, period: Span) -> Self {
+    /// Of display slots: whether a new picture appears in it, and how long it lasts. What comes before the first picture is blank.
+    pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
         let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT);
-        let mut lasts = 0;
-        for new in slots.into_iter().skip_while(|new| !new) {
-            if new && lasts > 0 {
-                all.interval(period * lasts, lasts, &mut recent);
-                lasts = 0;
+        let (mut lasts, mut held) = (Span::ZERO, 0);
+        for (new, span) in slots.into_iter().skip_while(|(new, _)| !new) {
+            if new && held > 0 {
+                all.interval(lasts, held, &mut recent);
+                (lasts, held) = (Span::ZERO, 0);
             }
-            lasts += 1;
+            (lasts, held) = (lasts + span, held + 1);
         }
-        if lasts > 0 {
-            all.at_end = all.interval(period * lasts, lasts, &mut recent);
+        if held > 0 {
+            all.at_end = all.interval(lasts, held, &mut recent);
         }
         all
     }
@@ -86,11 +86,16 @@ impl Freezes {
 mod tests {
     use super::*;
 
+    /// Of slots that last a period each.
+    fn even(slots: impl IntoIterator<Item = bool>, period: Span) -> Freezes {
+        Freezes::of(slots.into_iter().map(|new| (new, period)))
+    }
+
     /// `seconds` of pictures, each shown for a slot; from the middle on one is shown for `slots`.
     fn still(fps: u64, slots: u64) -> Freezes {
         let around = || std::iter::repeat_n(true, 3 * fps as usize);
         let held = std::iter::repeat_n(false, slots as usize - 1);
-        Freezes::of(around().chain(held).chain(around()), Span::secs(1) / fps)
+        even(around().chain(held).chain(around()), Span::secs(1) / fps)
     }
 
     #[test]
@@ -107,16 +112,16 @@ mod tests {
     #[test]
     fn a_steady_low_rate_is_no_freeze_and_one_picture_for_ever_is_none() {
         // Five pictures per second in slots of 25: each stands still, none longer than the others.
-        let steady = Freezes::of((0..500).map(|n| n % 5 == 0), Span::millis(40));
+        let steady = even((0..500).map(|n| n % 5 == 0), Span::millis(40));
         assert_eq!((steady.count, steady.stills), (0, 100));
-        assert_eq!(Freezes::of([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");
-        assert_eq!(Freezes::of([false; 100], Span::millis(40)), Freezes::default(), "blank is not frozen");
+        assert_eq!(even([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");
+        assert_eq!(even([false; 100], Span::millis(40)), Freezes::default(), "blank is not frozen");
     }
 
     #[test]
     fn a_stall_at_the_end_counts_and_is_marked() {
         let slots = std::iter::repeat_n(true, 100).chain(std::iter::repeat_n(false, 99));
-        let stalled = Freezes::of(slots, Span::millis(40));
+        let stalled = even(slots, Span::millis(40));
         assert_eq!((stalled.count, stalled.time, stalled.at_end), (1, Span::secs(4), true));
         assert_eq!(stalled.shown, Span::millis(40) * 199);
     }
@@ -127,7 +132,14 @@ mod tests {
         let slow = (0..300).map(|n| n % 10 == 0);
         let long = || (0..20).map(|n| n == 0);
         let fast = std::iter::repeat_n(true, 30);
-        let all = Freezes::of(slow.chain(long()).chain(fast).chain(long()).chain([true]), Span::millis(40));
+        let all = even(slow.chain(long()).chain(fast).chain(long()).chain([true]), Span::millis(40));
         assert_eq!((all.count, all.time), (1, Span::millis(800)));
+    }
+
+    #[test]
+    fn a_slot_that_lasts_longer_is_a_freeze_as_one_that_is_repeated_is() {
+        let grows = (0..200).map(|n| (true, Span::millis(if n == 100 { 340 } else { 40 })));
+        let all = Freezes::of(grows);
+        assert_eq!((all.count, all.time, all.stills), (1, Span::millis(340), 0));
     }
 }

@@ -46,6 +46,8 @@ pub struct Point {
     pub delay: Option<Span>,
     /// What is in the play-out buffer at its end, where there is one.
     pub buffer: Option<Bytes>,
+    /// The play-out delay at its end, where there is one.
+    pub playout: Option<Span>,
 }
 
 impl Row for Point {
@@ -58,6 +60,7 @@ impl Row for Point {
         by.u32(&mut self.expected);
         by.maybe(&mut self.delay, Span::ZERO, Fields::span);
         by.maybe(&mut self.buffer, Bytes::ZERO, Fields::amount);
+        by.maybe(&mut self.playout, Span::ZERO, Fields::span);
     }
 }
 
@@ -142,6 +145,7 @@ impl Intake {
             expected: expected.saturating_sub(self.last.expected) as u32,
             delay: (self.now.delay_ns - self.last.delay_ns).checked_div(packets).map(Span::nanos),
             buffer: None,
+            playout: None,
         });
         self.last = self.now;
     }

@@ -20,7 +20,7 @@ mod viewer;
 
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
-    PlainSource, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
+    PlainSource, Player, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
 };
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;

@@ -1,15 +1,16 @@
 //! From a scenario's flow to its agents.
 
 use crate::{
-    Agent, AgentIx, Beat, FlowEnds, Intake, MakeReceiver, PlainSink, PlainSource, Skew, TcpSink, TcpSource, VideoSink,
-    VideoSource,
+    Agent, AgentIx, Beat, FlowEnds, Intake, MakeReceiver, PlainSink, PlainSource, Player, Skew, TcpSink, TcpSource,
+    VideoSink, VideoSource,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, check_needs};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
-    CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, SyntheticCodec, Vbr, Waiting,
+    Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, SyntheticCodec, Vbr,
+    Waiting,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
@@ -239,8 +240,8 @@ impl<'a> Cast<'a> {
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
         check_needs(&video.controller, factory.needs(), &feedback.offered(video.ecn, !greedy)).map_err(wrong)?;
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
-        let told = own != FeedbackFormat::Own || self.inputs.factories.contains_key(&flow.name);
-        let factory = Replayed::around(factory, feedback, told);
+        let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
+        let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
         let codec = match &video.media {
@@ -312,8 +313,14 @@ impl<'a> Cast<'a> {
         let crowd = flow.to.len() > 1_000;
         let repair = move |session: &str| {
             let ssrc = seed.part(&format!("{session}.repair.ssrc")).bits32();
-            let settings = RepairSettings { ssrc, payload_type: RETRANSMISSIONS, playout: video.playout };
+            let settings = RepairSettings { ssrc, payload_type: RETRANSMISSIONS, playout: video.playout.most() };
             (video.repair == sc::Repair::Rtx).then_some(settings)
+        };
+        let player = match video.playout {
+            sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
+                Player::adaptive(Bounds { least, most }, period)
+            }
+            fixed => Player::fixed(fixed.most()),
         };
         let chosen = siblings.is_some();
         let (make_half, credit) = (Arc::clone(&factory), self.inputs.credit);
@@ -346,6 +353,7 @@ impl<'a> Cast<'a> {
                 let vbr = match video.vbr {
                     sc::Vbr::Bucket { factor } => Vbr::Bucket { factor },
                     sc::Vbr::Ladder => Vbr::Ladder,
+                    sc::Vbr::Frame { wait, room } => Vbr::Frame { wait, room },
                 };
                 let paper = video.mode == steadycast_control::Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
@@ -362,7 +370,12 @@ impl<'a> Cast<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                let source = source.with_ecn(video.ecn).with_repair(repair(session)).in_simulcast(siblings.clone());
+                let room = if let Vbr::Frame { room, .. } = vbr { room } else { 1.0 };
+                let source = source
+                    .with_room(room)
+                    .with_ecn(video.ecn)
+                    .with_repair(repair(session))
+                    .in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))
             }),
             sink: Box::new(move |n, session| {
@@ -389,6 +402,7 @@ impl<'a> Cast<'a> {
                 let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq);
                 let sink = if crowd { sink.without_views() } else { sink };
                 let sink = sink.buffered(buffer.clone()).by_clock(skew).repairing(repair.is_some());
+                let sink = sink.played(player.clone());
                 Agent::VideoSink(Box::new(sink))
             }),
         })

@@ -71,7 +71,7 @@ impl Record<'_> {
         }
         into.put_list(&flow::RECEIVERS, self.receivers(spec, ends));
         if let Some(source) = ends.sources.first() {
-            let about = self.about(spec, ends, ends.active(Time::ZERO, self.now), ends.means_from);
+            let about = self.about(ends.active(Time::ZERO, self.now), ends.means_from, ends.means_from);
             self.tell(*source).figures(&about, &mut into);
         }
         into
@@ -82,13 +82,9 @@ impl Record<'_> {
         self.agents[agent.0 as usize].tell()
     }
 
-    fn about(&self, spec: &sc::Flow, ends: &FlowEnds, active: Span, from: Time) -> About<'_> {
-        let playout = match &spec.kind {
-            FlowKind::Video(video) => video.playout,
-            _ => None,
-        };
-        let first_step = (ends.means_from.as_nanos() / self.step.as_nanos()) as usize;
-        About { active, from, first_step, playout, source: None }
+    fn about(&self, active: Span, means_from: Time, from: Time) -> About<'_> {
+        let first_step = (means_from.as_nanos() / self.step.as_nanos()) as usize;
+        About { active, from, first_step, source: None }
     }
 
     /// When a sink's means begin: a member that joins late is measured from then on.
@@ -157,7 +153,7 @@ impl Record<'_> {
             into.put(&receiver::THROUGHPUT, self.sink_rate(ends, *sink));
             let from = self.means_from(ends, *sink);
             let source = ends.source_of(n).and_then(|source| self.agents[source.0 as usize].video_source());
-            let about = About { source, ..self.about(spec, ends, ends.active(from, self.now), from) };
+            let about = About { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
             self.tell(*sink).figures(&about, &mut into);
             into
         });

@@ -83,6 +83,7 @@ impl Record<'_> {
             into.real(&rates::LOSS, lost);
             into.real(&rates::DELAY, (packets > 0).then(|| delays / packets as f64));
             into.real(&rates::BUFFER, steps.last().and_then(|p| p.buffer).map(Bytes::as_f64));
+            into.millis(&rates::PLAYOUT, steps.last().and_then(|p| p.playout));
             into.end_row();
         }
     }
@@ -125,8 +126,9 @@ impl Record<'_> {
 
     fn frames(&self, into: &mut Table) {
         for (spec, name, source, sink) in self.views() {
-            let (Some(assembly), FlowKind::Video(video)) = (&sink.assembly, &spec.kind) else { continue };
-            let fates = assembly.fates(&source.frames, video.playout);
+            let Some(assembly) = &sink.assembly else { continue };
+            let schedule = sink.player.schedule();
+            let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
                 if row.ready < sink.joined || row.is_gap() {
                     continue;
@@ -147,6 +149,7 @@ impl Record<'_> {
                 into.real(&frames::FIRST, came.map(|(at, _)| at.as_secs_f64()));
                 into.real(&frames::ARRIVED, came.map(|(_, at)| at.as_secs_f64()));
                 into.millis(&frames::DELAY, came.map(|(_, at)| at.since(row.ready)));
+                into.real(&frames::DUE, schedule.due(row.ready).map(Time::as_secs_f64));
                 into.text(&frames::FATE, fate.name());
                 into.end_row();
             }

@@ -65,6 +65,7 @@ fn views_and_points_come_back_from_a_store_as_they_were() {
         expected: n as u32,
         delay: n.is_multiple_of(2).then_some(Span::nanos(n)),
         buffer: n.is_multiple_of(3).then_some(Bytes::new(n)),
+        playout: n.is_multiple_of(5).then_some(Span::nanos(n)),
     };
     assert_eq!(filled(500, point).whole().unwrap(), (0..500).map(point).collect::<Vec<_>>());
 }

@@ -1,8 +1,7 @@
 //! What became of each frame at a receiver, from what the sender sent and which packets came when.
 
-use crate::Coded;
-use crate::{Fragment, FrameKind};
-use steadycast_units::{Bytes, Span, Time};
+use crate::{Coded, Fragment, FrameKind, Schedule};
+use steadycast_units::{Bytes, Time};
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,16 +179,15 @@ impl Assembly {
         (seen.packets > 0).then_some((seen.first, seen.last))
     }
 
-    /// What became of each frame that was ready before `until`: it is late when its last packet came more than `playout` after it
-    /// was ready.
-    pub fn fates(&self, sent: &SentFrames, playout: Option<Span>) -> Vec<Fate> {
+    /// What became of each frame: it is late when its last packet came after the frame was due.
+    pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<Fate> {
         let mut chain = Chain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
-                Fate::Ok if playout.is_some_and(|p| seen.last.since(frame.ready) > p) => Fate::Late,
+                Fate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => Fate::Late,
                 fate => fate,
             }
         };

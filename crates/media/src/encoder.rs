@@ -1,11 +1,11 @@
-//! The encoder's stand-in: it delivers coded frames in time and chooses the quantizer of each GoP.
+//! The encoder's stand-in: it delivers coded frames in time and chooses the quantizer of each GoP, or of each frame.
 
 use crate::FrameKind;
 use crate::{Ladder, Scale};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// How a rate becomes a quantizer, once per GoP.
+/// How a rate becomes a quantizer: once per GoP, or per frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Vbr {
     /// The leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts), with the bucket's size in GoPs at the present rate.
@@ -15,6 +15,14 @@ pub enum Vbr {
     },
     /// The best quantizer whose next GoP fits the rate.
     Ladder,
+    /// The best quantizer with which the rest of the GoP fits the rate, and each frame of it leaves within a time; within a GoP it only
+    /// becomes coarser.
+    Frame {
+        /// The time from a frame's being ready to its last byte's leaving.
+        wait: Span,
+        /// How many times as fast as the rate bytes may leave.
+        room: f64,
+    },
 }
 
 /// What becomes of bytes that still wait in the pacer when a GoP begins.
@@ -61,6 +69,8 @@ pub struct Encoder {
     quantizer: f64,
     fill: Option<f64>,
     sent: Bytes,
+    /// What the rate allowed beyond what was made, in bytes; negative: what was made beyond it.
+    saved: f64,
     limited: bool,
 }
 
@@ -79,6 +89,7 @@ impl Encoder {
             quantizer: 0.0,
             fill: None,
             sent: Bytes::ZERO,
+            saved: 0.0,
             limited: false,
         }
     }
@@ -99,6 +110,7 @@ impl Encoder {
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.told, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
+        self.saved = 0.0;
         self.next as u32
     }
 
@@ -117,8 +129,11 @@ impl Encoder {
     pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();
         let (round, clip) = (self.next / frames, self.next % frames);
-        if clip.is_multiple_of(u64::from(self.ladder.gop)) {
-            self.choose(clip, rate, backlog);
+        let begins = clip.is_multiple_of(u64::from(self.ladder.gop));
+        match self.vbr {
+            Vbr::Frame { wait, room } => self.choose_frame(clip, begins, rate, backlog, (wait, room)),
+            _ if begins => self.choose(clip, rate, backlog),
+            _ => {}
         }
         let (at, size) = (clip as usize, self.ladder.sizes[self.rung][clip as usize]);
         let coded = Coded {
@@ -129,7 +144,9 @@ impl Encoder {
             quantizer: self.ladder.quantizers[self.rung],
             size: Bytes::new(u64::from(size.max(1))),
         };
-        self.sent += self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
+        let bytes = self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
+        self.sent += bytes;
+        self.saved -= bytes.as_f64();
         self.next += 1;
         coded
     }
@@ -157,7 +174,7 @@ impl Encoder {
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
-            (Vbr::Ladder, _) => fitting.unwrap_or(cheapest),
+            (Vbr::Ladder | Vbr::Frame { .. }, _) => fitting.unwrap_or(cheapest),
             (Vbr::Bucket { .. }, None) => {
                 self.fill = Some(0.5);
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
@@ -183,6 +200,42 @@ impl Encoder {
         };
         self.sent = Bytes::ZERO;
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
+    }
+
+    /// Chooses the quantizer of the frame in place `clip`, with which it `begins` a GoP or goes on.
+    fn choose_frame(&mut self, clip: u64, begins: bool, rate: Rate, backlog: Bytes, (wait, room): (Span, f64)) {
+        let ladder = Arc::clone(&self.ladder);
+        let at = clip as usize;
+        let rest = at..ladder.gop_at(clip - clip % u64::from(ladder.gop)).end;
+        let period = ladder.span(1);
+        let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
+        // What was saved serves one more frame, and a debt is paid within a GoP or two; what waits is a debt as well.
+        let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
+        self.saved = self.saved.clamp(-owes, each);
+        let waiting = backlog.as_f64();
+        let budget = (span + self.saved.min(-waiting)).max(span / 2.0);
+        self.saved += each;
+        let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());
+        let size =
+            |rung: usize, frame: usize| ladder.bytes(rung, frame..frame + 1, self.payload, self.overhead).as_f64();
+        let fits = |rung: &usize| {
+            let (mut sum, mut level) = (0.0, waiting);
+            rest.clone().all(|frame| {
+                let bytes = size(*rung, frame);
+                (sum, level) = (sum + bytes, level + bytes);
+                let fits = level <= most;
+                level = (level - drained).max(0.0);
+                fits && sum <= budget
+            })
+        };
+        let rungs = ladder.quantizers.len();
+        let finest = if begins { 0 } else { self.rung };
+        let cheapest = |from: usize| (from..rungs).min_by(|a, b| size(*a, at).total_cmp(&size(*b, at))).unwrap_or(from);
+        self.rung = (finest..rungs).find(fits).unwrap_or_else(|| cheapest(finest));
+        if begins {
+            let whole: f64 = rest.clone().map(|frame| size(0, frame)).sum();
+            self.limited = self.rung == 0 && whole < 0.95 * budget;
+        }
     }
 
     /// The rung nearest to the steered quantizer, which is kept within the ladder.

@@ -8,6 +8,7 @@ mod encoder;
 mod feed;
 mod frame;
 mod ladder;
+mod playout;
 mod rfc8593;
 
 pub use assembly::{Assembly, Chain, Fate, Missing, SentFrame, SentFrames};
@@ -16,4 +17,5 @@ pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use feed::Feed;
 pub use frame::{Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};
+pub use playout::{Bounds, Playout, Schedule};
 pub use rfc8593::{CodecModel, CodecSettings, SyntheticCodec};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use steadycast_media::FrameKind;
 use steadycast_media::{Encoder, Ladder, Scale, Vbr, Waiting, bucket};
-use steadycast_units::{Bytes, Rate};
+use steadycast_units::{Bytes, Rate, Span};
 
 #[track_caller]
 fn between(value: f64, low: f64, high: f64) {
@@ -163,4 +163,56 @@ fn what_waits_takes_room_from_the_next_group() {
     assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(Waiting::Drained, b)), [4, 5, 6, 6]);
     // e^(−15/1000) takes 1.5 % off, e^(−0.6) leaves 549 kb/s.
     assert_eq!([0, 15_000, 600_000].map(|b| after(Waiting::Damped, b)), [4, 4, 6]);
+}
+
+/// Groups of twelve whose I frame is as large as ten others, at 30 quantizers of which each is a tenth smaller than the one before.
+fn peaked() -> Arc<Ladder> {
+    let size = |rung: i32, n: u32| {
+        (20_000.0 * libm::pow(0.9, f64::from(rung)) * if n.is_multiple_of(12) { 1.0 } else { 0.1 }) as u32
+    };
+    Arc::new(Ladder {
+        fps: (25, 1),
+        gop: 12,
+        scale: Scale::Linear,
+        quantizers: (2..=31).collect(),
+        kinds: (0..48).map(|n| if n % 12 == 0 { FrameKind::I } else { FrameKind::P }).collect(),
+        display: (0..48).collect(),
+        sizes: (0..30).map(|rung| (0..48).map(|n| size(rung, n)).collect()).collect(),
+    })
+}
+
+/// Plays `frames` at the rates of `rate`, drained `room` times as fast: the longest time from a frame to its last byte's leaving, and all
+/// bytes.
+fn played(room: f64, wait: Span, frames: u32, rate: impl Fn(u32) -> Rate) -> (Span, u64) {
+    let mut encoder = Encoder::new(peaked(), Vbr::Frame { wait, room }, Waiting::Drained, 1_000, 0);
+    let (mut level, mut longest, mut all, mut last) = (0.0, Span::ZERO, 0, 2);
+    for n in 0..frames {
+        let coded = encoder.next(rate(n), Bytes::new(level as u64));
+        assert!(n.is_multiple_of(12) || coded.quantizer >= last, "within a group it becomes no finer");
+        last = coded.quantizer;
+        let drained = rate(n).scale(room);
+        level += coded.size.as_f64();
+        longest = longest.max(Bytes::new(level as u64).at(drained));
+        all += coded.size.get();
+        level = (level - drained.over(Span::millis(40)).as_f64()).max(0.0);
+    }
+    (longest, all)
+}
+
+#[test]
+fn per_frame_each_frame_leaves_in_time_and_the_mean_is_the_rate() {
+    let rate = |_| Rate::kbps(500);
+    for (room, wait, low) in [(2.5, 100, 0.9), (2.5, 60, 0.6), (1.0, 100, 0.3)] {
+        let (longest, all) = played(room, Span::millis(wait), 250, rate);
+        assert!(longest <= Span::millis(wait), "room {room}: {longest}");
+        // Ten seconds at 62 500 bytes a second; what fits into the wait bounds the I frame, and with it the group.
+        between(all as f64 / 625_000.0, low, 1.01);
+    }
+}
+
+#[test]
+fn per_frame_a_rate_that_falls_within_a_group_is_followed_within_it() {
+    let falls = |n: u32| if n % 48 < 18 { Rate::mbps(1) } else { Rate::kbps(300) };
+    let (longest, _) = played(2.5, Span::millis(100), 480, falls);
+    assert!(longest <= Span::millis(100), "{longest}");
 }

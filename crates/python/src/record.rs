@@ -59,10 +59,10 @@ pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)
 }
 
-/// Freezes as figures of a receiver, in JSON: of display slots that last `period_s` each, whether a new picture appears in it.
+/// Freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in it and how long it lasts.
 #[pyfunction]
-pub(crate) fn freezes(slots: Vec<bool>, period_s: f64) -> String {
+pub(crate) fn freezes(slots: Vec<bool>, lasts_s: Vec<f64>) -> String {
     let mut into = Figures::new(Of::Receiver);
-    Freezes::of(slots, Span::from_secs_f64(period_s)).figures(&mut into);
+    Freezes::of(slots.into_iter().zip(lasts_s.into_iter().map(Span::from_secs_f64))).figures(&mut into);
     serde_json::Value::from(into).to_string()
 }

@@ -78,6 +78,11 @@ impl PyScenario {
         }
     }
 
+    fn __repr__(&self) -> String {
+        let scenario = self.scenario();
+        format!("Scenario({:?}, seed={}, flows={})", scenario.name, scenario.seed.0, scenario.flows.len())
+    }
+
     /// The scenario with all defaults, as TOML.
     fn toml(&self) -> String {
         self.loaded.resolved_toml()
@@ -133,7 +138,7 @@ impl PyScenario {
             let entry = PyDict::new(py);
             entry.set_item("flow", &flow.name)?;
             entry.set_item("controller", &video.controller)?;
-            entry.set_item("playout_s", video.playout.map(|p| p.as_secs_f64()))?;
+            entry.set_item("playout_s", video.playout.most().map(|p| p.as_secs_f64()))?;
             let receivers: Vec<_> = flow.to.iter().map(|n| self.scenario().node_name(*n)).collect();
             entry.set_item("receivers", receivers)?;
             let path = |p: &Path| p.display().to_string();

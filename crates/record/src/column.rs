@@ -25,7 +25,7 @@ pub struct Column {
     pub about: &'static str,
     place: usize,
     kind: Kind,
-    /// Written only after pictures were measured, by whoever measures them.
+    /// Written only after pictures were measured, by the code that measures them.
     pub measured: bool,
 }
 
@@ -65,6 +65,7 @@ columns! {
         TARGET: Real = "target_bps", Rate, "The controller's target at the interval's end; at sources of videos.";
         PACING: Real = "pacing_bps", Rate, "The pacing rate at the interval's end; at sources of videos.";
         BUFFER: Real = "buffer_bytes", Bytes, "What is in the play-out buffer at the interval's end, where there is one.";
+        PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are waited for.";
     }
     /// Columns of `decisions`: what each controller decided and each receiver's half reported, and why.
     decisions {
@@ -95,6 +96,7 @@ columns! {
         FIRST: Real = "first_s", Seconds, "When its first packet arrived.";
         ARRIVED: Real = "arrived_s", Seconds, "When its last packet arrived.";
         DELAY: Real = "delay_ms", Millis, "From being encoded to the arrival of its last packet.";
+        DUE: Real = "due_s", Seconds, "When it had to be whole, by the play-out delay of that time; null where frames are waited for.";
         FATE: Text = "fate", Text, "ok, lost, late or undecodable.";
     }
     /// Columns of `missing`: which bytes of damaged frames did not arrive.
@@ -151,7 +153,7 @@ columns! {
     }
 }
 
-/// Columns that whoever measures pictures puts behind those of `frames`.
+/// Columns that are put behind those of `frames` once pictures were measured.
 const fn measured(name: &'static str, unit: Unit, kind: Kind, about: &'static str) -> Column {
     Column { table: "frames", name, unit, about, place: usize::MAX, kind, measured: true }
 }

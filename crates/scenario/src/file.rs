@@ -1,14 +1,16 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{Codec, CodecModel, Emit, Feedback, Reports, RtcpProfile};
+use crate::model::{AdaptivePlayout, Codec, CodecModel, Emit, Feedback, Playout, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value};
-use steadycast_words::{Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, tables, words};
+use steadycast_words::{
+    Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, kinds, tables, words,
+};
 
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
@@ -154,16 +156,20 @@ tables! {
         rfc8593: Rfc8593Table,
         /// video: how pictures are encoded.
         encode: EncodeTable,
-        /// video: how a rate becomes a quantizer; bucket (default) or ladder.
+        /// video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder. frame: per frame, so that what waits at the sender leaves within "wait".
         vbr: VbrWord,
         /// video: the leaky bucket's size, in GoPs at the target rate; default 1.5.
         bucket: f64,
+        /// video with vbr = "frame": within this time each frame has left; default "100ms".
+        wait: Span,
+        /// video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that is larger than others; the mean stays the target's. Default 2.5.
+        room: f64,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
         /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
         repair: RepairWord,
-        /// video: a frame later than this is not shown at its slot; default "none".
-        playout: OrNone<Span>,
+        /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
+        playout: PlayoutSaid,
         /// video: the receiver's buffer, for controllers that look at it.
         buffer: BufferTable,
         /// video: RTCP's timing.
@@ -183,7 +189,7 @@ tables! {
         /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets leave; true: ect0. Off by
         /// default.
         ecn: EcnSaid,
-        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc and nada at the sender (default). rfc8888 or twcc:
+        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
         /// single packets, as RFC 8888 or transport-wide congestion control has it.
         feedback: Feedback,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
@@ -466,6 +472,7 @@ pub(crate) enum MediaWord {
 pub(crate) enum VbrWord {
     Bucket,
     Ladder,
+    Frame,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepairWord {
@@ -486,7 +493,7 @@ words! {
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
     MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593, }
-    VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, }
+    VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, "frame" => Self::Frame, }
     RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
@@ -536,6 +543,38 @@ impl FromToml for StartSaid {
                 None
             }
         }
+    }
+}
+
+kinds! {
+    /// A play-out delay that is more than a time.
+    PlayoutTable for () {
+        /// It follows what frames and the repair of lost packets take.
+        "adaptive" => Adaptive(AdaptivePlayout), "an adaptive play-out";
+    }
+}
+
+/// How long a frame is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlayoutSaid(pub(crate) Playout);
+
+impl Declared for PlayoutSaid {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "enum": ["none", "adaptive"] }, Span::schema(), PlayoutTable::schema()] })
+    }
+}
+
+impl FromToml for PlayoutSaid {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        Some(Self(match item.text() {
+            Some("none") => Playout::None,
+            Some("adaptive") => Playout::Adaptive(AdaptivePlayout::default()),
+            Some(_) => Playout::Fixed(Span::read(item, out)?),
+            None => {
+                let PlayoutTable::Adaptive(bounds) = PlayoutTable::read_for(item, &(), out)?;
+                Playout::Adaptive(bounds)
+            }
+        }))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::file::{
 };
 use crate::model::{
     Buffer, Cast, Cbr, Codec, CodecModel, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods,
-    Repair, Rtcp, RtcpProfile, Size, Start, SyntheticCodec, Tcp, TcpSource, Vbr, Video,
+    Playout, Repair, Rtcp, RtcpProfile, Size, Start, SyntheticCodec, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
@@ -18,7 +18,7 @@ use steadycast_control::{Mode, Values};
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, OrNone, Settings, Spanned, Word, nearest, remedy};
+use steadycast_words::{Findings, Settings, Spanned, Word, nearest, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -38,6 +38,8 @@ const VIDEO: &[&str] = &[
     "encode",
     "vbr",
     "bucket",
+    "wait",
+    "room",
     "emit",
     "playout",
     "repair",
@@ -481,20 +483,33 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
             Vbr::Bucket { factor: table.bucket.as_ref().map_or(1.5, |b| b.value) }
         }
         VbrWord::Ladder => {
-            if let Some(said) = &table.bucket {
-                out.problem(&said.at, "a ladder has no bucket", "write vbr = \"bucket\", or leave it out");
-            }
+            no_bucket(table, out);
             Vbr::Ladder
         }
-    };
-    let playout = match table.playout.as_ref().map(|p| (p.value, &p.at)) {
-        Some((OrNone::Some(span), at)) if span.is_zero() => {
-            out.problem(at, "no frame is that early", "write a time above 0, or \"none\"");
-            None
+        VbrWord::Frame => {
+            no_bucket(table, out);
+            if let Some(said) = table.wait.as_ref().filter(|w| !(Span::millis(10)..=Span::secs(10)).contains(&w.value))
+            {
+                out.problem(&said.at, format!("{} is out of range", said.value), "from \"10ms\" to \"10s\"");
+            }
+            if let Some(said) = table.room.as_ref().filter(|r| !(1.0..=10.0).contains(&r.value)) {
+                out.problem(&said.at, format!("{} is out of range", said.value), "from 1 to 10");
+            }
+            Vbr::Frame {
+                wait: table.wait.as_ref().map_or(Span::millis(100), |w| w.value),
+                room: table.room.as_ref().map_or(2.5, |r| r.value),
+            }
         }
-        Some((OrNone::Some(span), _)) => Some(span),
-        _ => None,
     };
+    if !matches!(vbr, Vbr::Frame { .. }) {
+        for at in table.wait.iter().map(|said| &said.at).chain(table.room.iter().map(|said| &said.at)) {
+            out.problem(at, "of no use without vbr = \"frame\"", "write vbr = \"frame\", or leave it out");
+        }
+    }
+    let playout = table.playout.as_ref().map_or(Playout::None, |said| said.value.0);
+    if let (Playout::Fixed(Span::ZERO), Some(said)) = (playout, &table.playout) {
+        out.problem(&said.at, "no frame is that early", "write a time above 0, or \"none\"");
+    }
     let buffer = table.buffer.as_ref().and_then(|buffer| {
         let Some(size) = &buffer.size else {
             out.missing(&buffer.at, "size", "write for example size = \"16KiB\"");
@@ -544,6 +559,13 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         first: table.rtp.as_ref().map(|said| first_numbers(said, out)).unwrap_or_default(),
         defences: table.defences.as_ref().is_some_and(|said| said.value),
     })
+}
+
+fn no_bucket(table: &FlowTable, out: &mut Findings) {
+    if let Some(said) = &table.bucket {
+        let what = "only vbr = \"bucket\" has a bucket";
+        out.problem(&said.at, what, "write vbr = \"bucket\", or leave it out");
+    }
 }
 
 fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {

@@ -6,6 +6,8 @@ use steadycast_control::Mode;
 use steadycast_control::registry::Given;
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
+use steadycast_words::tree::Item;
+use steadycast_words::{Findings, Kind, Within, settings};
 
 /// A node: its place in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -262,15 +264,15 @@ pub struct Video {
     pub repair: Repair,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
-    /// A frame that is later than this after its sending is not shown at its slot; `None`: all are waited for.
-    pub playout: Option<Span>,
+    /// How long a frame is waited for.
+    pub playout: Playout,
     /// The receiver's buffer, for controllers that need its level.
     pub buffer: Option<Buffer>,
     /// RTCP's timing.
     pub rtcp: Rtcp,
     /// The rate never goes below this.
     pub floor: Option<Rate>,
-    /// Nor above this.
+    /// The rate never goes above this.
     pub cap: Option<Rate>,
     /// The codepoint as which its packets leave; with any but `NotEct` they may be marked instead of dropped.
     pub ecn: Ecn,
@@ -282,6 +284,61 @@ pub struct Video {
     pub first: FirstNumbers,
     /// Whether the sender trusts feedback no more than a live one does.
     pub defences: bool,
+}
+
+/// How long a frame is waited for, from its being ready to its being shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Playout {
+    /// As long as it takes.
+    #[default]
+    None,
+    /// For this time; a later frame is not shown at its slot.
+    Fixed(Span),
+    /// For a time that follows what frames and the repair of lost packets take.
+    Adaptive(AdaptivePlayout),
+}
+
+impl Playout {
+    /// The longest time; `None`: without end.
+    pub const fn most(&self) -> Option<Span> {
+        match self {
+            Self::None => None,
+            Self::Fixed(delay) => Some(*delay),
+            Self::Adaptive(AdaptivePlayout { most, .. }) => Some(*most),
+        }
+    }
+}
+
+const PLAYOUT: Within<Span> =
+    Within { least: Span::millis(1), most: Span::secs(60), remedy: "from \"1ms\" to \"60s\"" };
+
+settings! {
+    /// Between what an adaptive play-out delay moves.
+    #[derive(Copy)]
+    AdaptivePlayout checked by AdaptivePlayout::check {
+        /// The shortest delay.
+        least: Span where (PLAYOUT) = Span::millis(80),
+        /// The longest delay.
+        most: Span where (PLAYOUT) = Span::millis(800),
+    }
+}
+
+impl Kind<()> for AdaptivePlayout {}
+
+impl Default for AdaptivePlayout {
+    fn default() -> Self {
+        Self { least: Span::millis(80), most: Span::millis(800) }
+    }
+}
+
+impl AdaptivePlayout {
+    fn check(&self, item: &Item, out: &mut Findings) {
+        if self.least > self.most {
+            let (what, remedy) =
+                (format!("the longest delay, {}, is below the shortest", self.most), "make \"most\" longer");
+            out.problem(item.get("most").map_or(&item.at, |most| &most.at), what, remedy);
+        }
+    }
 }
 
 /// What the receivers of a video report.
@@ -333,7 +390,7 @@ pub enum Media {
     Synthetic,
     /// Always has data.
     Greedy {
-        /// So much, once; `None`: without end.
+        /// How much it has to send; `None`: without end.
         bytes: Option<Bytes>,
     },
     /// Paper 000's Table 2: a ladder of mean rates, without pixels.
@@ -446,7 +503,7 @@ pub enum Size {
     },
 }
 
-/// How a rate becomes a quantizer, per GoP.
+/// How a rate becomes a quantizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Vbr {
     /// The leaky bucket of Evalvid-RA.
@@ -456,6 +513,13 @@ pub enum Vbr {
     },
     /// The best quantizer whose next GoP fits.
     Ladder,
+    /// Per frame: what waits at the sender leaves within a time.
+    Frame {
+        /// The time.
+        wait: Span,
+        /// How many times as fast as the target packets may leave.
+        room: f64,
+    },
 }
 
 /// How packets of a frame leave.
@@ -534,9 +598,9 @@ pub struct Tcp {
 pub enum TcpSource {
     /// Always something.
     Bulk,
-    /// So much, once.
+    /// This many bytes, once.
     File(Bytes),
-    /// So much, again and again, with a pause after each.
+    /// Transfers of one size, with a pause after each.
     Transfers {
         /// Size of one.
         bytes: Bytes,

@@ -1,10 +1,10 @@
 //! The resolved text: every default filled in, every `set` applied, and read again it gives the same scenario.
 
-use crate::file::{EcnSaid, FlowTable, Shape};
+use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, RateSpec, Repair,
-    Reports, Size, Start, Tcp, TcpSource, Vbr, Video,
+    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, Playout, RateSpec,
+    Repair, Reports, Size, Start, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -376,13 +376,27 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key("bucket", number(factor));
         }
         Vbr::Ladder => text.key("vbr", "\"ladder\""),
+        Vbr::Frame { wait, room } => {
+            text.key("vbr", "\"frame\"");
+            text.key("wait", quote(wait));
+            text.key("room", number(room));
+        }
     }
     text.key("emit", quote(video.emit.word()));
     if video.repair == Repair::Rtx {
         text.key("repair", "\"rtx\"");
     }
     text.key("packet", quote(video.packet));
-    text.key("playout", video.playout.map_or_else(|| "\"none\"".to_owned(), quote));
+    text.key(
+        "playout",
+        match &video.playout {
+            Playout::None => quote("none"),
+            Playout::Fixed(delay) => quote(delay),
+            Playout::Adaptive(bounds) => {
+                PlayoutTable::Adaptive(*bounds).value().map_or_else(String::new, |v| v.to_toml())
+            }
+        },
+    );
     if let Some(buffer) = &video.buffer {
         let consume = buffer.consume.map_or_else(String::new, |c| format!(", consume = {}", quote(c)));
         text.key("buffer", format!("{{ size = {}{consume} }}", quote(buffer.size)));

@@ -109,6 +109,29 @@ fn at_one_percent_of_loss_a_third_of_the_frames_fail_and_with_repair_one_in_a_th
 }
 
 #[test]
+fn with_quantizers_per_frame_paced_pictures_are_whole_as_well() {
+    between(not_ok(&pictures(0.01, "paced\"\nvbr = \"frame", "rtx")), 0.0, 0.001);
+}
+
+#[test]
+fn an_adaptive_play_out_is_as_long_as_frames_and_their_repair_take_and_no_longer() {
+    let adaptive = |p: f64, repair: &str| {
+        let run = run(&pictures(p, "burst", repair).replace("\"300ms\"", "\"adaptive\""));
+        let receiver = run.receiver("video", "video.dst1");
+        let frames = &receiver["frames"];
+        (1.0 - num(&frames["ok"]) / num(&frames["sent"]), num(&receiver["playout_ms"]["p95"]))
+    };
+    // 30 ms of path, at most 40 ms of a burst on 10 Mb/s, and 10 ms.
+    let (missed, delay) = adaptive(0.0, "none");
+    between(missed, 0.0, 0.001);
+    between(delay, 79.0, 100.0);
+    // Three tries of 60 ms and more.
+    let (missed, delay) = adaptive(0.01, "rtx");
+    between(missed, 0.0, 0.001);
+    between(delay, 200.0, 330.0);
+}
+
+#[test]
 fn a_clean_path_carries_no_retransmission() {
     let run = run(&pictures(0.0, "paced", "auto"));
     let flow = run.flow("video");

@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from steadycast.media.metrics import (
     picture_psnr_db,
     picture_ssim,
 )
-from steadycast.media.splice import Fates, on_screen, segment_key, segments, units
+from steadycast.media.splice import Fates, Quantizers, first_of, on_screen, segment_key, segments, units
 from steadycast.media.table import F64, I64, U8, FrameTable
 from steadycast.media.vmaf import vmaf
 
@@ -52,10 +52,14 @@ class Quality:
     vmaf: float | None = None
     """VMAF against the source's pictures; `None` where it is not available."""
 
-    def freezes(self) -> dict[str, Any]:
-        """Return freezes as figures of a receiver (`freeze_count` and its kin; docs/record.md)."""
+    def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
+        """Return freezes as figures of a receiver (`freeze_count` and its kin; docs/record.md).
+
+        ``lasts`` holds how long each slot is shown, in seconds; without it all last equally long.
+        """
         changes = np.diff(self.shown, prepend=-1) != 0
-        figures: dict[str, Any] = json.loads(_core.freezes(changes.tolist(), float(1 / self.fps)))
+        spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
+        figures: dict[str, Any] = json.loads(_core.freezes(changes.tolist(), spans.tolist()))
         return figures
 
     @property
@@ -120,7 +124,7 @@ def _means(values: F64, identical: bool) -> Planes:
 
 def evaluate(
     media: Ladder | FrameTable,
-    chosen_q: Sequence[int],
+    chosen_q: Quantizers,
     told: Fates,
     *,
     with_vmaf: bool = False,
@@ -129,10 +133,10 @@ def evaluate(
 ) -> Quality | None:
     """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
 
-    ``chosen_q`` holds the quantizer of each group of pictures of the flow. Receivers with the same losses,
-    and parts of flows with the same losses, are decoded and measured once: the ladder keeps the results.
-    VMAF is that of the slots from ``vmaf_from`` on. ``slots_done`` is told now and then how many slots of how many
-    have been compared.
+    ``chosen_q`` holds the quantizer of each group of pictures of the flow, or of each of its frames.
+    Receivers with the same losses, and parts of flows with the same losses, are decoded and measured once: the
+    ladder keeps the results. VMAF is that of the slots from ``vmaf_from`` on. ``slots_done`` is told now and then how
+    many slots of how many have been compared.
     """
     if isinstance(media, FrameTable):
         return None
@@ -153,11 +157,18 @@ def evaluate(
     return quality
 
 
-def pictures_at(ladder: Ladder, chosen_q: Sequence[int], told: Fates, slots: Sequence[int]) -> list[Shown]:
+def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequence[int]) -> list[Shown]:
     """Source, encoded and received pictures at some display slots, for looking at them side by side."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
+
+
+def screen(ladder: Ladder, chosen_q: Quantizers, told: Fates) -> Iterator[tuple[Picture, Picture]]:
+    """Yield the source's picture and the one on the screen, display slot by display slot."""
+    view = _View(ladder, chosen_q, told)
+    for slot, shown in enumerate(view.shown()):
+        yield view.raw(slot), view.received(int(shown))
 
 
 class _Decoded:
@@ -168,7 +179,7 @@ class _Decoded:
         self.kept: OrderedDict[tuple[object, ...], dict[int, Picture]] = OrderedDict()
         self.held = 0
 
-    def pictures(self, chosen_q: Sequence[int], told: Fates | None, groups: range) -> dict[int, Picture]:
+    def pictures(self, chosen_q: Quantizers, told: Fates | None, groups: range) -> dict[int, Picture]:
         """Pictures of a segment, counted from the segment's first slot."""
         ladder = self.ladder
         if told is None:
@@ -181,7 +192,7 @@ class _Decoded:
             return found
         first = ladder.table.span(groups.start).start
         given = units(ladder, chosen_q, told, groups)
-        extradata = ladder.rung(chosen_q[groups.start]).extradata
+        extradata = ladder.rung(first_of(chosen_q[groups.start])).extradata
         by_slot = decode_units(ladder.codec, given, extradata, ladder.width, ladder.height)
         pictures = {slot - first: picture for slot, picture in by_slot.items()}
         self.kept[key] = pictures
@@ -196,7 +207,7 @@ class _Decoded:
 class _View:
     """One receiver's view of one flow."""
 
-    def __init__(self, ladder: Ladder, chosen_q: Sequence[int], told: Fates) -> None:
+    def __init__(self, ladder: Ladder, chosen_q: Quantizers, told: Fates) -> None:
         self.ladder = ladder
         self.table = ladder.table
         self.chosen_q = chosen_q

@@ -1,6 +1,7 @@
 """What reaches one viewer: access units of the chosen quantizers, without what the network kept."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -12,6 +13,9 @@ from steadycast.media.table import I64, U8, Bools, FrameTable, Kind
 
 NEVER = np.iinfo(np.int64).max
 """Arrival time, in nanoseconds, of what does not arrive."""
+
+Quantizers = Sequence[int | tuple[int, ...]]
+"""Group of a flow → its quantizer, or that of each of its frames in coding order."""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
 """Frame of the flow → byte ranges [from, to) of its access unit that were lost."""
@@ -125,15 +129,21 @@ class Unit:
     data: bytes
 
 
-def units(ladder: Ladder, chosen_q: Sequence[int], told: Fates | None, groups: range) -> Iterator[Unit]:
-    """Yield the access units of these groups: all, or those that arrived, with zeros in the holes.
+def first_of(chosen: int | tuple[int, ...]) -> int:
+    """Quantizer of a group's first frame."""
+    return chosen if isinstance(chosen, int) else chosen[0]
 
-    ``chosen_q`` holds a quantizer for each group of the flow.
-    """
+
+def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: range) -> Iterator[Unit]:
+    """Yield the access units of these groups: all, or those that arrived, with zeros in the holes."""
     table = ladder.table
     for group in groups:
-        rung = ladder.rung(chosen_q[group])
-        for frame in table.span(group):
+        chosen = chosen_q[group]
+        span = table.span(group)
+        last = first_of(chosen)
+        for frame in span:
+            q = chosen if isinstance(chosen, int) else chosen[frame - span.start]
+            rung = ladder.rung(q)
             data: bytes | None = None
             if told is None:
                 data = rung.unit(frame % table.frames)
@@ -144,7 +154,18 @@ def units(ladder: Ladder, chosen_q: Sequence[int], told: Fates | None, groups: r
             elif frame in told.holes:
                 data = _with_holes(rung.unit(frame % table.frames), told.holes[frame])
             if data:
-                yield Unit(int(table.slot_of(frame)), data)
+                # A picture names its quantizer relative to its stream's parameter sets.
+                head = parameter_sets(ladder, q) if q != last else b""
+                last = q
+                yield Unit(int(table.slot_of(frame)), head + data)
+
+
+def parameter_sets(ladder: Ladder, q: int) -> bytes:
+    """Return the parameter sets in the first access unit of an H.264 rung; empty for other codecs."""
+    if ladder.codec.name != "h264":
+        return b""
+    nals = re.split(rb"\x00*\x00\x00\x01", ladder.rung(q).unit(0))
+    return b"".join(b"\x00\x00\x00\x01" + nal for nal in nals if nal and nal[0] & 31 in (7, 8))
 
 
 def _with_holes(data: bytes, holes: Sequence[tuple[int, int]]) -> bytes:
@@ -161,10 +182,10 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]]) -> bytes:
     return bytes(whole)
 
 
-def elementary_stream(ladder: Ladder, chosen_q: Sequence[int], told: Fates | None = None) -> bytes:
+def elementary_stream(ladder: Ladder, chosen_q: Quantizers, told: Fates | None = None) -> bytes:
     """Return the spliced stream as a file that a player opens (``.m4v``, ``.m2v``, ``.263``, ``.264``)."""
     groups = range(len(chosen_q))
-    head = ladder.rung(chosen_q[0]).extradata if chosen_q else b""
+    head = ladder.rung(first_of(chosen_q[0])).extradata if chosen_q else b""
     return head + b"".join(unit.data for unit in units(ladder, chosen_q, told, groups))
 
 
@@ -183,7 +204,7 @@ def segments(ladder: Ladder, told: Fates) -> list[range]:
     return [range(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-def segment_key(ladder: Ladder, chosen_q: Sequence[int], told: Fates, groups: range) -> tuple[object, ...]:
+def segment_key(ladder: Ladder, chosen_q: Quantizers, told: Fates, groups: range) -> tuple[object, ...]:
     """Equal for segments whose decoded pictures are equal, in whatever flow, pass or receiver they stand."""
     table = ladder.table
     first, last = table.span(groups.start).start, min(table.span(groups.stop - 1).stop, told.frames)

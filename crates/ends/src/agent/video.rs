@@ -1,10 +1,14 @@
 //! The two ends of a video session: the session's own code, with an encoder before it and an assembly behind it.
 
 mod figures;
+mod player;
+
+pub use player::Player;
 
 use super::Out;
 use crate::intake::{Digest, Intake};
 use crate::{AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
+use player::Came;
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
@@ -123,7 +127,11 @@ pub struct VideoSource {
     siblings: Option<Siblings>,
     /// It sends lost packets again.
     repair: Option<RepairSettings>,
+    /// How many times as fast as the target packets may leave.
+    room: f64,
     past_repairs: Repairs,
+    /// Key frames that the encoder was told to make.
+    pub key_frames: u64,
     /// It may send: not before its start, nor after its stop.
     open: bool,
     /// All frames, and which packets each went into.
@@ -210,7 +218,9 @@ impl VideoSource {
             until: Time::NEVER,
             siblings: None,
             repair: None,
+            room: 1.0,
             past_repairs: Repairs::default(),
+            key_frames: 0,
             open: false,
             frames: SentFrames::default(),
             decisions: Rows::default(),
@@ -241,6 +251,12 @@ impl VideoSource {
         Self { repair, ..self }
     }
 
+    /// Its packets may leave this many times as fast as the target.
+    #[must_use]
+    pub fn with_room(self, room: f64) -> Self {
+        Self { room, ..self }
+    }
+
     /// What was sent again, and what was not; `None` without repair.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
@@ -266,7 +282,7 @@ impl VideoSource {
         if self.running {
             return;
         }
-        let mut sender = (self.make)(now);
+        let mut sender = (self.make)(now).with_room(self.room);
         if let Some(siblings) = &self.siblings {
             sender = sender.with_siblings(siblings.clone());
         }
@@ -356,6 +372,12 @@ impl VideoSource {
         }
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
             sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
+            if sender.take_key_frame()
+                && let Some(encoder) = &mut self.encoder
+            {
+                encoder.key_frame();
+                self.key_frames += 1;
+            }
             self.drain(now, out);
         }
     }
@@ -552,7 +574,7 @@ pub struct CumulativeJitter {
     pub max: Offset,
 }
 
-/// Makes the receiver of the so-and-so-manieth join.
+/// Makes the receiver for join number `n`; 0 is the first.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
 /// A video session's receiver, with an assembly behind it.
@@ -578,6 +600,8 @@ pub struct VideoSink {
     pub assembly: Option<Assembly>,
     /// The play-out buffer, where the scenario names one.
     pub buffer: Option<PlayBuffer>,
+    /// Until when frames are waited for.
+    pub player: Player,
     first_seq: u64,
     /// The clock that its session goes by; all else goes by the network's.
     skew: Skew,
@@ -612,6 +636,7 @@ impl VideoSink {
             intake,
             assembly: frames.then(Assembly::default),
             buffer: None,
+            player: Player::default(),
             first_seq: u64::from(first_seq),
             skew: Skew::default(),
             until: Time::NEVER,
@@ -647,6 +672,12 @@ impl VideoSink {
         Self { buffer, ..self }
     }
 
+    /// With a player that waits this long.
+    #[must_use]
+    pub fn played(self, player: Player) -> Self {
+        Self { player, ..self }
+    }
+
     /// With a clock of its own.
     pub fn by_clock(self, skew: Skew) -> Self {
         Self { skew, ..self }
@@ -658,6 +689,7 @@ impl VideoSink {
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
         self.came = 0;
+        self.player.restart();
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
@@ -733,6 +765,7 @@ impl VideoSink {
             if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
                 assembly.on_packet(now, original - self.first_seq, media.fragment);
             }
+            self.play(now, None, media);
         }
         if matches!(received, Received::New(_)) {
             self.came += 1;
@@ -741,6 +774,7 @@ impl VideoSink {
             if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
                 assembly.on_packet(now, media.seq - self.first_seq, media.fragment);
             }
+            self.play(now, Some(packet.sent), media);
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
             {
@@ -753,6 +787,31 @@ impl VideoSink {
         }
         self.drain(now, out);
         received
+    }
+
+    /// The player gets a packet, which left for the first time at `sent`.
+    fn play(&mut self, now: Time, sent: Option<Time>, media: &Media) {
+        if !self.player.adapts() {
+            return;
+        }
+        let Some(receiver) = &mut self.receiver else { return };
+        let came = Came { now, sent, fragment: media.fragment, ends: media.header.marker };
+        if let Some(delay) = self.player.on_packet(&came, receiver.repair_time(self.skew.own(now))) {
+            receiver.set_playout(delay);
+            self.intake.digest.add(delay.as_nanos());
+        }
+    }
+
+    /// What its decoder lacks: a key frame, and whether it has just joined; or nothing.
+    pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
+        let own = self.skew.own(now);
+        if let Some(receiver) = &mut self.receiver {
+            match lacks {
+                Some(joins) => receiver.needs_key_frame(own, joins),
+                None => receiver.has_key_frame(),
+            }
+            self.drain(now, out);
+        }
     }
 
     /// A compound of `len` bytes has arrived.
@@ -803,8 +862,9 @@ impl VideoSink {
         let expected = self.expected();
         self.intake.sample(expected);
         let level = self.buffer.as_mut().map(|b| b.level(now));
+        let playout = self.player.schedule().delay(now);
         if let Some(point) = self.intake.samples.last_mut() {
-            point.buffer = level;
+            (point.buffer, point.playout) = (level, playout);
         }
     }
 

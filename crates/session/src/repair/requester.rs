@@ -11,6 +11,14 @@ const LATER: u64 = 3;
 const DEFAULT_ROUND_TRIP: Span = Span::millis(100);
 /// The least margin for the round trip's variation.
 const MARGIN: Span = Span::millis(10);
+/// Loss is that of this many packets (exponentially weighted).
+const LOSS_OF: f64 = 1_000.0;
+/// The loss that repair is to leave.
+const RESIDUAL: f64 = 1e-4;
+/// The most requests for one packet that a play-out delay makes room for.
+const PLANNED: u64 = 3;
+/// Packets are taken to overtake each other for this time after one did.
+const REORDERS: Span = Span::secs(60);
 /// The most requests for one packet.
 const TRIES: u32 = 8;
 /// The most requests for a packet of which only the end of the stream tells that it may be missing.
@@ -44,12 +52,14 @@ struct RoundTrip {
 }
 
 impl RoundTrip {
+    /// What is added to the mean to judge whether an answer comes in time: most do.
     fn margin(&self) -> Span {
-        (self.variation * 4).max(MARGIN)
+        self.variation.max(MARGIN)
     }
 
+    /// After this time a packet is asked for again (as GStreamer's `rtx-retry-timeout`: the mean and twice the variation).
     fn timer(&self) -> Span {
-        (self.mean + self.margin()) * (1 << self.backoff)
+        (self.mean + (self.variation * 2).max(MARGIN)) * (1 << self.backoff)
     }
 
     /// A packet was not asked for since its answer would have come too late: the estimate may be too long, and nothing else would
@@ -74,6 +84,34 @@ impl RoundTrip {
     }
 }
 
+/// The share of packets that are lost, over the last thousand or so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    share: f64,
+    packets: f64,
+}
+
+impl Loss {
+    /// A packet has come after this many that have not.
+    fn see(&mut self, lost: u64) {
+        let lost = (lost as f64).min(MOST as f64);
+        self.packets = (self.packets + lost + 1.0).min(LOSS_OF);
+        let weight = ((lost + 1.0) / self.packets).min(1.0);
+        self.share += (lost / (lost + 1.0) - self.share) * weight;
+    }
+
+    /// With so many requests for each lost packet at most `RESIDUAL` is left, if requests and answers are lost as packets are: one at
+    /// least.
+    fn tries(&self) -> u64 {
+        let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
+        let (mut tries, mut left) = (1, self.share * missed);
+        while tries < PLANNED && left > RESIDUAL {
+            (tries, left) = (tries + 1, left * missed);
+        }
+        tries
+    }
+}
+
 /// Knows at a receiver which packets are missing, and when to ask for them.
 #[derive(Debug)]
 pub(crate) struct Requester {
@@ -89,7 +127,10 @@ pub(crate) struct Requester {
     /// The shortest one-way delay of the present period and of the one before, and when the present one began.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
+    /// When a packet last came after a later one.
+    reordered: Option<Time>,
     spacing: Span,
+    loss: Loss,
     round_trip: RoundTrip,
     counts: Requests,
 }
@@ -105,7 +146,9 @@ impl Requester {
             way: None,
             shortest: None,
             jitter: Span::ZERO,
+            reordered: None,
             spacing: Span::ZERO,
+            loss: Loss::default(),
             round_trip: RoundTrip { mean: DEFAULT_ROUND_TRIP, variation: Span::ZERO, measured: false, backoff: 0 },
             counts: Requests::default(),
         }
@@ -113,6 +156,17 @@ impl Requester {
 
     pub(crate) const fn counts(&self) -> Requests {
         self.counts
+    }
+
+    /// A packet is of use for this time after its frame was ready.
+    pub(crate) fn set_playout(&mut self, delay: Span) {
+        self.settings.playout = Some(delay);
+    }
+
+    /// What it takes from a packet's being due to its repair being there, with as many requests as leave one loss in ten thousand packets:
+    /// the loss has to be seen, RTCP's time to come, and the answers.
+    pub(crate) fn takes(&self, now: Time) -> Span {
+        self.patience(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
     /// The stream begins anew: what was missing stays so.
@@ -130,11 +184,25 @@ impl Requester {
     /// An original has come for the first time; `ends` says that it is the last one of its frame.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
+        self.came(now, seq, expected, ends);
+    }
+
+    /// As [`Requester::on_original`], of a packet that does not say when it was sent: by its media's time alone nobody knows how long it
+    /// took before it left, so that it counts as not queued.
+    pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
+        let _ = self.without_queueing(now, sampled);
+        self.came(now, seq, now, ends);
+    }
+
+    fn came(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         self.missing.remove(&seq);
+        let lost = self.newest.map_or(0, |(newest, _)| seq.saturating_sub(newest + 1));
+        self.loss.see(lost);
         let Some((newest, before)) = self.newest else {
             return self.advance(now, seq, expected, ends);
         };
         if seq <= newest {
+            self.reordered = Some(now);
             return;
         }
         let ahead = seq - newest;
@@ -145,7 +213,8 @@ impl Requester {
             self.missing.clear();
         } else {
             let step = expected.since(before) / ahead;
-            let ask = now + self.patience();
+            let patience = self.patience(now);
+            let ask = now + patience;
             for (n, missing) in (newest + 1..seq).enumerate() {
                 self.insert(missing, before + step * (n as u64 + 1), ask, TRIES);
             }
@@ -158,10 +227,21 @@ impl Requester {
         self.advance(now, seq, expected, ends);
     }
 
+    /// Whether this packet was asked for and has not come.
+    pub(crate) fn awaits(&self, osn: u16) -> bool {
+        let Some(seq) = self.named(osn) else { return false };
+        self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
+    }
+
+    /// The extended number that is nearest to the newest one.
+    fn named(&self, osn: u16) -> Option<u64> {
+        let (newest, _) = self.newest?;
+        Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
+    }
+
     /// A retransmission has come. Returns the extended number of its original, unless that has come before.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
-        let (newest, _) = self.newest?;
-        let seq = newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16));
+        let (newest, seq) = (self.newest?.0, self.named(osn)?);
         let missing = self.missing.remove(&seq)?;
         if missing.tries > 0 {
             self.round_trip.on_answer(now.since(missing.asked), missing.tries);
@@ -236,14 +316,16 @@ impl Requester {
         asks.chain(self.tail).min()
     }
 
-    /// How long a packet may be late before it is asked for (GStreamer's rule for `rtx-delay`).
-    fn patience(&self) -> Span {
-        (self.jitter * 2).max(self.spacing / 2)
+    /// How long a packet may be late before it is asked for: not at all while no packet has overtaken another (as RFC 8985, section 6.2,
+    /// step 4), and otherwise by GStreamer's rule for `rtx-delay`.
+    fn patience(&self, now: Time) -> Span {
+        let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERS);
+        if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
     }
 
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         self.newest = Some((seq, expected));
-        self.tail = (!ends).then(|| now + self.spacing * 2 + self.patience());
+        self.tail = (!ends).then(|| now + self.spacing * 2 + self.patience(now));
     }
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
@@ -297,9 +379,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_packet_is_asked_for_after_half_a_spacing_and_then_after_a_round_trip() {
+    fn where_packets_overtake_each_other_one_is_asked_for_after_half_a_spacing_and_then_after_a_round_trip() {
         let mut requester = Requester::new(SETTINGS);
         running(&mut requester);
+        requester.reordered = Some(ms(1_000));
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert!(!requester.wants(ms(1_030)));
         let first = requester.wake().expect("something is missing");
@@ -314,9 +397,25 @@ mod tests {
     }
 
     #[test]
+    fn while_no_packet_overtakes_another_a_missing_one_is_asked_for_at_once() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        requester.on_original(ms(1_030), 101, sent(1_010), true);
+        assert_eq!(requester.take(ms(1_030)), [100]);
+        // It was only late: for a minute packets are taken to overtake each other.
+        requester.on_original(ms(1_035), 100, sent(1_000), true);
+        requester.on_original(ms(1_050), 103, sent(1_030), true);
+        assert!(!requester.wants(ms(1_050)));
+        requester.on_original(ms(61_040), 104, sent(61_020), true);
+        requester.on_original(ms(61_060), 106, sent(61_040), true);
+        assert_eq!(requester.take(ms(61_060)), [105]);
+    }
+
+    #[test]
     fn three_later_packets_make_it_ask_at_once_and_a_late_original_makes_it_forget() {
         let mut requester = Requester::new(SETTINGS);
         running(&mut requester);
+        requester.reordered = Some(ms(1_000));
         for n in [101, 102, 103] {
             assert!(!requester.wants(ms(1_021)));
             requester.on_original(ms(1_021), n, sent(1_001), true);
@@ -328,14 +427,24 @@ mod tests {
     }
 
     #[test]
+    fn of_packets_without_a_send_time_a_late_frame_makes_no_later_one_too_late() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        // From here on the source takes 500 ms to code a frame; number 100 is lost.
+        requester.on_unstamped(ms(1_530), 101, sent(1_010), true);
+        let first = requester.wake().expect("something is missing");
+        assert_eq!(requester.take(first.max(ms(1_540))), [100]);
+    }
+
+    #[test]
     fn what_would_come_too_late_is_not_asked_for_but_taken() {
         let mut requester = Requester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        // 300 ms after packet 100 should have come, less 20 ms for its way, 40 ms for the answer and 20 ms of margin: until 1240 ms.
+        // 300 ms after packet 100 should have come, less 20 ms for its way, 40 ms for the answer and 10 ms of margin: until 1250 ms.
         requester.on_original(ms(1_030), 101, sent(1_010), true);
-        assert!(requester.wants(ms(1_239)));
-        assert!(!requester.wants(ms(1_241)));
+        assert!(requester.wants(ms(1_249)));
+        assert!(!requester.wants(ms(1_251)));
         assert_eq!(requester.on_repair(ms(1_300), 100, true), Some(100));
     }
 
@@ -345,7 +454,7 @@ mod tests {
         running(&mut requester);
         requester.on_original(ms(1_020), 100, sent(1_000), false);
         let wake = requester.wake().expect("the frame's end is missing");
-        assert!(wake > ms(1_044) && wake <= ms(1_045), "{wake}");
+        assert!(wake > ms(1_039) && wake <= ms(1_040), "{wake}");
         assert_eq!(requester.take(wake), [101]);
         // It is not the end either: the next one follows.
         assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
@@ -356,6 +465,23 @@ mod tests {
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
+    }
+
+    #[test]
+    fn a_play_out_delay_makes_room_for_the_tries_that_leave_one_loss_in_ten_thousand() {
+        for (every, tries) in [(1_000_000, 1), (500, 1), (100, 2), (20, 3), (5, 3)] {
+            let mut loss = Loss::default();
+            (1..20_000).for_each(|n| loss.see(u64::from(n % every == 0)));
+            assert_eq!(loss.tries(), tries, "one in {every}: {loss:?}");
+        }
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        requester.round_trip.on_answer(Span::millis(40), 1);
+        let takes = requester.takes(ms(1_020));
+        assert!(
+            takes > Span::millis(59) && takes <= Span::millis(60),
+            "a spacing, a round trip and its margin: {takes}"
+        );
     }
 
     #[test]
@@ -375,7 +501,7 @@ mod tests {
         round_trip.on_answer(Span::millis(90), 2);
         assert_eq!(round_trip.timer(), Span::millis(220));
         round_trip.on_answer(Span::millis(200), 1);
-        assert_eq!(round_trip.timer(), Span::millis(300));
+        assert_eq!(round_trip.timer(), Span::millis(250));
         round_trip.on_answer(Span::millis(190), 2);
         assert_eq!(round_trip.backoff, 0);
     }

@@ -7,7 +7,7 @@ use crate::intake::Intake;
 use steadycast_control::Check;
 use steadycast_media::Fate;
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
-use steadycast_units::{Span, Time};
+use steadycast_units::{Span, Spread, Time};
 
 impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
@@ -82,8 +82,8 @@ impl VideoSink {
         let (expected, got) = self.intake.expected_and_got(about.first_step);
         let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
         let late = |(at, frame): &(Time, u32)| {
-            let ready = about.source.and_then(|s| s.frames.frames.get(*frame as usize)).map(|frame| frame.ready);
-            ready.zip(about.playout).is_some_and(|(ready, playout)| at.since(ready) > playout)
+            let sent = about.source.and_then(|s| s.frames.frames.get(*frame as usize));
+            sent.and_then(|frame| self.player.schedule().due(frame.ready)).is_some_and(|due| *at > due)
         };
         let (lost, repaired) = (expected.saturating_sub(got), counted().count() as u64);
         let after = (expected > 0).then(|| lost.saturating_sub(repaired) as f64 / expected as f64);
@@ -151,8 +151,8 @@ impl VideoSink {
     /// What became of the frames that it was sent.
     fn frames(&self, source: &VideoSource, about: &About<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
-        let sent = &source.frames;
-        let fates = assembly.fates(sent, about.playout);
+        let (sent, schedule) = (&source.frames, self.player.schedule());
+        let fates = assembly.fates(sent, schedule);
         // A member that joins late is not owed what was sent before, and nobody is judged by the warm-up.
         let judged = |since: Time| {
             let of = |n: &usize| sent.frames[*n].ready >= since && !sent.frames[*n].is_gap();
@@ -168,12 +168,24 @@ impl VideoSink {
         let mut slots: Vec<(u32, bool)> =
             owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == Fate::Ok)).collect();
         slots.sort_unstable();
-        Freezes::of(slots.into_iter().map(|(_, shown)| shown), source.frame_period()).figures(into);
+        let period = source.frame_period();
+        let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
+        let lasts = |slot: u32| {
+            let (from, to) = shown_at(slot).zip(shown_at(slot + 1))?;
+            Some(to.since(from))
+        };
+        let slots = slots.into_iter().map(|(slot, new)| (new, lasts(slot).unwrap_or(period)));
+        Freezes::of(slots).figures(into);
+        let mut delays = Spread::default();
+        let waited =
+            owed.iter().filter_map(|n| Some(schedule.due(sent.frames[*n].ready)?.since(sent.frames[*n].ready)));
+        waited.for_each(|delay| delays.add(delay));
+        into.put_spread(&receiver::PLAYOUT, &delays);
         let startup = judged(self.joined).into_iter().find(|n| fates[*n] == Fate::Ok).and_then(|n| {
             let (_, last) = assembly.arrival(n as u32)?;
             let whole = last.since(self.joined);
             // A player shows the first frame when it is whole and its play-out delay is over.
-            Some(about.playout.map_or(whole, |p| whole.max(sent.frames[n].ready.since(self.joined) + p)))
+            Some(schedule.due(sent.frames[n].ready).map_or(whole, |due| whole.max(due.since(self.joined))))
         });
         into.put_span(&receiver::STARTUP, startup);
     }

@@ -1,0 +1,187 @@
+//! The player behind a receiver: until when it waits for a frame.
+
+use std::collections::BTreeMap;
+use steadycast_media::{Bounds, Fragment, Playout, Schedule};
+use steadycast_units::{Span, Time};
+
+/// Frames of which something came and more is to come; with more the oldest are forgotten.
+const OPEN: usize = 256;
+/// When frames are ready is learnt from the packets of this time and of the same time before it.
+const LEARNT_FROM: Span = Span::secs(10);
+
+/// How long a player waits with each frame.
+#[derive(Clone, Debug, Default)]
+pub struct Player {
+    schedule: Schedule,
+    adaptive: Option<Adaptive>,
+}
+
+/// What a packet tells a player.
+pub(super) struct Came {
+    pub(super) now: Time,
+    /// When it left for the first time; `None` of one that was lost.
+    pub(super) sent: Option<Time>,
+    pub(super) fragment: Fragment,
+    /// It is its frame's last one.
+    pub(super) ends: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Adaptive {
+    playout: Playout,
+    /// From one frame to the next.
+    period: Span,
+    origin: Origin,
+    open: BTreeMap<u32, Open>,
+    /// No frame has become whole yet.
+    fresh: bool,
+}
+
+/// A frame that is not whole yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    bytes: u32,
+    /// All its bytes, once its last packet has come.
+    of: Option<u32>,
+    repaired: bool,
+}
+
+impl Player {
+    /// Each frame is waited for as long; `None`: as long as it takes.
+    pub fn fixed(delay: Option<Span>) -> Self {
+        Self { schedule: Schedule::fixed(delay), adaptive: None }
+    }
+
+    /// The delay adapts between these bounds; frames are ready every `period`.
+    pub fn adaptive(bounds: Bounds, period: Span) -> Self {
+        let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
+        Self { schedule: Schedule::default(), adaptive: Some(Adaptive { playout, period, origin, open, fresh: true }) }
+    }
+
+    /// When frames are shown.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Whether it adapts.
+    pub fn adapts(&self) -> bool {
+        self.adaptive.is_some()
+    }
+
+    /// Another stream begins.
+    pub(super) fn restart(&mut self) {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.origin = Origin::default();
+            adaptive.open.clear();
+        }
+    }
+
+    /// A packet has come; a lost packet's repair takes `repair`. Returns the delay when it has changed.
+    pub(super) fn on_packet(&mut self, came: &Came, repair: Span) -> Option<Span> {
+        let adaptive = self.adaptive.as_mut()?;
+        adaptive.playout.on_repair_time(repair);
+        let delay = adaptive.on_packet(came)?;
+        self.schedule.change(came.now, delay);
+        Some(delay)
+    }
+}
+
+impl Adaptive {
+    fn on_packet(&mut self, came: &Came) -> Option<Span> {
+        let Fragment { frame, offset, len } = came.fragment;
+        let begins = self.period * u64::from(frame);
+        if let Some(sent) = came.sent {
+            self.origin.see(came.now, sent, begins);
+        }
+        let open = self.open.entry(frame).or_default();
+        open.bytes = open.bytes.saturating_add(len.into());
+        open.repaired |= came.sent.is_none();
+        if came.ends {
+            open.of = Some(offset.saturating_add(len.into()));
+        }
+        let Open { bytes, of, repaired } = *open;
+        if of != Some(bytes) {
+            while self.open.len() > OPEN {
+                self.open.pop_first();
+            }
+            return None;
+        }
+        self.open.remove(&frame);
+        let changed = self.playout.on_whole(came.now, self.origin.age(came.now, begins)?, repaired);
+        let first = std::mem::take(&mut self.fresh);
+        changed.or_else(|| first.then(|| self.playout.delay()))
+    }
+}
+
+/// When frame 0 was ready, or would have been: a frame cannot leave before it is ready, and most leave at once. Times count in
+/// nanoseconds, since a flow that starts again goes on with its numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Origin {
+    /// The earliest of the present period and of the one before, and when the present one began.
+    earliest: Option<(i64, i64, Time)>,
+}
+
+impl Origin {
+    /// A packet left at `sent`, of a frame that is ready at `begins` after the first.
+    fn see(&mut self, now: Time, sent: Time, begins: Span) {
+        let origin = nanos(sent.since(Time::ZERO)) - nanos(begins);
+        let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
+        let present = present.min(origin);
+        let turned = now.since(since) > LEARNT_FROM;
+        self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
+    }
+
+    /// How long ago a frame was ready.
+    fn age(&self, now: Time, begins: Span) -> Option<Span> {
+        let (present, past, _) = self.earliest?;
+        let age = nanos(now.since(Time::ZERO)) - nanos(begins) - present.min(past);
+        Some(Span::nanos(u64::try_from(age).unwrap_or(0)))
+    }
+}
+
+fn nanos(span: Span) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { least: Span::millis(10), most: Span::millis(500) };
+
+    fn ms(n: u64) -> Time {
+        Time::ZERO + Span::millis(n)
+    }
+
+    /// Two packets, of which the first leaves `wait` after the frame was ready, on a path of 20 ms; frames come every 40 ms from `start`
+    /// on.
+    fn frame(player: &mut Player, n: u32, start: u64, wait: u64, repaired: bool) -> Option<Span> {
+        let sent = ms(start + 40 * u64::from(n) + wait);
+        let part = |offset, len| Fragment { frame: n, offset, len };
+        let (now, last) = (sent + Span::millis(20), Span::millis(if repaired { 90 } else { 10 }));
+        let first = Came { now, sent: Some(sent), fragment: part(0, 100), ends: false };
+        assert_eq!(player.on_packet(&first, Span::ZERO), None, "not whole yet");
+        let sent = (!repaired).then(|| sent + last);
+        player.on_packet(&Came { now: now + last, sent, fragment: part(100, 50), ends: true }, Span::ZERO)
+    }
+
+    #[test]
+    fn it_learns_from_packets_what_frames_take_from_being_ready_on() {
+        let mut player = Player::adaptive(BOUNDS, Span::millis(40));
+        assert_eq!(frame(&mut player, 7, 300, 0, false), Some(Span::millis(40)));
+        assert_eq!(frame(&mut player, 8, 300, 60, false), Some(Span::millis(100)));
+        assert_eq!(frame(&mut player, 9, 300, 0, true), Some(Span::millis(120)));
+        assert_eq!(player.schedule().due(ms(5_000)), Some(ms(5_120)));
+    }
+
+    #[test]
+    fn after_a_pause_it_learns_anew_when_frames_are_ready() {
+        let mut player = Player::adaptive(BOUNDS, Span::millis(40));
+        (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
+        assert_eq!(player.schedule().delay(ms(4_000)), Some(Span::millis(40)));
+        // A pause that skips no number seems to be a wait, for twenty seconds at most.
+        (100..3_000).for_each(|n| _ = frame(&mut player, n, 1_000, 0, false));
+        assert_eq!(player.schedule().delay(ms(5_100)), Some(Span::millis(500)));
+        assert_eq!(player.schedule().delay(Time::NEVER), Some(Span::millis(40)));
+    }
+}

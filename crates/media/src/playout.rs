@@ -1,0 +1,205 @@
+//! How long a player waits with a frame from its being ready to showing it, and how this follows what the path and its repair take.
+
+use std::collections::VecDeque;
+use steadycast_units::{Span, Time};
+
+/// The delay follows the frames of this time.
+const WINDOW: Span = Span::secs(10);
+/// The share of these frames that comes in time without repair.
+const SHARE: f64 = 0.95;
+/// What is added to what frames and their repair take.
+const MARGIN: Span = Span::millis(10);
+/// The delay shrinks by this …
+const SHRINK: Span = Span::millis(10);
+/// … once in this time.
+const EVERY: Span = Span::secs(1);
+
+/// Between what a play-out delay adapts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The shortest delay.
+    pub least: Span,
+    /// The longest delay.
+    pub most: Span,
+}
+
+/// A play-out delay that adapts: the 95th percentile of what frames took in the last ten seconds, what a lost packet's repair takes, and a
+/// margin. It grows at once, also to what a frame took that came too late, and shrinks by 10 ms per second.
+#[derive(Clone, Debug)]
+pub struct Playout {
+    bounds: Bounds,
+    delay: Span,
+    repair: Span,
+    /// When frames became whole, in order, and what they took.
+    recent: VecDeque<(Time, Span)>,
+    /// What they took, the shortest first.
+    sorted: Vec<Span>,
+    changed: Time,
+}
+
+impl Playout {
+    /// It starts with the shortest delay.
+    pub fn new(bounds: Bounds) -> Self {
+        let (recent, sorted) = (VecDeque::new(), Vec::new());
+        Self { bounds, delay: bounds.least, repair: Span::ZERO, recent, sorted, changed: Time::ZERO }
+    }
+
+    /// The present delay.
+    pub const fn delay(&self) -> Span {
+        self.delay
+    }
+
+    /// What it takes from a packet's loss being seen to its repair being there.
+    pub fn on_repair_time(&mut self, takes: Span) {
+        self.repair = takes;
+    }
+
+    /// A frame has become whole, this long after it was ready; `repaired`: with a packet that had been lost. Returns the delay when it has
+    /// changed.
+    pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
+            if let Some((_, old)) = self.recent.pop_front() {
+                let place = self.sorted.partition_point(|one| *one < old);
+                self.sorted.remove(place);
+            }
+        }
+        if !repaired {
+            self.recent.push_back((now, took));
+            let place = self.sorted.partition_point(|one| *one < took);
+            self.sorted.insert(place, took);
+        }
+        let rank = (self.sorted.len() as f64 * SHARE).ceil() as usize;
+        let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
+        let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
+        let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
+        let before = self.delay;
+        if wanted > self.delay {
+            (self.delay, self.changed) = (wanted, now);
+        } else if now.since(self.changed) >= EVERY {
+            (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(SHRINK)), now);
+        }
+        (self.delay != before).then_some(self.delay)
+    }
+}
+
+/// When frames are shown: the play-out delay over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// From when on which delay holds; nothing: frames are waited for.
+    changes: Vec<(Time, Span)>,
+}
+
+impl Schedule {
+    /// One delay; `None`: frames are waited for.
+    pub fn fixed(delay: Option<Span>) -> Self {
+        Self { changes: delay.map(|delay| (Time::ZERO, delay)).into_iter().collect() }
+    }
+
+    /// From now on it is this delay; times rise.
+    pub fn change(&mut self, now: Time, delay: Span) {
+        self.changes.push((now, delay));
+    }
+
+    /// The delay at a time; `None`: frames are waited for.
+    pub fn delay(&self, at: Time) -> Option<Span> {
+        self.changes.get(self.place(at)).map(|(_, delay)| *delay)
+    }
+
+    /// When a frame is shown that was ready at this time, by the delay that holds then; `None`: when it is there.
+    pub fn due(&self, ready: Time) -> Option<Time> {
+        let from = self.place(ready);
+        let due = |n: usize, (since, delay): (Time, Span)| {
+            let due = (ready + delay).max(since);
+            self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
+        };
+        self.changes.iter().enumerate().skip(from).find_map(|(n, change)| due(n, *change))
+    }
+
+    /// The place of the delay that holds at a time: before the first change, the first.
+    fn place(&self, at: Time) -> usize {
+        self.changes.partition_point(|(since, _)| *since <= at).saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { least: Span::millis(80), most: Span::millis(800) };
+
+    fn ms(n: u64) -> Time {
+        Time::ZERO + Span::millis(n)
+    }
+
+    /// A frame every 40 ms from `from` to `to`, each after `took`.
+    fn play(playout: &mut Playout, from: u64, to: u64, took: Span) {
+        (from..to).step_by(40).for_each(|t| {
+            playout.on_whole(ms(t), took, false);
+        });
+    }
+
+    #[test]
+    fn it_is_what_frames_and_repair_take_and_a_margin_within_its_bounds() {
+        let mut playout = Playout::new(BOUNDS);
+        play(&mut playout, 0, 1_000, Span::millis(20));
+        assert_eq!(playout.delay(), Span::millis(80));
+        playout.on_repair_time(Span::millis(100));
+        assert_eq!(playout.on_whole(ms(1_000), Span::millis(20), false), Some(Span::millis(130)));
+        playout.on_repair_time(Span::secs(2));
+        assert_eq!(playout.on_whole(ms(1_040), Span::millis(20), false), Some(Span::millis(800)));
+    }
+
+    #[test]
+    fn it_grows_at_once_for_a_late_frame_and_shrinks_by_ten_milliseconds_a_second() {
+        let mut playout = Playout::new(BOUNDS);
+        play(&mut playout, 0, 10_000, Span::millis(100));
+        assert_eq!(playout.delay(), Span::millis(110));
+        assert_eq!(playout.on_whole(ms(10_000), Span::millis(300), false), Some(Span::millis(310)));
+        play(&mut playout, 10_040, 20_000, Span::millis(100));
+        assert_eq!(playout.delay(), Span::millis(310 - 90));
+        play(&mut playout, 20_000, 40_000, Span::millis(100));
+        assert_eq!(playout.delay(), Span::millis(110));
+    }
+
+    #[test]
+    fn one_late_frame_in_fifty_does_not_hold_it_up_but_one_in_ten_does() {
+        for (every, stays) in [(50, false), (10, true)] {
+            let mut playout = Playout::new(BOUNDS);
+            for n in 0..1_500u64 {
+                let took = if n % every == 0 && (n < 1_000 || stays) { 300 } else { 100 };
+                playout.on_whole(ms(40 * n), Span::millis(took), false);
+            }
+            assert_eq!(playout.delay() >= Span::millis(300), stays, "{}", playout.delay());
+        }
+    }
+
+    #[test]
+    fn what_was_repaired_makes_it_grow_but_does_not_count_twice() {
+        let mut playout = Playout::new(BOUNDS);
+        playout.on_repair_time(Span::millis(100));
+        for n in 0..1_000u64 {
+            let repaired = n % 4 == 0;
+            playout.on_whole(ms(40 * n), Span::millis(if repaired { 190 } else { 100 }), repaired);
+        }
+        assert_eq!(playout.delay(), Span::millis(210));
+    }
+
+    #[test]
+    fn a_frame_is_due_by_the_delay_that_holds_at_its_time() {
+        let mut schedule = Schedule::fixed(Some(Span::millis(100)));
+        assert_eq!(schedule.due(ms(1_000)), Some(ms(1_100)));
+        schedule.change(ms(1_050), Span::millis(300));
+        assert_eq!(schedule.due(ms(900)), Some(ms(1_000)), "shown before the change");
+        assert_eq!(schedule.due(ms(950)), Some(ms(1_250)), "the change comes at its time");
+        assert_eq!(schedule.due(ms(1_000)), Some(ms(1_300)));
+        schedule.change(ms(1_310), Span::millis(200));
+        assert_eq!(schedule.due(ms(1_000)), Some(ms(1_300)));
+        assert_eq!(schedule.due(ms(1_050)), Some(ms(1_310)), "due at once when the delay shrinks below its age");
+        assert_eq!(schedule.due(ms(2_000)), Some(ms(2_200)));
+        assert_eq!(
+            (schedule.delay(ms(0)), schedule.delay(ms(1_100))),
+            (Some(Span::millis(100)), Some(Span::millis(300)))
+        );
+        assert_eq!(Schedule::fixed(None).due(ms(5)), None);
+    }
+}
