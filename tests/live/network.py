@@ -82,7 +82,13 @@ class Emulated:
 
 
 def emulate(
-    folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True, beside: str = "", loss: float = 0.0
+    folder: Path,
+    script: str,
+    *,
+    rate: str = "2Mbps",
+    record: bool = True,
+    beside: str = "",
+    loss: float = 0.0,
 ) -> Emulated:
     """Run a shell script on the sender's host.
 
