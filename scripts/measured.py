@@ -45,19 +45,9 @@ class Measured:
 
 
 def measured(text: str) -> Measured | None:
-    """Read a page; `None` when it names no sources.
-
-    Raises:
-        ValueError: it names sources and no commit.
-
-    """
-    sources = SOURCES.search(text)
-    if sources is None:
-        return None
-    commit = COMMIT.search(text)
-    if commit is None:
-        raise ValueError("the page says what it was measured from, and not at which commit")
-    return Measured(commit[1], tuple(sources[1].split()))
+    """Read a page; `None` when it names no sources, or, before its first measurement, no commit."""
+    sources, commit = SOURCES.search(text), COMMIT.search(text)
+    return Measured(commit[1], tuple(sources[1].split())) if sources and commit else None
 
 
 def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
@@ -135,12 +125,18 @@ def main() -> None:
 
 
 def _content(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _git(root: Path, *words: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", root, *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None

@@ -145,12 +145,14 @@ def _commit(root: Path) -> str:
 def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_changed(tmp_path: Path) -> None:
     tool = _measured()
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    source, records = tmp_path / "a.rs", tmp_path / tool.RECORDS
+    source, records, binary = tmp_path / "a.rs", tmp_path / tool.RECORDS, tmp_path / "sizes.gz"
     records.parent.mkdir(parents=True)
     tests = "#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n"
     source.write_text(f"fn a() {{}}\n{tests}")
     records.write_text("x/one.toml 1\n  flow 1\nx/two.toml 1\n  flow 1\n")
-    page = f"# Title\n\nMeasured at commit {_commit(tmp_path)}.\n<!-- measured from: a.rs records:x/one -->\n"
+    binary.write_bytes(b"\x1f\x8b\xff")
+    names = "a.rs sizes.gz records:x/one"
+    page = f"# Title\n\nMeasured at commit {_commit(tmp_path)}.\n<!-- measured from: {names} -->\n"
     what = tool.measured(page)
     assert tool.changed(what, tmp_path) == []
 
@@ -159,9 +161,10 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
     assert tool.changed(what, tmp_path) == []
 
     source.write_text(f"fn other() {{}}\n{tests}")
+    binary.write_bytes(b"\x1f\x8b\xfe\xff")
     records.write_text("x/one.toml 1\n  flow 2\nx/two.toml 1\n  flow 1\n")
     since = tool.changed(what, tmp_path)
-    assert since == ["a.rs", "the records of x/one*"]
+    assert since == ["a.rs", "sizes.gz", "the records of x/one*"]
     assert tool.mark(page, what, since).splitlines()[2].startswith("**These tables are older")
 
     assert tool.changed(tool.Measured("0" * 40, ("a.rs",)), tmp_path) is None
@@ -169,13 +172,20 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
 
 def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_from() -> None:
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("- Measurements:")[2]
-    names = re.findall(r"([a-z-]+\.md)", listed)
-    assert "validation.md" in names
-    for name in [*names, "which-controller.md"]:
-        what = _measured().measured((ROOT / "docs" / name).read_text(encoding="utf-8"))
-        assert what is not None, name
+    names = [*re.findall(r"([a-z-]+\.md)", listed), "which-controller.md"]
+    unmeasured = []
+    for name in names:
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        sources = _measured().SOURCES.search(text)
+        assert sources is not None, name
+        what = _measured().measured(text)
+        if what is None:
+            unmeasured.append(name)
+            continue
         paths = [source for source in what.sources if not source.startswith("records:")]
         assert [path for path in paths if not (ROOT / path).exists()] == [], name
         records = (ROOT / _measured().RECORDS).read_text(encoding="utf-8")
         pins = [s.removeprefix("records:") for s in what.sources if s not in paths]
         assert [pin for pin in pins if not _measured().pinned(records, pin)] == [], name
+    # A page whose tables are still to be made names no commit yet.
+    assert set(unmeasured) <= {"field.md", "queues.md"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,15 @@ NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 NEEDS = {"5-tuning": "optuna", "6-duckdb": "duckdb"}
 
 
-def test_there_are_six() -> None:
+def test_the_page_shows_the_cells_of_all_six_notebooks() -> None:
+    cells = [cell for file in NOTEBOOKS for cell in json.loads(file.read_text())["cells"]]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     assert len(NOTEBOOKS) == 6
+    assert re.findall(r"^```python\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL) == code
+    assert re.findall(r"/(notebooks/\S+\.ipynb)\)$", page, re.MULTILINE) == [
+        f"notebooks/{file.name}" for file in NOTEBOOKS
+    ]
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)

@@ -543,6 +543,82 @@ def _errors(done: Any) -> None:
 
 
 @app.command(
+    name="test-cases",
+    short_help="Run the IETF's test cases with any controllers.",
+    epilog=_examples(
+        "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
+        "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
+        "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
+    ),
+)
+def ietf_cases(
+    rfc: Annotated[
+        str,
+        typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones."),
+    ],
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--controllers", metavar="A,B", help="Names, or FILE.py:Class; without it the whole registry."
+        ),
+    ] = None,
+    seeds: Annotated[str, _SEEDS] = "1",
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="ID", help="This case alone. Repeatable.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
+    ] = None,
+    out: Annotated[Path | None, _OUT] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Run the IETF's test cases, and show RFC 8868's measures and which of the RFC's expectations hold.
+
+    Without -o the results go to runs/RFC; with --json alone they go nowhere but to stdout. The exit code is 1 when an
+    expectation fails with any seed.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    if rfc != "rfc8867":
+        raise UserError(rfc, "there are no test cases of this name", "write rfc8867")
+    given = seed_range(seeds)
+    place = out or (None if as_json else _free(Path("runs") / rfc))
+    if place is not None:
+        free_or_force(place, force=force)
+    suites = _module("steadycast.cases")
+    try:
+        with Terminal() as progress:
+            suite = suites.run_cases(
+                [name.strip() for name in controllers.split(",")] if controllers is not None else (),
+                seeds=given,
+                case=case or (),
+                jobs=jobs,
+                out=place,
+                force=force,
+                progress=progress,
+            )
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    if as_json:
+        _print_json(suite.json())
+    else:
+        console = terminal.console()
+        for each in _module("steadycast.cases.show").tables(suite):
+            console.print(each)
+            print()
+        # Not through the console: a path must not be wrapped.
+        print(f"report: {place}/report.html")
+    for error in suite.errors[:3]:
+        _tell(error)
+    if suite.failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command(
     short_help="Run a scenario in real time, with the kernel's TCP.",
     context_settings={"allow_interspersed_args": True},
     epilog=_examples(
@@ -994,6 +1070,7 @@ def schema() -> None:
         "steadycast lab home.toml lte.toml",
         "steadycast lab film.toml --allow-clips films",
         "steadycast lab --no-browser --port 9000",
+        "steadycast lab --watch sent.jsonl --watch received.jsonl",
         "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
     ),
 )
@@ -1019,6 +1096,14 @@ def lab(
         Path | None,
         typer.Option("--allow-clips", metavar="DIR", help="A folder whose clips the page may choose from."),
     ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--watch",
+            metavar="STATUS",
+            help="Show a live session instead, by the file that send or receive appends its status to. At most two.",
+        ),
+    ] = None,
 ) -> None:
     """Serve a page on this machine alone: sliders beside the scenario's text, and charts that follow them.
 
@@ -1026,11 +1111,14 @@ def lab(
     It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
     """
     server = _module("steadycast.lab.server")
+    if watch and (files or allow_clips is not None or len(watch) > 2):
+        raise UserError("--watch", "it takes at most two files, and no scenario", "leave the others out")
     links = [each.partition("#")[2] for each in files or () if "#s=" in each]
     bases = [server.Base.read(Path(each)) for each in files or () if "#s=" not in each]
     server.serve(
-        bases or [server.Base.read(_home())],
+        bases or ([] if watch else [server.Base.read(_home())]),
         port=port,
+        watched=watch or (),
         clips=allow_clips,
         link=f"&{links[0]}" if links else "",
         opens=not no_browser,
@@ -1080,7 +1168,7 @@ def reproduce(
         ),
     ] = False,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="So many runs in real time.")
+        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Emulated runs at once.")
     ] = 4,
     out: Annotated[Path | None, _OUT] = None,
     force: Annotated[bool, _FORCE] = False,
@@ -1177,6 +1265,18 @@ def send(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    feedback: Annotated[
+        str,
+        typer.Option(
+            "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
+        ),
+    ] = "own",
+    repair: Annotated[
+        str,
+        typer.Option(
+            "--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."
+        ),
+    ] = "auto",
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
@@ -1224,6 +1324,8 @@ def send(
         force,
         buffer,
         consume,
+        feedback,
+        repair,
         _outlets(metrics, status, events, as_json=as_json),
     )
     with Terminal() as progress:
@@ -1284,6 +1386,12 @@ def receive(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(
+            "--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."
+        ),
+    ] = None,
     metrics: Annotated[str | None, _METRICS] = None,
     status: Annotated[str | None, _STATUS] = None,
     events: Annotated[Path | None, _EVENTS] = None,
@@ -1313,6 +1421,7 @@ def receive(
         force,
         buffer,
         consume,
+        latency,
         _outlets(metrics, status, events, as_json=as_json),
     )
     received = live.receive(options)

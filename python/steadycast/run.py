@@ -440,7 +440,7 @@ def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> list[Pat
     for loaded in scenarios:
         for video in loaded.videos():
             facts = media_facts(video)
-            if video["media"] in ("clip", "synthetic") and facts not in ready:
+            if video.get("sequence", video["media"]) in ("clip", "synthetic") and facts not in ready:
                 from steadycast.media.prepare import media_of
 
                 ready[facts] = getattr(media_of(video, loaded.seed, progress), "place", None)

@@ -125,6 +125,7 @@ def make(
                     "target_bps": video * 1.03 if sender else None,
                     "pacing_bps": video * 1.1 if sender else None,
                     "buffer_bytes": None,
+                    "playout_ms": None if sender else 300.0,
                 }
             )
         for flow, rate in (("tcp", rival), ("noise", noise)):
@@ -140,6 +141,7 @@ def make(
                         "target_bps": None,
                         "pacing_bps": None,
                         "buffer_bytes": None,
+                        "playout_ms": None,
                     }
                 )
         for link, use, wait in (("bottleneck", total / capacity, queue), ("left.access", total / 10e6, 0.4)):
@@ -283,6 +285,7 @@ def _frames(
                     "arrived_s": None if fate == "lost" else pts + delay / 1000,
                     "delay_ms": None if fate == "lost" else delay,
                     "fate": fate,
+                    "due_s": pts + 0.3,
                     "psnr_y_db": quality if pixels else None,
                     "ssim": min(0.999, 0.8 + quality / 250) if pixels else None,
                     "mos": mos_class(quality) if pixels else None,
@@ -313,6 +316,7 @@ def _receiver(
         },
         "jitter_ms": 1.9,
         "cumulative_jitter_max_ms": 83.0,
+        "playout_ms": {"p50": 300.0, "p95": 300.0, "p99": 300.0, "max": 300.0},
         "playout_needed_ms": max(delays),
         "frames": {"sent": len(frames), **{f: fates.count(f) for f in ("ok", "lost", "late", "undecodable")}},
         "freeze_count": fates.count("lost"),

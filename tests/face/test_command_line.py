@@ -64,6 +64,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "scenarios",
         "doctor",
         "sweep",
+        "test-cases",
         "emulate",
         "agree",
         "report",

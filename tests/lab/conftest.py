@@ -100,10 +100,11 @@ class Lab:
         return found
 
 
-def start(folder: Path, *words: str) -> Lab:
-    file = folder / "small.toml"
-    file.write_text(SCENARIO, encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("steadycast")), "lab", str(file), "--no-browser", *words]
+def start(folder: Path, *words: str, file: bool = True) -> Lab:
+    scenario = folder / "small.toml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("steadycast")), "lab", "--no-browser", *words]
+    command += [str(scenario)] if file else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=os.environ)
     assert process.stdout is not None
     said = process.stdout.readline()

@@ -7,11 +7,13 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.conftest import SCENARIO, Lab
+from tests.lab.conftest import SCENARIO, Lab, start, stop
+from tests.lab.test_watch import sent
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -104,6 +106,33 @@ def test_a_slider_changes_the_text_the_charts_and_the_numbers(opened: Callable[.
                 c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size""",
         )
         assert drawn > 20, chart
+
+
+def test_the_charts_follow_a_slider_while_it_moves_and_end_where_it_ends(opened: Callable[..., Any]) -> None:
+    page = opened()
+    settled(page)
+    painted = page.eval_on_selector(
+        RATE,
+        """async (slider) => {
+            let painted = 0;
+            new MutationObserver(() => { painted += 1; }).observe(
+                document.querySelector('#numbers'), { childList: true });
+            for (let value = 60; value <= 180; value += 1) {
+                slider.value = value;
+                slider.dispatchEvent(new Event('input'));
+                await new Promise((done) => setTimeout(done, 20));
+            }
+            return painted;
+        }""",
+    )
+    assert painted >= 1
+    page.wait_for_function(
+        """() => {
+            const [, text] = /rate = "([^"]+)bps"/.exec(document.querySelector('#text').value);
+            return document.querySelector('#groups .knob.rate output').textContent.replace(' ', '') === `${text}b/s`;
+        }"""
+    )
+    settled(page)
 
 
 def test_the_text_moves_the_sliders(opened: Callable[..., Any]) -> None:
@@ -327,3 +356,26 @@ def test_a_lab_that_has_ended_is_told_and_the_page_stays(opened: Callable[..., A
     page.unroute("**/api/**")
     slide(page, RATE, 121)
     page.wait_for_selector("#notice", state="hidden")
+
+
+def test_a_live_session_is_shown_as_it_goes_on(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "sent.jsonl"
+    file.write_text("".join(sent(float(n)) for n in range(1, 20)))
+    lab = start(tmp_path, "--watch", str(file), file=False)
+    said: list[str] = []
+    page = browser.new_page(viewport={"width": 900, "height": 800})
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(lab.page)
+    page.wait_for_function("() => document.querySelector('#says').textContent.includes('after 19.0 s')")
+    assert page.locator("#text").is_hidden()
+    assert "held by network: least of the receivers' rates" in page.locator("#pointer").inner_text()
+    with file.open("a") as opened:
+        opened.write(sent(20.0, 900_000.0))
+    page.wait_for_function(
+        "() => document.querySelector('#says').textContent.includes('sending 900 kb/s after 20.0 s')"
+    )
+    page.wait_for_function("() => document.querySelector('#pointer .t').textContent === '20.0 s'")
+    assert said == []
+    page.close()
+    assert stop(lab) == 0

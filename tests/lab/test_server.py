@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -20,8 +21,12 @@ from steadycast.errors import UserError
 from steadycast.lab.server import listening
 from steadycast.lab.work import Board
 
-from tests.lab.conftest import SCENARIO, Lab, start, stop
+from tests.lab.conftest import ROOT, SCENARIO, Lab, start, stop
 
+UPLOT = {
+    "uPlot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
 BODY = {"tab": "t", "base": 0, "text": SCENARIO, "edits": [], "b": None}
 
 
@@ -121,6 +126,15 @@ def test_only_the_page_and_its_files_are_served_and_none_is_foreign(lab: Lab) ->
     ):
         assert lab.ask(path).code == 404, path
     assert lab.ask("/api/run").code == 405
+
+
+def test_the_library_of_others_is_the_one_of_its_release(lab: Lab) -> None:
+    # Of uplot-1.6.32.tgz on the npm registry: dist/uPlot.iife.min.js and dist/uPlot.min.css.
+    for name, digest in UPLOT.items():
+        assert hashlib.sha256(lab.ask(f"/{name}").body).hexdigest() == digest
+    licence = ROOT / "python" / "steadycast" / "lab" / "page" / "uPlot.LICENSE"
+    assert "Leon Sorokin" in licence.read_text()
+    assert "uPlot 1.6.32" in (ROOT / "docs" / "licences.md").read_text()
 
 
 def test_every_answer_forbids_foreign_content(lab: Lab) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from steadycast.errors import UserError
 from steadycast.lab import text as lab_text
-from steadycast.lab.text import Base, Where, checked, edited, edits_of, knobs
+from steadycast.lab.text import Base, Knob, Where, checked, edited, edits_of, knobs
 from steadycast.run import Problems, load
 
 from tests.lab.conftest import ROOT, SCENARIO
 
-BUILT_IN = sorted((ROOT / "scenarios").glob("*.toml"))
+BUILT_IN = sorted((ROOT / "scenarios").rglob("*.toml"))
+OTHERS = sorted([*(ROOT / "papers" / "scenarios").rglob("*.toml"), *(ROOT / "validation").rglob("*.toml")])
 
 
 @pytest.fixture
@@ -44,6 +46,10 @@ def test_what_is_not_there_yet_is_added_where_it_belongs() -> None:
     assert tree["flow"][0]["params"] == {"asmp": {"beta": 0.25}}
     assert tree["topology"]["bottleneck"]["loss"] == {"kind": "bernoulli", "p": 0.01}
     assert "\n\n[[flow]] # a download" in changed
+    dotted = SCENARIO.replace("playout =", 'params.fixed = { rate = "1Mbps" } # its share\nplayout =')
+    lines = edited(dotted, [(("flow", 0, "params", "asmp", "beta"), 0.25)]).splitlines()
+    at = lines.index('params.fixed = { rate = "1Mbps" } # its share')
+    assert lines[at + 1 : at + 3] == ["params.asmp = { beta = 0.25 }", 'playout = "400ms"']
 
 
 def test_a_queue_of_another_kind_keeps_its_packets_and_drops_what_only_the_old_kind_has() -> None:
@@ -71,10 +77,21 @@ def test_an_edit_of_a_place_that_is_not_there_is_a_problem(path: Where) -> None:
 
 @pytest.mark.parametrize("file", BUILT_IN, ids=lambda file: file.stem)
 def test_every_knob_of_the_scenarios_can_be_set_to_what_it_says(file: Path) -> None:
-    base = Base.read(file)
+    found = set_all_knobs(Base.read(file))
+    assert {knob.group for knob in found} >= {"A", "Run"}
+    assert all(knob.about for knob in found if knob.group not in ("A", "B")), "each key is explained"
+
+
+def test_every_knob_of_all_other_scenarios_too() -> None:
+    assert len(OTHERS) > 50
+    for file in OTHERS:
+        set_all_knobs(Base.read(file))
+
+
+def set_all_knobs(base: Base) -> list[Knob]:
+    """Set each knob to its own value: the text then says what it said before, and no more than the knobs."""
     tree, loaded = checked(base, base.text)
     found = knobs(tree, tomllib.loads(loaded.toml()), base, "tfrc")
-    assert {knob.group for knob in found} >= {"A", "Run"}
     edits = [(knob.path, knob.value) for knob in found if knob.value is not None]
     changed = edited(base.text, edits)
     values = tomllib.loads(changed)
@@ -82,10 +99,11 @@ def test_every_knob_of_the_scenarios_can_be_set_to_what_it_says(file: Path) -> N
         node = values
         for key in path:
             node = node[key]  # type: ignore[index]
-        assert node == value, path
+        assert node == value, (base.name, path)
     same = checked(base, changed)[1]
     assert [v["controller"] for v in same.videos()] == [v["controller"] for v in loaded.videos()]
-    assert all(knob.about for knob in found if knob.group not in ("A", "B")), "each key is explained"
+    assert re.findall(r"#.*", changed) == re.findall(r"#.*", base.text), "comments stay"
+    return found
 
 
 def test_each_choice_of_a_knob_is_one_that_a_simulated_run_takes(base: Base) -> None:

@@ -1,7 +1,7 @@
 use crate::{History, Joined, Replayed};
 use std::fmt;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory, Given, ParamError};
+use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
 use steadycast_control::{
     Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, Probe, ReceiverId,
     Report, SenderHalf, Sent, Setup, Stream, Wake,
@@ -115,7 +115,7 @@ impl Remote {
         let ecn = (bounds.ecn != Ecn::NotEct).then_some(Need::Ecn);
         let offered: Vec<_> =
             [Need::PacketReports].into_iter().chain(ecn).chain(bounds.offers.iter().copied()).collect();
-        chosen.check(&offered)?;
+        check_needs(controller, chosen.needs(), &offered)?;
         Self::around(Arc::new(chosen), bounds)
     }
 

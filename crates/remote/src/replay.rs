@@ -19,13 +19,21 @@ use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 pub struct Replayed {
     own: Arc<dyn Factory>,
     least: Span,
+    /// The receiver halves are the controller's own.
+    own_receivers: bool,
 }
 
 impl Replayed {
     /// Around a controller that does not itself read reports of single packets. A half that leaves its times to RTCP reports as often as
     /// RTCP's share of the session's bandwidth allows (RFC 3550, section 6.3.1), but no more often than each `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
-        Arc::new(Self { own, least })
+        Arc::new(Self { own, least, own_receivers: false })
+    }
+
+    /// As [`Replayed::around`], for a sender alone: the receiver halves that it makes are the controller's own, which stand in for
+    /// receivers that report nothing but standard reports all the same.
+    pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
+        Arc::new(Self { own, least, own_receivers: true })
     }
 }
 
@@ -44,8 +52,8 @@ impl Factory for Replayed {
             said: Vec::new(),
         })
     }
-    fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
-        Box::new(Counting)
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        if self.own_receivers { self.own.receiver(setup) } else { Box::new(Counting) }
     }
     fn extension(&self) -> u8 {
         self.own.extension()
@@ -55,6 +63,9 @@ impl Factory for Replayed {
     }
     fn feedback(&self) -> Feedback {
         Feedback::Clocked
+    }
+    fn repeats(&self) -> bool {
+        self.own_receivers && self.own.repeats()
     }
 }
 
@@ -301,6 +312,11 @@ impl SenderHalf for Replay {
     fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
         self.shadows.remove(&receiver);
         self.half.on_leave(at, receiver);
+    }
+
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.shadows.remove(&receiver);
+        self.half.on_bye(at, receiver);
     }
 
     fn on_timer(&mut self, now: Time) {

@@ -21,7 +21,7 @@ impl Census {
     }
 }
 
-/// A transport address in numbers that whoever owns the sockets gives out: equal for equal addresses.
+/// A transport address as a number that the owner of the sockets gives out: equal for equal addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
@@ -89,7 +89,7 @@ pub struct Members {
     table: BTreeMap<u32, Member>,
     /// Entries of the table by the address that they were first heard from.
     addresses: BTreeMap<Origin, u32>,
-    /// Whoever isn't counted, earliest first: the unproven and the gone.
+    /// Members that are not counted, earliest first: the unproven and the gone.
     uncounted: BTreeSet<(Time, u32)>,
     /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long as neither is
     /// too long ago, nobody needs to be looked at.
@@ -100,7 +100,7 @@ pub struct Members {
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
-    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and whoever isn't counted. In a
+    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and members that are not counted. In a
     /// large group nearly every report is of one that is not in the table, and is to cost no look into it.
     strays: Strays,
     /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no look into the
@@ -313,7 +313,7 @@ impl Members {
         counted
     }
 
-    /// Forgets whoever was silent for `member` and takes for a receiver whoever sent nothing for `sender`: the
+    /// Forgets members that were silent for `member`, and takes those that sent no media for `sender` for receivers: the
     /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
     /// that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
@@ -508,7 +508,7 @@ impl Members {
         }
     }
 
-    /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
+    /// Takes a larger sample when the group has shrunk, and leaves out senders outside of it that have stopped.
     /// `before`: the census before those who left were taken off.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {

@@ -28,6 +28,26 @@ impl FeedbackFormat {
     pub fn own_of(factory: &dyn Factory) -> Self {
         if factory.needs().contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
+
+    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then replayed at the
+    /// sender ([`Replayed`](crate::Replayed)).
+    pub fn is_replayed_for(self, own: Self) -> bool {
+        self != Self::Own && own == Self::Own
+    }
+
+    /// What a session offers its controller, whose receivers report in this format and whose packets leave as `ecn`, with `frames`
+    /// that wait at the sender or without.
+    pub fn offered(self, ecn: Ecn, frames: bool) -> Vec<Need> {
+        let has = |need: &Need| match need {
+            Need::PacketReports => self != Self::Own,
+            Need::Ecn => ecn != Ecn::NotEct,
+            Need::Queue => frames,
+            Need::Probes => true,
+            // What is not known here is lacking here.
+            _ => false,
+        };
+        Need::ALL.into_iter().filter(has).collect()
+    }
 }
 
 /// The header extension element that carries a packet's transport-wide number.
@@ -246,5 +266,20 @@ impl Reporter {
     /// A compound of `len` bytes with the report has left.
     pub(crate) fn sent(&mut self, len: usize) {
         self.size = Bytes::new((len + IP_UDP_OVERHEAD) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_offers_what_its_format_its_packets_and_its_source_have() {
+        assert_eq!(FeedbackFormat::Own.offered(Ecn::NotEct, false), [Need::Probes]);
+        let marked = FeedbackFormat::Own.offered(Ecn::Ect1, true);
+        assert_eq!(marked, [Need::Ecn, Need::Queue, Need::Probes]);
+        for format in [FeedbackFormat::Rfc8888, FeedbackFormat::TransportWide] {
+            assert_eq!(format.offered(Ecn::Ect0, true), Need::ALL);
+        }
     }
 }

@@ -33,6 +33,7 @@ from steadycast.errors import UserError
 from steadycast.lab import text as scenario_text
 from steadycast.lab.film import FORMATS
 from steadycast.lab.text import Base, checked, edited, edits_of, first_video, knobs
+from steadycast.lab.watch import Watched
 from steadycast.lab.work import Board, CancelledError, Setup, Task
 from steadycast.run import Problems
 from steadycast.workers import LostError, Workers
@@ -58,6 +59,8 @@ _PORTS = 20
 _WORKERS = 2
 _PAGES = Board.PLACES // 2
 """How many tabs are told apart; each has a place on the board for runs and one for films."""
+_NEAR_S = 600.0
+"""Sessions that began within this time of each other are shown on one clock."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
 _FILES = {
     "/": ("lab.html", "text/html; charset=utf-8"),
@@ -94,12 +97,13 @@ class Asked:
 class Pool:
     """Worker processes, each with its media in memory, and the board that they share with the server."""
 
-    def __init__(self, stack: ExitStack, clips: Path | None) -> None:
+    def __init__(self, stack: ExitStack, clips: Path | None, processes: int) -> None:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="steadycast-lab-")))
         self.board = Board(folder / "board")
         self._setup = Setup(folder / "board", clips)
         self._all = [
-            stack.enter_context(Workers("steadycast.lab.work:begin", self._setup, 1)) for _ in range(_WORKERS)
+            stack.enter_context(Workers("steadycast.lab.work:begin", self._setup, 1))
+            for _ in range(processes)
         ]
         self._free: asyncio.Queue[Workers] = asyncio.Queue()
         self._places: OrderedDict[str, int] = OrderedDict()
@@ -147,8 +151,11 @@ class Pool:
 class Lab:
     """The page's requests, answered."""
 
-    def __init__(self, bases: Sequence[Base], clips: Path | None, token: str) -> None:
+    def __init__(
+        self, bases: Sequence[Base], clips: Path | None, token: str, watched: Sequence[Watched] = ()
+    ) -> None:
         self.bases = bases
+        self.watched = watched
         self.clips = clips
         self.token = token
         self.pool: Pool | None = None
@@ -164,6 +171,7 @@ class Lab:
             "report": self.report,
             "progress": self.progress,
             "cancel": self.cancel,
+            "watch": self.watch,
         }
         for name, answer in answers.items():
             routes.append(Route(f"/api/{name}", self._guarded(answer), methods=["POST"]))
@@ -214,6 +222,7 @@ class Lab:
         """Say which scenarios there are, and what the page needs once."""
         return JSONResponse(
             {
+                "watch": [str(each.place) for each in self.watched],
                 "bases": [{"name": base.name, "text": base.text} for base in self.bases],
                 "controllers": [
                     {"name": each.name, "about": each.about, "colour": each.colour} for each in registry()
@@ -245,14 +254,8 @@ class Lab:
         results = [_outcome(outcome) for outcome in outcomes]
         if "problems" in results[0]:
             return JSONResponse({"text": text, "knobs": shown, **results[0]}, 422)
-        return Response(
-            json.dumps(
-                {"text": text, "knobs": shown, "b": asked.b, "sides": results},
-                ensure_ascii=False,
-                separators=(",", ":"),
-            ),
-            media_type="application/json",
-        )
+        content = _json({"text": text, "knobs": shown, "b": asked.b, "sides": results})
+        return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
         """Encode the original beside what the viewers of A and of B saw."""
@@ -313,6 +316,16 @@ class Lab:
         for film in (False, True):
             pool.board.next(pool.place(tab, film=film))
         return JSONResponse({})
+
+    async def watch(self, sent: Json) -> Response:
+        """Say what the watched sessions have told by now."""
+        for each in self.watched:
+            each.read()
+        began = [each.began for each in self.watched if each.began is not None]
+        # Of hosts whose clocks are far apart, or of sessions long after each other, each has its own time.
+        near = bool(began) and max(began) - min(began) < _NEAR_S
+        sides = [each.shown(min(began) if near else None) for each in self.watched]
+        return Response(_json(sides), media_type="application/json")
 
     # ------------------------------------------------------------ what they share
 
@@ -377,6 +390,10 @@ def _text(sent: Json, name: str, most: int) -> str:
     if not isinstance(value, str) or len(value) > most:
         raise ValueError(f"{name}: a text of at most {most} characters")
     return value
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _outcome(outcome: Any) -> Json:
@@ -465,6 +482,7 @@ def serve(
     *,
     port: int | None = None,
     clips: Path | None = None,
+    watched: Sequence[Path] = (),
     link: str = "",
     opens: bool = True,
     told: Callable[[str], None] = print,
@@ -475,6 +493,7 @@ def serve(
         bases: the scenarios that the page can start from.
         port: where it listens; by default the first free port from 8765 on.
         clips: the folder whose clips the page may name.
+        watched: files of status lines; with them the page shows these live sessions, and no scenario.
         link: what follows the token in the address: a scenario that somebody shared.
         opens: open a browser.
         told: told the address.
@@ -488,7 +507,7 @@ def serve(
             f"--allow-clips {clips}", "there is no such folder", "name the folder that has the clips"
         )
     token = secrets.token_urlsafe(24)
-    lab = Lab(bases, clips, token)
+    lab = Lab(bases, clips, token, [Watched(place) for place in watched])
     with ExitStack() as stack:
         listener = stack.enter_context(listening(port))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}{link}"
@@ -511,7 +530,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Callable[[], None]) -> None:
-    lab.pool = Pool(stack, lab.clips)
+    lab.pool = Pool(stack, lab.clips, _WORKERS if lab.bases else 0)
     config = uvicorn.Config(
         lab.app(),
         log_level="warning",
@@ -528,12 +547,13 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
             if signal.getsignal(each) is not signal.SIG_IGN:
                 loop.add_signal_handler(each, _end, server)
     ready()
-    warm = asyncio.create_task(_warm(lab))
+    warm = asyncio.create_task(_warm(lab)) if lab.bases else None
     try:
         await server.serve(sockets=[listener])
     finally:
         await lab.pool.close()
-        warm.cancel()
+        if warm is not None:
+            warm.cancel()
 
 
 def _end(server: uvicorn.Server) -> None:

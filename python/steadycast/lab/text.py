@@ -151,12 +151,12 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
         for path, value in edits:
             for each, new in _consequences(wanted, path, value):
                 _put(wanted, each, new)
-                _put(document, each, tomlkit.parse(f"it = {_toml(new)}")["it"])
-        # A value that is added at a table's end takes the place of the empty line behind it.
-        changed = re.sub(r"(?<=[^\n])\n(?=\[)", "\n\n", tomlkit.dumps(document))
+                _put(document, each, new)
+        changed = tomlkit.dumps(document)
+        right = tomllib.loads(changed) == wanted
     except (TOMLKitError, KeyError, IndexError, TypeError, ValueError, AttributeError):
-        changed = ""
-    if not changed or parsed(changed) != wanted:
+        right = False
+    if not right:
         place = ".".join(map(str, edits[-1][0]))
         raise problem("this value can't be set from here", "change it in the text", key=place)
     return changed
@@ -181,28 +181,34 @@ def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Wher
 
 
 def _put(node: Any, path: Where, value: Any) -> None:
-    for depth, key in enumerate(path[:-1]):
+    """Set a value in plain values or in a document; tables on the way that are not there are made."""
+    *way, last = path
+    for depth, key in enumerate(way):
         if isinstance(node, dict) and key not in node:
-            inner = value
             for each in reversed(path[depth + 1 :]):
-                inner = {each: inner}
-            if type(node) is not dict:  # a document's table
-                import tomlkit
-
-                inner = tomlkit.parse(f"it = {_toml(inner)}")["it"]
-            node[key] = inner
-            return
+                value = {each: value}
+            last = key
+            break
         node = node[key]
-    if not isinstance(node, dict) or not isinstance(path[-1], str):
-        raise KeyError(path[-1])
-    node[path[-1]] = value
+    if not isinstance(node, dict) or not isinstance(last, str):
+        raise KeyError(last)
+    node[last] = value if type(node) is dict else _item(node, value)
+
+
+def _item(table: Any, value: Any) -> Any:
+    """Return a value as a document takes it into a table: on a line of its own, or within the table's braces."""
+    import tomlkit
+    from tomlkit.items import InlineTable
+
+    item = tomlkit.parse(f"it = {_toml(value)}")["it"]
+    if not isinstance(table, InlineTable):
+        item.trivia.trail = "\n"
+    return item
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
-    if hasattr(value, "unwrap"):
-        value = value.unwrap()
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value, ensure_ascii=False)

@@ -32,6 +32,8 @@ Json = dict[str, Any]
 
 _KEPT = 2
 """How many flows' media a process keeps, pictures included."""
+_MOST_SCORES = 200_000
+"""How many measured pictures a process remembers of a clip: some hundred runs'."""
 _MOST_ROWS = 4000
 """How many decisions, and how many frames of a receiver, the page gets."""
 _MOST_STEPS = 1500
@@ -143,6 +145,9 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
             if name not in media:
                 media[name] = super()._media_of(video)
             media.move_to_end(name)
+            scores = getattr(media[name], "scores", {})
+            if len(scores) > _MOST_SCORES:
+                scores.clear()
             while len(media) > max(_KEPT, len(self.loaded.videos())):
                 media.popitem(last=False)
             return media[name]

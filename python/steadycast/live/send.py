@@ -57,6 +57,8 @@ class Options:
     force: bool = False
     buffer: str | None = None
     consume: str | None = None
+    feedback: str = "own"
+    repair: str = "auto"
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
 
@@ -119,6 +121,8 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
         "clip": planned.clip,
+        "feedback": options.feedback,
+        "repair": options.repair,
     }
     with outlets.Outlets(options.outlets, "send", options.to) as told:
         return _begin(settings, planned, options, length, draft, told)

@@ -46,14 +46,15 @@ function status(kind, text) {
   $('status').lastElementChild.textContent = text;
 }
 
-// One request is under way; the newest one waits for it, and ends it when it takes long.
+// One request is under way; the newest one waits for it, so that charts follow a slider while it moves, and ends it when it takes long.
+const PATIENCE = 1000;
 const asking = { busy: false, next: null, began: 0, abort: null, later: 0, slow: 0 };
 
 function ask(pictures = false) {
   clearTimeout(asking.later);
   asking.next = { pictures };
   if (!asking.busy) go();
-  else if (performance.now() - asking.began > 300 || asking.pictures) asking.abort.abort();
+  else if (performance.now() - asking.began > PATIENCE || asking.pictures) asking.abort.abort();
 }
 
 async function go() {
@@ -402,6 +403,8 @@ function drawAll(again = false) {
   if (!state.sides.length) return;
   const to = Math.max(...there().map(({ side }) => side.to_s), 1e-3);
   state.to = to;
+  state.from = Math.min(...there().map(({ side }) => side.since_s || 0), to - 1e-3);
+  $('time').min = state.from;
   $('time').max = to;
   if (state.t === null || state.t > to) state.t = null;
   for (const chart of CHARTS) drawChart(chart, again);
@@ -414,7 +417,7 @@ function drawAll(again = false) {
 
 function drawChart(chart, again) {
   const box = $(chart.id);
-  const lines = there().flatMap(({ name, n, side }) => chart.lines(side).map((line) => ({ ...line, name, n, video: side.decisions.some((d) => d.flow === line.flow), link: chart.id === 'queue' })));
+  const lines = there().flatMap(({ name, n, side }) => chart.lines(side).map((line) => ({ ...line, name, n, video: line.video ?? side.decisions.some((d) => d.flow === line.flow), link: chart.id === 'queue' })));
   lines.sort((one, other) => one.video - other.video);
   box.hidden = !lines.length;
   if (!lines.length) return;
@@ -426,8 +429,10 @@ function drawChart(chart, again) {
     return;
   }
   chart.signature = signature;
+  box.setAttribute('role', 'img');
+  box.setAttribute('aria-label', `${chart.title} over time`);
   if (chart.plot) chart.plot.destroy();
-  box.replaceChildren(make('h3', { textContent: chart.id === 'queue' ? `queue of ${[...new Set(lines.map((line) => line.label))].join(' and ')}` : chart.title }));
+  box.replaceChildren(make('h3', { textContent: chart.id === 'queue' ? `queue of ${[...new Set(lines.map((line) => line.label))].join(' and ')}` : [...new Set(there().map(({ side }) => (side.titles || {})[chart.id] || chart.title))].join(', ') }));
   const axis = { stroke: css('muted'), grid: { stroke: css('grid'), width: 1 }, ticks: { show: false }, font: `${innerWidth < 736 ? 10 : 11}px system-ui, sans-serif` };
   const edge = parseInt(css('edge'), 10);
   chart.plot = new uPlot({
@@ -436,7 +441,7 @@ function drawChart(chart, again) {
     padding: [16, 20, 0, 0],
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, sync: { key: 'lab', setSeries: false }, points: { size: 6 }, bind: { dblclick: () => null } },
-    scales: { x: { time: false, range: () => [0, state.to] }, y: { range: (u, low, high) => [0, (high > 0 ? high : 1) * 1.12] } },
+    scales: { x: { time: false, range: () => [state.from, state.to] }, y: { range: (u, low, high) => [0, (high > 0 ? high : 1) * 1.12] } },
     axes: [
       { ...axis, size: 24, gap: 2, values: (u, ticks) => ticks.map((t, n) => (n === ticks.length - 1 ? `${t} s` : t)) },
       { ...axis, size: edge, gap: 4, space: 26, values: (u, ticks) => ticks.map((v) => (v === 0 ? '0' : chart.say(v).replace(' ', '\u2009'))) },
@@ -445,7 +450,7 @@ function drawChart(chart, again) {
     hooks: {
       drawClear: [(u) => under(u, chart)],
       draw: [(u) => over(u, chart)],
-      setCursor: [(u) => { if (u.cursor.left >= 0 && u.cursor.event && !state.pointing) point(u.posToVal(u.cursor.left, 'x'), true); }],
+      setCursor: [(u) => { if (u.cursor.left >= 0 && u.cursor.event && !state.pointing) { state.aside = true; point(u.posToVal(u.cursor.left, 'x'), true); } }],
     },
   }, data, box);
   chart.plot.over.addEventListener('mousedown', () => seek(state.t));
@@ -547,7 +552,7 @@ function drawStrips() {
   const measured = state.strips.some(({ strip }) => strip.mos.some((v) => v !== null));
   const looks = measured ? Object.values(state.about.mos).reverse().map(([word, colour]) => key(colour, word))
     : [key(quantizer(2), 'fine'), key(quantizer(31), 'coarse quantizer')];
-  $('strips').replaceChildren(...rows, rows.length ? make('div', { className: 'fates' }, ...looks, ...Object.entries(state.about.fates).map(([fate, colour]) => key(colour, fate))) : null);
+  $('strips').replaceChildren(...rows, ...(rows.length ? [make('div', { className: 'fates' }, ...looks, ...Object.entries(state.about.fates).map(([fate, colour]) => key(colour, fate)))] : []));
   for (const each of state.strips) paintStrip(each);
   const receivers = [...new Set(there().flatMap(({ side }) => side.strips.map((strip) => strip.receiver)))];
   if (receivers.join() !== [...$('receiver').options].map((o) => o.value).join()) {
@@ -595,7 +600,7 @@ function point(t, fromChart = false) {
     box.replaceChildren(make('p', { className: 'hint', textContent: 'Move over a chart, or move the time below: what was decided then, and why, stands here.' }));
     return;
   }
-  t = Math.min(Math.max(t, 0), state.to);
+  t = Math.min(Math.max(t, state.from), state.to);
   state.t = t;
   const rows = [make('span', { className: 't', textContent: `${t.toFixed(1)} s` })];
   for (const { name, side } of there()) {
@@ -628,6 +633,7 @@ function point(t, fromChart = false) {
 }
 
 $('time').addEventListener('input', () => {
+  state.aside = Number($('time').value) < state.to - 0.1;
   point(Number($('time').value));
   seek(state.t);
 });
@@ -648,13 +654,18 @@ function drawSays() {
 function drawNumbers() {
   const sides = there();
   if (!sides.length) return;
-  const { heads } = sides[0].side.numbers;
-  const names = [...new Set(sides.flatMap(({ side }) => side.numbers.rows.map((row) => row.flow)))];
-  const rows = names.flatMap((flow) => sides.map(({ name, side }) => {
-    const row = side.numbers.rows.find((each) => each.flow === flow);
-    return row && make('tr', { className: name.toLowerCase() }, make('td', {}, sides.length > 1 ? make('b', { textContent: `${name} ` }) : '', row.title), ...row.cells.map((cell) => make('td', { textContent: cell })));
-  })).filter(Boolean);
-  $('numbers').replaceChildren(make('table', {}, make('thead', {}, make('tr', {}, make('th', { textContent: 'flow' }), ...heads.map(([text, about]) => make('th', { textContent: text, title: about })))), make('tbody', {}, ...rows)));
+  const tables = new Map(); // runs have one head, live sessions one for each kind
+  for (const each of sides) tables.set(JSON.stringify(each.side.numbers.heads), [...(tables.get(JSON.stringify(each.side.numbers.heads)) || []), each]);
+  $('numbers').replaceChildren(...[...tables.values()].filter((some) => some.some(({ side }) => side.numbers.rows.length)).map((some) => {
+    const { heads } = some[0].side.numbers;
+    const names = [...new Set(some.flatMap(({ side }) => side.numbers.rows.map((row) => row.flow)))];
+    const rows = names.flatMap((flow) => some.map(({ name, side }) => {
+      const row = side.numbers.rows.find((each) => each.flow === flow);
+      return row && make('tr', { className: name.toLowerCase() }, make('td', {}, sides.length > 1 ? make('b', { textContent: `${name} ` }) : '', row.title), ...row.cells.map((cell) => make('td', { textContent: cell })));
+    })).filter(Boolean);
+    const head = make('tr', {}, make('th', { textContent: state.about.watch.length ? '' : 'flow' }), ...heads.map(([text, about]) => make('th', { textContent: text, title: about })));
+    return make('table', {}, make('thead', {}, head), make('tbody', {}, ...rows));
+  }));
   const marks = sides.flatMap(({ name, side }) => side.expect.map((e) => make('li', {}, make('span', { className: e.ok ? 'ok' : 'bad', textContent: e.ok ? 'holds' : 'fails' }), ` ${sides.length > 1 ? `${name}: ` : ''}${e.that}`)));
   $('expect').replaceChildren(marks.length ? make('ul', {}, ...marks) : '');
 }
@@ -785,6 +796,18 @@ function start(base, text = null, b = undefined) {
   ask();
 }
 
+// A live session: what it has told by now, once a second.
+async function watch() {
+  try {
+    const answer = await post('watch', {});
+    state.sides = await answer.json();
+    drawAll();
+    if (!state.aside) point(state.to); // until the pointer is moved to another time
+    status('', `live: ${state.about.watch.join(' and ')}`);
+  } catch { /* the notice tells; it is tried again */ }
+  setTimeout(watch, 1000);
+}
+
 function remember(token) {
   state.token = token;
   try { localStorage.setItem('steadycast-token', token); } catch { /* the tab alone knows it then */ }
@@ -802,6 +825,11 @@ async function begin() {
   const answer = await post('begin', {}).catch(() => null);
   if (!answer) return;
   state.about = await answer.json();
+  if (state.about.watch.length) {
+    document.body.classList.add('watch');
+    watch();
+    return;
+  }
   $('base').replaceChildren(...state.about.bases.map((each, n) => make('option', { value: n, textContent: each.name })));
   $('base').parentElement.hidden = state.about.bases.length < 2;
   let shared = null;
