@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims bench bench-live papers-live reproduction validate figures docs python-schema setup setup-dev have-python clean
+.PHONY: help demo test lint claims bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-dev have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -16,10 +16,13 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## run a video beside TCP, and write a report with pictures
-	@$(RUN) scripts/demo.py
+	@.venv/bin/steadycast demo
 
 test: setup-dev ## run all tests; as root, install the tools that they use
 	@$(RUN) scripts/test.py
+
+wheel: setup-dev ## build the wheel, check it, and try it in a bare virtual environment: build/dist
+	@$(RUN) scripts/wheel.py
 
 lint: setup-dev ## formatting, lints and types, Rust and Python
 	cargo fmt --all --check
@@ -38,7 +41,7 @@ bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and w
 	@$(RUN) -m validation.bench_live
 	@$(RUN) -m validation.bench_emulate
 
-papers-live: setup ## the papers' testbeds in real time: 40 minutes, as root; CLIPS="a.mkv b.mkv" adds pictures
+papers-live: setup ## the papers' testbeds in real time: half an hour, as root; CLIPS="a.mkv b.mkv" adds pictures and ten minutes
 	@.venv/bin/steadycast reproduce M H-L C-F --emulated $(addprefix --clip ,$(CLIPS)) -o runs/papers-live --force
 
 reproduction: setup ## the papers' experiments: build/reproduction, and the tables of docs/reproduction.md

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
 EXITS = ROOT / "docs" / "exit-codes.md"
 REFERENCE = ROOT / "docs" / "reference"
+MANUAL = ROOT / "packaging" / "wheel" / "data" / "share" / "man" / "man1" / "steadycast.1"
 PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
@@ -177,7 +178,7 @@ def demo() -> None:
     with console.capture() as said:
         console.print(terminal.flows(summary))
     table = "\n".join(line.rstrip() for line in said.get().rstrip().splitlines())
-    shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n```\n{table}\n```\n\n*{ABOUT}: `make demo`.*"
+    shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n```\n{table}\n```\n\n*{ABOUT}: `steadycast demo`.*"
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     README.write_text(f"{before}{BEGIN}\n{shown}\n{END}{after}", encoding="utf-8")
@@ -232,10 +233,13 @@ def glance(folder: Folder) -> Figure:
 
 
 def write_reference() -> None:
-    """Write the pages of docs/reference."""
+    """Write the pages of docs/reference, and the manual page that the wheel installs."""
+    from steadycast.reference import man_page
+
     REFERENCE.mkdir(exist_ok=True)
     for name, text in reference().items():
         (REFERENCE / f"{name}.md").write_text(text, encoding="utf-8")
+    MANUAL.write_text(man_page(), encoding="utf-8")
 
 
 PARTS = {

@@ -28,6 +28,7 @@ TOOLS = (
         "gstreamer1.0-libav",
         "a standard player that reports",
     ),
+    Tool("chromium", "chromium", "the lab's page in a browser"),
 )
 
 

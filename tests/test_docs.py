@@ -56,6 +56,18 @@ def test_pages_of_the_reference_are_what_the_program_says(page: str) -> None:
     assert (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8") == made
 
 
+def test_the_manual_page_is_what_the_program_says() -> None:
+    from steadycast.reference import man_page
+
+    made = man_page()
+    assert _docs().MANUAL.read_text(encoding="utf-8") == made
+    assert made.count("\n.SS ") == made.count("\n.SS steadycast ") > 10
+    roff = [line for line in made.splitlines() if line.startswith((".", "'"))]
+    assert all(
+        line.split()[0] in {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".I", ".BR", '.\\"'} for line in roff
+    )
+
+
 def test_each_controller_has_a_page_with_its_figure() -> None:
     from steadycast.controllers import registry
 
@@ -111,3 +123,69 @@ def test_the_site_builds_without_a_warning_and_asks_nobody_else(tmp_path: Path) 
     assert [str(page) for page in pages if foreign.search(page.read_text(encoding="utf-8"))] == []
     assert (tmp_path / "search" / "search_index.js").stat().st_size > 10_000
     assert (tmp_path / "assets" / "worker.js").exists()
+
+
+def _measured() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import measured
+    finally:
+        sys.path.pop(0)
+    return measured
+
+
+def _commit(root: Path) -> str:
+    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_changed(tmp_path: Path) -> None:
+    tool = _measured()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    source, records, binary = tmp_path / "a.rs", tmp_path / tool.RECORDS, tmp_path / "sizes.gz"
+    records.parent.mkdir(parents=True)
+    tests = "#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n"
+    source.write_text(f"fn a() {{}}\n{tests}")
+    records.write_text("x/one.toml 1\n  flow 1\nx/two.toml 1\n  flow 1\n")
+    binary.write_bytes(b"\x1f\x8b\xff")
+    names = "a.rs sizes.gz records:x/one"
+    page = f"# Title\n\nMeasured at commit {_commit(tmp_path)}.\n<!-- measured from: {names} -->\n"
+    what = tool.measured(page)
+    assert tool.changed(what, tmp_path) == []
+
+    source.write_text(f"// A comment.\n\nfn a() {{}}\n{tests.replace('b()', 'c()')}")
+    records.write_text("x/one.toml 1\n  flow 1\nx/two.toml 2\n  flow 2\n")
+    assert tool.changed(what, tmp_path) == []
+
+    source.write_text(f"fn other() {{}}\n{tests}")
+    binary.write_bytes(b"\x1f\x8b\xfe\xff")
+    records.write_text("x/one.toml 1\n  flow 2\nx/two.toml 1\n  flow 1\n")
+    since = tool.changed(what, tmp_path)
+    assert since == ["a.rs", "sizes.gz", "the records of x/one*"]
+    assert tool.mark(page, what, since).splitlines()[2].startswith("**These tables are older")
+
+    assert tool.changed(tool.Measured("0" * 40, ("a.rs",)), tmp_path) is None
+
+
+def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_from() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("- Measurements:")[2]
+    names = [*re.findall(r"([a-z-]+\.md)", listed), "which-controller.md"]
+    unmeasured = []
+    for name in names:
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        sources = _measured().SOURCES.search(text)
+        assert sources is not None, name
+        what = _measured().measured(text)
+        if what is None:
+            unmeasured.append(name)
+            continue
+        paths = [source for source in what.sources if not source.startswith("records:")]
+        assert [path for path in paths if not (ROOT / path).exists()] == [], name
+        records = (ROOT / _measured().RECORDS).read_text(encoding="utf-8")
+        pins = [s.removeprefix("records:") for s in what.sources if s not in paths]
+        assert [pin for pin in pins if not _measured().pinned(records, pin)] == [], name
+    # A page whose tables are still to be made names no commit yet.
+    assert set(unmeasured) <= {"field.md", "queues.md"}

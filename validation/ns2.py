@@ -240,6 +240,14 @@ def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 
 
+NO_DISCOUNTING = 1
+
+
+# As near to the `tfrc` that users get: RFC 5348's constants, and no discounting of older loss intervals.
+def _users(rtt_s: float) -> dict[str, float | int | str]:
+    return {**_rfc5348(rtt_s), "discount_floor": NO_DISCOUNTING}
+
+
 # The papers' Reno with a window of 20 beside one TFRC.
 _RENO: Params = {
     "n": 1,
@@ -275,13 +283,14 @@ SCENARIOS: dict[str, Scenario] = {
     "tcp-lossy": Scenario(
         "tcp-lossy",
         "one TCP over 10 Mb/s, 100 ms round trip, independent loss",
-        _grid(congestion=("newreno", "sack"), delayed_ack=(0, 1), p=(0.001, 0.01, 0.03)),
+        _grid(congestion=("reno", "newreno", "sack"), delayed_ack=(0, 1), p=(0.001, 0.01, 0.03)),
         ("throughput_bps", "loss_frac", "loss_event_rate", "timeouts", "rtt_ms"),
     ),
     "tfrc-lossy": Scenario(
         "tfrc-lossy",
         "one TFRC over a lossy wireless hop of 1 Mb/s, 168 ms round trip",
-        _grid(p=_LOSSY_P) + tuple({**cell, **_rfc5348(0.168)} for cell in _grid(p=_LOSSY_P)),
+        _grid(p=_LOSSY_P)
+        + tuple({**cell, **form(0.168)} for form in (_rfc5348, _users) for cell in _grid(p=_LOSSY_P)),
         ("throughput_bps", "loss_frac", "loss_event_rate", "wali_p", "rtt_ms", "srtt_ms"),
     ),
     "multfrc-lossy": Scenario(
@@ -314,7 +323,10 @@ SCENARIOS: dict[str, Scenario] = {
     "tfrc-tcp": Scenario(
         "tfrc-tcp",
         "n TFRC against n SACK, 1 Mb/s a flow, 50 ms, send jitter 1 ms",
-        _MIX + tuple({**cell, **_rfc5348(_MIX_RTT[str(cell["queue"])])} for cell in _MIX),
+        _MIX
+        + tuple(
+            {**cell, **form(_MIX_RTT[str(cell["queue"])])} for form in (_rfc5348, _users) for cell in _MIX
+        ),
         ("tfrc_to_tcp", "tfrc_mean_bps", "tcp_mean_bps", "link_drop_frac", "utilisation_frac", "rtt_ms"),
     ),
     "tfrc-tcp-red-auto": Scenario(
@@ -358,7 +370,8 @@ def label(cell: Params) -> str:
     """Say a cell in words, for a table."""
     words = [f"{k}={v}" for k, v in cell.items() if k not in ("discount_floor", "tfrc_rto_s")]
     if "tfrc_rto_s" in cell:
-        words.append(f"RFC 5348 constants (4 R = {1000 * float(cell['tfrc_rto_s']):g} ms)")
+        form = "as users get it" if cell.get("discount_floor") == NO_DISCOUNTING else "RFC 5348 constants"
+        words.append(f"{form} (4 R = {1000 * float(cell['tfrc_rto_s']):g} ms)")
     return " ".join(words) or "as published"
 
 
@@ -374,10 +387,26 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def stamp(module: str, argv: Sequence[str] | None) -> str:
-    """Say today's date and the command, for the head of a measured table."""
+    """Say today's date, the commit and the command, for the head of a measured table."""
     words = " ".join(sys.argv[1:] if argv is None else argv)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return f"{today} by `{f'python -m {module} {words}'.strip()}`"
+    at = commit()
+    return f"{today}{f' at commit {at}' if at else ''} by `{f'python -m {module} {words}'.strip()}`"
+
+
+def commit() -> str | None:
+    """Return the checkout's commit, or None where git does not know one."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", SCRIPTS, "rev-parse", "--short=7", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
 
 
 def put_into_page(page: Path, name: str, text: str) -> None:

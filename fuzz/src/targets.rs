@@ -186,6 +186,9 @@ pub fn sdp(data: &[u8]) {
     let again = Description::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(again.address, description.address, "{text}");
     assert_eq!(again.format, description.format, "{text}");
+    assert_eq!((again.feedback, again.key_frames), (description.feedback, description.key_frames), "{text}");
+    let types = [&again, &description].map(|one| one.repair.as_ref().map(|repair| (repair.payload_type, repair.kept)));
+    assert_eq!(types[0], types[1], "{text}");
 }
 
 /// SRTP: what strangers sent is refused, what was protected with the key is read, once.

@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
+from steadycast._core import variation
 from steadycast.errors import UserError
 
 from papers.engine.observe import Flow, Observed, percentile
@@ -190,8 +191,7 @@ def mean_share(flow: Flow, start: float, end: float, link: float) -> float | Non
 @_of_flow
 def deviation(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
     """Coefficient of variation of a series over a stretch of time."""
-    x = flow.between(series, start, end)
-    return statistics.pstdev(x) / m if len(x) > 1 and (m := statistics.fmean(x)) > 0 else None
+    return variation(flow.between(series, start, end))
 
 
 @_of_flow
@@ -858,9 +858,3 @@ def jain_index(rates: Iterable[float]) -> float:
     x = list(rates)
     squares = sum(v * v for v in x)
     return sum(x) ** 2 / (len(x) * squares) if squares > 0 else 1.0
-
-
-def variation(values: Sequence[float]) -> float | None:
-    """Coefficient of variation; `None` where there is nothing to vary."""
-    middle = statistics.fmean(values) if values else 0.0
-    return statistics.pstdev(values) / middle if middle else None

@@ -26,14 +26,14 @@ app = typer.Typer(
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
     # A backspace character keeps the lines as they are.
-    epilog=f"Start with: steadycast run scenarios/home.toml\n\n\b\nExit codes:\n{exits.listed()}",
+    epilog=f"Start with: steadycast demo, then steadycast run home\n\n\b\nExit codes:\n{exits.listed()}",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_SCENARIO = "A scenario (TOML), or the name of a built-in one."
 _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
@@ -153,6 +153,7 @@ def _top(
 @app.command(
     short_help="Run a scenario.",
     epilog=_examples(
+        "steadycast run home",
         "steadycast run home.toml -o home",
         "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
         "steadycast run ci.toml --json",
@@ -160,7 +161,7 @@ def _top(
     ),
 )
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO)],
     out: Annotated[Path | None, _OUT] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
@@ -189,7 +190,7 @@ def run(
         raise UserError("--seeds", "--seed is given as well", "give one of the two")
     _changes(sets)
     many = seed_range(seeds) if seeds is not None else None
-    scenario_at(file)
+    file = scenario_at(file)
     place = out or (None if as_json else _free(Path("runs") / file.stem))
     if place is not None:
         free_or_force(place, force=force)
@@ -210,6 +211,107 @@ def run(
         _left.extend(getattr(stop, "__notes__", [whole] if whole else ()))
         raise typer.Exit(Exit.INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
+
+
+@app.command(
+    short_help="Run a small example, to a report with pictures.",
+    epilog=_examples("steadycast demo", "steadycast demo --open", "steadycast demo -o first"),
+)
+def demo(
+    out: Annotated[Path | None, _OUT] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Run a video beside TCP on a link that is too small for both, and write a report with pictures.
+
+    It is the built-in scenario demo. Without -o the results go to runs/demo, and replace those of an earlier demo.
+    """
+    import time
+
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    began = time.monotonic()
+    try:
+        with Terminal() as progress:
+            summary, page = _module("steadycast.demo").demo(
+                out or Path("runs") / "demo", force=force or out is None, progress=progress
+            )
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    terminal.console().print(terminal.flows(summary))
+    for warning in summary["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"\n{time.monotonic() - began:.0f} s; report: {page}")
+    if browse:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
+
+
+@app.command(
+    short_help="List the built-in scenarios, or copy them.",
+    epilog=_examples(
+        "steadycast scenarios", "steadycast scenarios --copy home", "steadycast scenarios --all"
+    ),
+)
+def scenarios(
+    copied: Annotated[
+        list[str] | None,
+        typer.Option("--copy", metavar="NAME", help="Copy this one, to change it. Repeatable."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Copy all.")] = False,
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="DIR", help="The folder for the copies; else the current one."),
+    ] = Path(),
+) -> None:
+    """List the scenarios that come with the program, or copy them into a folder.
+
+    `steadycast run NAME` runs one. A file NAME or NAME.toml in the current folder goes before the built-in one.
+    """
+    from steadycast import builtin
+
+    if copied or every:
+        for path in builtin.copy(builtin.names() if every else dict.fromkeys(copied or ()), out):
+            print(path)
+        return
+    if out != Path():
+        raise UserError("-o", "nothing is copied", "add --copy NAME or --all")
+    from steadycast.report import terminal
+
+    rows = [(name, builtin.about(name)) for name in builtin.names()]
+    terminal.console().print(terminal.prose(rows, "name", "what it is"))
+
+
+@app.command(
+    short_help="Say what this machine can and can't do.",
+    epilog=_examples("steadycast doctor", "steadycast doctor emulate", "steadycast doctor --json"),
+)
+def doctor(
+    purpose: Annotated[
+        str, typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send or receive.")
+    ] = "run",
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Say what this machine can and can't do, each with its remedy.
+
+    The exit code is 0 when COMMAND (run, if none is named) can work here, 3 when it lacks a right or a tool, and 4 when
+    the cache can't be written.
+    """
+    examined = _module("steadycast.doctor").examine()
+    lacking = examined.code(purpose)
+    if as_json:
+        _print_json(examined.json())
+    else:
+        from steadycast.report import terminal
+
+        print(f"{examined.program}\n")
+        console = terminal.console()
+        console.print(terminal.prose(examined.rows(), "", "", "what is there, and the remedy"))
+    if lacking != Exit.DONE:
+        raise typer.Exit(lacking)
 
 
 def _changes(sets: list[str] | None) -> None:
@@ -307,7 +409,7 @@ def _print_json(value: object) -> None:
     ),
 )
 def sweep(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A scenario (TOML).")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_SCENARIO)] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -351,6 +453,10 @@ def sweep(
         str | None,
         typer.Option("--shard", metavar="I/N", help="Do part I of N alone, counted from 0 (job arrays)."),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Do the runs on the workers of a Dask cluster."),
+    ] = None,
     collect: Annotated[
         bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
     ] = False,
@@ -371,8 +477,8 @@ def sweep(
     if not collect:
         if file is None:
             raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
-        scenario_at(file)
-    elif file is not None or over or design or seeds or sets or shard or jobs or pixels or force:
+        file = scenario_at(file)
+    elif file is not None or over or design or seeds or sets or shard or scheduler or jobs or pixels or force:
         raise UserError("--collect", "it runs nothing", "give only -o, --metric and --baseline with it")
     _changes(sets)
     sweeping = _module("steadycast.sweep")
@@ -395,6 +501,7 @@ def sweep(
                 jobs=jobs,
                 pixels=pixels,
                 shard=part,
+                scheduler=scheduler,
                 metrics=metric or (),
                 baseline=baseline,
                 out=out or Path("runs") / f"{file.stem}-sweep",
@@ -433,6 +540,82 @@ def _errors(done: Any) -> None:
 
 
 @app.command(
+    name="test-cases",
+    short_help="Run the IETF's test cases with any controllers.",
+    epilog=_examples(
+        "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
+        "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
+        "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
+    ),
+)
+def ietf_cases(
+    rfc: Annotated[
+        str,
+        typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones."),
+    ],
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--controllers", metavar="A,B", help="Names, or FILE.py:Class; without it the whole registry."
+        ),
+    ] = None,
+    seeds: Annotated[str, _SEEDS] = "1",
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="ID", help="This case alone. Repeatable.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
+    ] = None,
+    out: Annotated[Path | None, _OUT] = None,
+    as_json: Annotated[bool, _JSON] = False,
+    force: Annotated[bool, _FORCE] = False,
+) -> None:
+    """Run the IETF's test cases, and show RFC 8868's measures and which of the RFC's expectations hold.
+
+    Without -o the results go to runs/RFC; with --json alone they go nowhere but to stdout. The exit code is 1 when an
+    expectation fails with any seed.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    if rfc != "rfc8867":
+        raise UserError(rfc, "there are no test cases of this name", "write rfc8867")
+    given = seed_range(seeds)
+    place = out or (None if as_json else _free(Path("runs") / rfc))
+    if place is not None:
+        free_or_force(place, force=force)
+    suites = _module("steadycast.cases")
+    try:
+        with Terminal() as progress:
+            suite = suites.run_cases(
+                [name.strip() for name in controllers.split(",")] if controllers is not None else (),
+                seeds=given,
+                case=case or (),
+                jobs=jobs,
+                out=place,
+                force=force,
+                progress=progress,
+            )
+    except KeyboardInterrupt as stop:
+        _left.extend(getattr(stop, "__notes__", ()))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    if as_json:
+        _print_json(suite.json())
+    else:
+        console = terminal.console()
+        for each in _module("steadycast.cases.show").tables(suite):
+            console.print(each)
+            print()
+        # Not through the console: a path must not be wrapped.
+        print(f"report: {place}/report.html")
+    for error in suite.errors[:3]:
+        _tell(error)
+    if suite.failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command(
     short_help="Run a scenario in real time, with the kernel's TCP.",
     context_settings={"allow_interspersed_args": True},
     epilog=_examples(
@@ -442,7 +625,7 @@ def _errors(done: Any) -> None:
     ),
 )
 def emulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO)],
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What runs in --in's host.")
     ] = None,
@@ -480,7 +663,7 @@ def emulate(
     """
     from steadycast.folder import free_or_force
 
-    scenario_at(file)
+    file = scenario_at(file)
     if bool(command) != (host is not None):
         missing = "COMMAND" if host is not None else "--in HOST"
         raise UserError(
@@ -520,7 +703,7 @@ def emulate(
     ),
 )
 def agree(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario (TOML).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO)],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for both worlds' results.")
     ] = None,
@@ -537,7 +720,7 @@ def agree(
     """
     from steadycast.progress import Terminal
 
-    scenario_at(file)
+    file = scenario_at(file)
     try:
         with Terminal() as progress:
             found = _module("steadycast.agree").agree(
@@ -829,9 +1012,7 @@ def controllers(
     ),
 )
 def check(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A scenario (TOML).", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_SCENARIO, show_default=False)] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
     ] = None,
@@ -852,7 +1033,7 @@ def check(
         return
     if file is None:
         raise UserError("check", "no scenario is named", "write steadycast check FILE, or --explain KEY")
-    scenario_at(file)
+    file = scenario_at(file)
     problems = core().check(str(file), list(sets or []))
     for p in problems:
         line = f":{p['line']}" if p.get("line") else ""
@@ -877,6 +1058,75 @@ def schema() -> None:
     from steadycast.controllers import core
 
     print(json.dumps(json.loads(core().schema()), indent=2, ensure_ascii=False))
+
+
+@app.command(
+    short_help="Move a scenario's values in the browser, and see what comes of them.",
+    epilog=_examples(
+        "steadycast lab",
+        "steadycast lab home.toml lte.toml",
+        "steadycast lab film.toml --allow-clips films",
+        "steadycast lab --no-browser --port 9000",
+        "steadycast lab --watch sent.jsonl --watch received.jsonl",
+        "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
+    ),
+)
+def lab(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Scenarios (TOML) to choose from, or a link that somebody shared. Without: home.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="N", min=1, max=65535, help="Where it listens; the first free one from 8765 on."
+        ),
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+    allow_clips: Annotated[
+        Path | None,
+        typer.Option("--allow-clips", metavar="DIR", help="A folder whose clips the page may choose from."),
+    ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--watch",
+            metavar="STATUS",
+            help="Show a live session instead, by the file that send or receive appends its status to. At most two.",
+        ),
+    ] = None,
+) -> None:
+    """Serve a page on this machine alone: sliders beside the scenario's text, and charts that follow them.
+
+    Two controllers stand side by side, with the frames that a viewer saw, the film, and why each rate was what it was.
+    It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
+    """
+    server = _module("steadycast.lab.server")
+    if watch and (files or allow_clips is not None or len(watch) > 2):
+        raise UserError("--watch", "it takes at most two files, and no scenario", "leave the others out")
+    links = [each.partition("#")[2] for each in files or () if "#s=" in each]
+    bases = [server.Base.read(Path(each)) for each in files or () if "#s=" not in each]
+    server.serve(
+        bases or ([] if watch else [server.Base.read(_home())]),
+        port=port,
+        watched=watch or (),
+        clips=allow_clips,
+        link=f"&{links[0]}" if links else "",
+        opens=not no_browser,
+        told=lambda address: print(f"lab: {address}", flush=True),
+    )
+
+
+def _home() -> Path:
+    """Return the scenario that the lab begins with where none is named."""
+    checkout = Path(__file__).resolve().parents[2] / "scenarios" / "home.toml"
+    return checkout if checkout.is_file() else Path("home")
 
 
 @app.command(
@@ -915,7 +1165,7 @@ def reproduce(
         ),
     ] = False,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="So many runs in real time.")
+        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Emulated runs at once.")
     ] = 4,
     out: Annotated[Path | None, _OUT] = None,
     force: Annotated[bool, _FORCE] = False,
@@ -1006,6 +1256,18 @@ def send(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    feedback: Annotated[
+        str,
+        typer.Option(
+            "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
+        ),
+    ] = "own",
+    repair: Annotated[
+        str,
+        typer.Option(
+            "--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."
+        ),
+    ] = "auto",
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
     ] = None,
@@ -1050,6 +1312,8 @@ def send(
         force,
         buffer,
         consume,
+        feedback,
+        repair,
     )
     with Terminal() as progress:
         summary = live.send(options, progress)
@@ -1109,6 +1373,12 @@ def receive(
         str | None,
         typer.Option("--consume", metavar="R", help="How fast it is emptied; else as the frames' times say."),
     ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(
+            "--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -1135,6 +1405,7 @@ def receive(
         force,
         buffer,
         consume,
+        latency,
     )
     received = live.receive(options)
     _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast.controller import named
-from steadycast.errors import MissingError, UserError
+from steadycast.errors import MissingError, UserError, need_linux
 from steadycast.folder import free_or_force
 from steadycast.progress import Progress, Silent, shown
 from steadycast.run import Problems, Run, Sets, _Runner, _texts, load
@@ -79,7 +79,7 @@ def emulate(
     """
     if only and program is None:
         raise UserError("--only", "there is no program to run", "add --in HOST -- COMMAND")
-    _need_rights()
+    need_rights()
     if out is not None:
         free_or_force(Path(out), force=force)
     if vmaf:
@@ -123,9 +123,16 @@ to = ["b"]
 """
 
 
-def _need_rights() -> None:
-    """Say so at once when the right to make networks is missing: nothing else would help then."""
+def need_rights() -> None:
+    """Say so at once when this system, or a right to make networks, is missing: nothing else would help then.
+
+    Raises:
+        MissingError: one of them is.
+
+    """
     from steadycast import _core
+
+    need_linux(_core, "Emulation", "emulate")
 
     try:
         _core.Emulation(_core.Scenario("rights", [], _SMALLEST), {}, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -63,3 +64,18 @@ def reason(error: BaseException) -> str:
 def full(error: OSError) -> bool:
     """Whether the system has no room, or may not write there at all."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+def need_linux(core: object, part: str, command: str) -> None:
+    """Say so where the compiled module was built without the worlds of real time, as it is on other systems.
+
+    Raises:
+        MissingError: it lacks ``part``.
+
+    """
+    if not hasattr(core, part):
+        raise MissingError(
+            command,
+            f"this needs Linux, and here is {sys.platform}",
+            "run, compare and report work here; for the others take a Linux machine or container",
+        )

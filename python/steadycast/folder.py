@@ -6,7 +6,6 @@ Written so that nothing looks whole that is not, read back with an answer to wha
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import math
 import os
@@ -26,6 +25,11 @@ from typing import TYPE_CHECKING, Any, Self
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.files import write_text as write_text
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import polars as pl
@@ -190,7 +194,8 @@ class Claim:
     """The right to write one run folder, which one process has at a time.
 
     A lock on the file DIR.lock, which the kernel gives back when the process ends, however it does. Taken before
-    anything is simulated, held until the folder is written.
+    anything is simulated, held until the folder is written. Where the system has no such locks (Windows), nothing is
+    locked.
     """
 
     def __init__(self, path: Path | str, *, force: bool = False) -> None:
@@ -202,6 +207,8 @@ class Claim:
 
     def __enter__(self) -> Self:
         free_or_force(self.path, force=self._force)
+        if fcntl is None:
+            return self
         self._made = [each for each in self._lock.parents if not each.exists()]
         try:
             self._lock.parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +234,7 @@ class Claim:
     def _locked(self) -> int | None:
         tries = 0
         while True:
-            file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The file that was locked may have been taken away by who had it before.
@@ -266,8 +273,11 @@ class Claim:
     def holder(path: Path) -> str | None:
         """Name what is writing a folder at this moment; `None` when nothing is."""
         try:
-            file = os.open(_lock_of(path), os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(_lock_of(path), os.O_RDONLY)
         except OSError:
+            return None
+        if fcntl is None:
+            os.close(file)
             return None
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -425,7 +435,9 @@ def free_or_force(path: Path, *, force: bool) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    if any(path.iterdir()) and not any((path / mark).exists() for mark in (*MARKS, "scenario.toml")):
+    if any(path.iterdir()) and not any(
+        (path / mark).exists() for mark in (*MARKS, "scenario.toml", "cases.json")
+    ):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 

@@ -196,35 +196,96 @@ def controllers_page() -> str:
 
 def commands_page() -> str:
     """Write the page of all commands with their options."""
-    import typer.main
-
-    from steadycast.cli import app
-
-    # Typer's group of commands: it offers what click's groups do, without naming click.
-    group: Any = typer.main.get_command(app)
     lines = [
         "# Commands and their options",
         "",
         "Made by `make figures` from the commands themselves; `steadycast COMMAND --help` prints the same, with",
         "examples. How each ends is in [exit codes](../exit-codes.md).",
     ]
+    for one in _commands():
+        lines += ["", f"## {one.name}", "", f"`steadycast {one.name} {one.usage}`", ""]
+        lines += [line for part in one.about for line in (part, "")]
+        rows = [f"| `{shown}` | {_cell(about)} |" for shown, about in one.options]
+        if rows:
+            lines += ["| option | what it does |", "|---|---|", *rows]
+    return "\n".join(line.rstrip() if not line.startswith("|") else line for line in lines) + "\n"
+
+
+def man_page() -> str:
+    """Write the manual page steadycast(1), as man(7) has it."""
+    from steadycast import exits
+    from steadycast.cli import app
+
+    lines = [
+        '.\\" Made by scripts/docs.py from the commands themselves.',
+        '.TH STEADYCAST 1 "" "Steadycast" "User Commands"',
+        ".SH NAME",
+        f"steadycast \\- {_roff('video that shares the network fairly with TCP, and a laboratory for it')}",
+        ".SH SYNOPSIS",
+        ".B steadycast",
+        r".I COMMAND\fR [\fIOPTION\fR ...] [\fIARGUMENT\fR ...]",
+        ".SH DESCRIPTION",
+        _roff(str(app.info.help)),
+        ".PP",
+        "Begin with",
+        r".B steadycast demo\fR, then",
+        '.BR "steadycast run home" .',
+        ".SH COMMANDS",
+    ]
+    for one in _commands():
+        lines += [f".SS steadycast {_roff(one.name)} {_roff(one.usage)}"]
+        lines += [line for part in one.about for line in (_roff(part), ".PP")]
+        for shown, about in one.options:
+            lines += [".TP", f"\\fB{_roff(shown)}\\fR", _roff(about)]
+    lines += [".SH EXIT STATUS"]
+    for code in exits.Exit:
+        lines += [".TP", f".B {code.value}", _roff(code.about)]
+    lines += [
+        ".SH ENVIRONMENT",
+        ".TP",
+        ".B STEADYCAST_CACHE",
+        "The folder for encoded clips; otherwise",
+        r".I ~/.cache/steadycast\fR.",
+        ".SH SEE ALSO",
+        ".BR ffplay (1)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _roff(text: str) -> str:
+    """Write a text so that roff sets it as it is."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("…", "...")
+    return rf"\&{escaped}" if escaped.startswith(".") else escaped
+
+
+@dataclass(frozen=True)
+class _Command:
+    name: str
+    usage: str
+    about: list[str]
+    options: list[tuple[str, str]]
+
+
+def _commands() -> Iterator[_Command]:
+    """Yield the commands as the command line declares them."""
+    import typer.main
+
+    from steadycast.cli import app
+
+    # Typer's group of commands: it offers what click's groups do, without naming click.
+    group: Any = typer.main.get_command(app)
     context = group.context_class(group, info_name="steadycast")
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None or command.hidden:
             continue
         inner = command.context_class(command, info_name=name, parent=context)
-        usage = " ".join(command.collect_usage_pieces(inner))
-        about = (command.help or "").strip().split("\n\n")
-        lines += ["", f"## {name}", "", f"`steadycast {name} {usage}`", ""]
-        lines += [line for part in about for line in (" ".join(part.split()), "")]
-        rows = [row for parameter in command.params if (row := _parameter(parameter, inner))]
-        if rows:
-            lines += ["| option | what it does |", "|---|---|", *rows]
-    return "\n".join(line.rstrip() if not line.startswith("|") else line for line in lines) + "\n"
+        about = [" ".join(part.split()) for part in (command.help or "").strip().split("\n\n")]
+        options = [told for each in command.params if (told := _parameter(each, inner))]
+        yield _Command(name, " ".join(command.collect_usage_pieces(inner)), about, options)
 
 
-def _parameter(parameter: Any, context: Any) -> str | None:
+def _parameter(parameter: Any, context: Any) -> tuple[str, str] | None:
     if parameter.name == "help" or getattr(parameter, "hidden", False):
         return None
     if parameter.param_type_name == "argument":
@@ -233,7 +294,7 @@ def _parameter(parameter: Any, context: Any) -> str | None:
         shown, about = record
     else:
         return None
-    return f"| `{' '.join(shown.split())}` | {_cell(' '.join(about.split()))} |"
+    return " ".join(shown.split()), " ".join(about.split())
 
 
 def _cell(text: str) -> str:

@@ -23,6 +23,7 @@ from steadycast.folder import (
     TABLES,
     Claim,
     Draft,
+    Folder,
     Json,
     aggregate,
     free_or_force,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from steadycast import _core
     from steadycast.media.ladder import Ladder
     from steadycast.media.table import FrameTable
+    from steadycast.report.canvas import Drawing
     from steadycast.scenario import Scenario
 
 Sets = Mapping[str, object] | Sequence[str]
@@ -162,6 +164,21 @@ class Run:
             object.__setattr__(self, "_scratch", scratch)
         return write_report(self.save(Path(scratch.name) / "run", force=True))
 
+    def plot(self, name: str = "rates") -> Drawing:
+        """Draw a figure of the report: rates, delay, mos, quality, why, queue or tcp. A notebook shows it.
+
+        Raises:
+            UserError: there is no such figure, or the run has nothing that it could show.
+
+        """
+        from steadycast.report.figures import drawing
+
+        return drawing(self.held(), name)
+
+    def held(self) -> Folder:
+        """Return this run as what reports and figures read, without writing it anywhere."""
+        return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
+
     def _fill(self, draft: Draft) -> None:
         draft.text("scenario.toml", self.scenario)
         draft.json("cost.json", self.cost)
@@ -180,13 +197,23 @@ class Run:
         return "\n".join([f"Run of {caption}", *lines])
 
     def _repr_html_(self) -> str:
-        """Show the flows as a small table, in a notebook."""
+        """Show the flows as a small table above their rates, in a notebook."""
+        from base64 import b64encode
         from html import escape
+
+        from steadycast.report.canvas import drawn
+        from steadycast.report.figures import draw_rates
 
         caption, (heads, *rows) = self._flows()
         head = "".join(f"<th>{each}</th>" for each in heads)
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        table = f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        figure = drawn(lambda: draw_rates(self.held()))
+        if figure is None:
+            return table
+        # As a picture, so that what is named in one figure is not found in another of the same notebook.
+        code = b64encode(figure._repr_svg_().encode()).decode()
+        return f'{table}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
 
     def _flows(self) -> tuple[str, list[tuple[str, ...]]]:
         from steadycast import record
@@ -219,6 +246,29 @@ class Frame:
     def to_polars(self) -> pl.DataFrame:
         """Return it."""
         return self._frame
+
+
+@dataclass(frozen=True, eq=False)
+class Held(Folder):
+    """A run in memory, read as one in a folder."""
+
+    run: Run
+    _read: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    @property
+    def scenario_text(self) -> str:
+        """The resolved scenario, as TOML."""
+        return self.run.scenario
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table that a folder would have."""
+        return name in self.run.tables and (name not in SOMETIMES or self.table(name).height > 0)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Table of the record."""
+        if name not in self._read:
+            self._read[name] = self.run.table(name).to_polars()
+        return self._read[name]
 
 
 def run(
@@ -285,7 +335,7 @@ def run_seeds(
     """Run a scenario once per seed, and return the summary in which each number has become its spread.
 
     Writes ``out/seed-N`` for each, and ``out/seeds.json``. The runs go in parallel, one per processor, in processes of
-    their own; with ``controllers`` one after the other, in this one.
+    their own; with ``controllers``, and on Windows, one after the other in this one.
 
     Raises:
         UserError: as `run`.
@@ -303,7 +353,7 @@ def run_seeds(
         told = progress or stack.enter_context(shown())
         given = list(seeds)
         processes = min(cores(), len(given))
-        if controllers or processes < 2:
+        if controllers or processes < 2 or os.name != "posix":
             summaries = [
                 run(
                     scenario,
@@ -376,22 +426,24 @@ def seed_worker(what: _Seeds) -> Callable[[int], Json]:
     return one
 
 
-def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> None:
+def prepare(scenarios: Iterable[_core.Scenario], progress: Progress) -> list[Path]:
     """Encode each ladder that is needed once, before several processes want it at the same time.
+
+    Returns their files in the cache.
 
     Raises:
         UserError: a clip is missing, damaged or of another kind.
 
     """
-    ready = set()
+    ready: dict[str, Path | None] = {}
     for loaded in scenarios:
         for video in loaded.videos():
             facts = media_facts(video)
-            if video["media"] in ("clip", "synthetic") and facts not in ready:
+            if video.get("sequence", video["media"]) in ("clip", "synthetic") and facts not in ready:
                 from steadycast.media.prepare import media_of
 
-                ready.add(facts)
-                media_of(video, loaded.seed, progress)
+                ready[facts] = getattr(media_of(video, loaded.seed, progress), "place", None)
+    return [path for path in ready.values() if path is not None]
 
 
 def media_facts(video: Mapping[str, Any]) -> str:

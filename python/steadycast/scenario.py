@@ -67,7 +67,7 @@ class Jitter(Part):
     """Its mean."""
     dist: str | None = None
     """Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of
-    it; default "exponential".
+    it, half-normal is a normal distribution's absolute value (RFC 8868, 4.5); default "exponential".
     """
     reorder: bool | None = None
     """Whether a packet may overtake another; otherwise it waits for the one before; default false."""
@@ -414,6 +414,36 @@ class Map001(Part):
 
 
 @dataclass(kw_only=True)
+class Rfc8593(Part):
+    """RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
+
+    abrupt: float | None = None
+    """By which share a request has to differ from the one before to be abrupt, so that a burst follows;
+    default 0.1.
+    """
+    k_b: str | None = None
+    """Size of a burst's first frame; default "13500B"."""
+    k_d: int | None = None
+    """Frames of a burst; default 8."""
+    model: str | None = None
+    """statistical (section 5; default), trace (section 6) or hybrid (section 7). The last two take the
+    frame sizes of "trace", "clip", or the synthetic clip.
+    """
+    r_max: str | None = None
+    """Its highest rate; default "1500kbps"."""
+    r_min: str | None = None
+    """Its lowest rate; default "150kbps"."""
+    scale_b: float | None = None
+    """Scale of the Laplace distribution of frame sizes; default 0.15."""
+    scale_t: float | None = None
+    """Scale of the Laplace distribution of the intervals between frames; default 0.15."""
+    skip_frames: int | None = None
+    """Frames of the sequence that are left out when it starts over; default 20."""
+    tau_v: str | None = None
+    """For how long it takes no further request after one; default "200ms"."""
+
+
+@dataclass(kw_only=True)
 class Flow(Part):
     """What is sent, from where, to whom."""
 
@@ -459,8 +489,8 @@ class Flow(Part):
     """video: how pictures are encoded."""
     feedback: str | None = None
     """video with one receiver, or a session for each: what receivers report. own: what the controller asks
-    for, which is rfc8888 for scream, gcc and nada at the sender (default). rfc8888 or twcc: single
-    packets, as RFC 8888 or transport-wide congestion control has it.
+    for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
+    single packets, as RFC 8888 or transport-wide congestion control has it.
     """
     floor: str | None = None
     """video: the rate never goes below this."""
@@ -477,8 +507,8 @@ class Flow(Part):
     max_rto: str | None = None
     """tcp: Largest retransmission time-out, back-off included."""
     media: str | None = None
-    """video: clip, synthetic, greedy, table2, map001 or trace; by default what "clip" or "trace" say, else
-    synthetic.
+    """video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace"
+    say, else synthetic.
     """
     min_rto: str | None = None
     """tcp: Least retransmission time-out."""
@@ -510,6 +540,8 @@ class Flow(Part):
     which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much;
     groups parity.
     """
+    rfc8593: Rfc8593 | None = None
+    """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
     room: float | None = None
     """video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that
     is larger than others; the mean stays the target's. Default 2.5.

@@ -37,7 +37,7 @@ def obeyed() -> Iterator[None]:
     """Have the three signals end what runs in the block as Ctrl-C does. A signal that is ignored (`nohup`) stays so."""
     before: dict[signal.Signals, Any] = {}
     _heard.count, _heard.holding = 0, False
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for each in filter(None, (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         found = signal.getsignal(each)
         if found is not signal.SIG_IGN:
             before[each] = found

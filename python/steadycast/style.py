@@ -15,8 +15,8 @@ MUTED = "#667080"
 GRID = "#e4e7eb"
 PAPER = "#fffffe"
 
-# Okabe and Ito's colours, told apart by nearly everyone: for controllers that bring none.
-_SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Okabe and Ito's colours, told apart by nearly everyone: for controllers without one, and flows of one controller.
+SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 # The five classes of the mean opinion score, worst first.
 MOS = {
@@ -61,7 +61,7 @@ def look(flow: dict[str, Any]) -> Look:
         if entry.name == name:
             return Look(entry.colour, entry.dashes)
     # A controller of the user's own: always the same spare colour for the same name.
-    return Look(_SPARE[sum(name.encode()) % len(_SPARE)], (4, 1, 1, 1))
+    return Look(SPARE[sum(name.encode()) % len(SPARE)], (4, 1, 1, 1))
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:

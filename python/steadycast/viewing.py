@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,14 @@ import polars as pl
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.media.quality import Quality, Shown, evaluate, pictures_at
+from steadycast.media.quality import Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64
 
 if TYPE_CHECKING:
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
+    from steadycast.media.metrics import Picture
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
@@ -57,6 +58,10 @@ class Viewer:
     def shown(self, slot: int) -> Shown:
         """Decode what stands behind one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
+
+    def pictures(self) -> Iterator[tuple[Picture, Picture]]:
+        """Yield the source's picture and the one on the screen, display slot by display slot."""
+        return screen(self.ladder, self.chosen_q, self.fates)
 
     @property
     def slots(self) -> int:
@@ -147,6 +152,8 @@ class Record:
             if name not in self.ladders:
                 continue
             receivers = flow["receivers"]
+            chosen = self.frames.filter(pl.col("flow") == name)["q"]
+            self.ladders[name].need(chosen.unique().to_list(), progress)
             for n, receiver in enumerate(receivers):
                 told = _within(progress, f"decoding {name}", n, len(receivers))
                 told(0, 1)

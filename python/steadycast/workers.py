@@ -60,9 +60,16 @@ class Workers:
         gently: whether they are interrupted at an early end, so that they can put their files in order; otherwise
             they are killed.
 
+    Raises:
+        MissingError: the system is not POSIX: there channels are not handed on to processes.
+
     """
 
     def __init__(self, work: str, setup: object, processes: int, *, gently: bool = False) -> None:
+        if os.name != "posix":
+            raise MissingError(
+                "several processes", "they work on POSIX systems alone", "run one scenario after the other"
+            )
         self._what = (work, setup)
         self._processes = processes
         self._gently = gently

@@ -56,6 +56,26 @@ def test_a_class_is_given_directly_and_named_in_the_summary(scenario: Path) -> N
     assert run.summary["record_sha256"] == again.summary["record_sha256"]
 
 
+def test_what_a_class_is_told_prints_with_all_its_attributes(scenario: Path) -> None:
+    told: dict[str, str] = {}
+
+    class Prints(Steady):
+        def __init__(self, setup: sc.Setup) -> None:
+            told["setup"] = repr(setup)
+
+        def on_sent(self, packet: sc.SentPacket) -> None:
+            told["packet"] = repr(packet)
+
+        def on_report(self, report: sc.Report) -> None:
+            told["report"] = repr(report)
+
+    sc.run(scenario, controllers={"video": Prints})
+    assert re.fullmatch(r"Setup\(packet_bytes=\d+, floor_bps=.*, group=False, seed=\d+\)", told["setup"])
+    assert re.fullmatch(r"SentPacket\(at_s=[\d.]+, number=\d+, .*data_limited=(True|False)\)", told["packet"])
+    shown = r"Report\(at_s=[\d.]+, receiver=\d+, .*rtt_s=[\d.]+, .*body=None, packets=\[\]\)"
+    assert re.fullmatch(shown, told["report"])
+
+
 class Echoing(Steady):
     """Its receiver counts packets, and says how many."""
 

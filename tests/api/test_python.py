@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,9 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     shown = run._repr_html_()
     assert "<td>video (tfrc)</td>" in shown
     assert shown.count("<tr>") == 4
+    picture = re.search(r'<img alt="throughput over time" src="data:image/svg\+xml;base64,([^"]+)">', shown)
+    assert picture is not None
+    assert b64decode(picture[1]).startswith(b"<svg ")
     written = repr(run).splitlines()
     assert [line.split()[0] for line in written[1:]] == ["flow", "video", "tcp", "noise"]
     assert len(repr(run.rates)) < 100
@@ -72,6 +77,23 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     assert page.read_text().startswith("<!")
     assert run.save(tmp_path / "kept") == tmp_path / "kept"
     assert Folder.open(tmp_path / "kept").summary == run.summary
+
+
+def test_a_run_draws_each_figure_of_its_report_without_being_written(scenario: Path, tmp_path: Path) -> None:
+    run = sc.run(scenario, quality=False)
+    for name in ("rates", "delay", "why", "queue", "tcp"):
+        shown = run.plot(name)._repr_svg_()
+        assert shown.startswith("<svg ")
+        assert "var(--" not in shown, "a notebook has no colours of the report's page"
+        assert shown == run.plot(name)._repr_svg_()
+    for ending in ("png", "svg", "pdf"):
+        run.plot("why").save(tmp_path / f"why.{ending}")
+        assert (tmp_path / f"why.{ending}").stat().st_size > 2000
+    with pytest.raises(sc.UserError, match="no such figure; there are: rates"):
+        run.plot("rate")
+    with pytest.raises(sc.UserError, match='nothing that the figure "quality" could show'):
+        run.plot("quality")  # of a source that always has data there are no frames
+    assert run.folder is None
 
 
 def test_a_file_that_is_not_there_is_told_as_the_command_line_does(tmp_path: Path) -> None:

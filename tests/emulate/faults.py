@@ -333,7 +333,9 @@ _DEFENDED = replace(
     at=("node", "r1"),
     before=(0.7, 1.01),
     during=(0.7, 1.01),
-    after=(0.7, 1.01),
+    # One cut of asmp, which fills the queue of its own link, may lie in the last four seconds: 0.61 to 0.98 Mb/s in
+    # eighteen runs.
+    after=(0.5, 1.01),
 )
 
 FAULTS: list[Fault] = [

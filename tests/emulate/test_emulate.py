@@ -301,3 +301,67 @@ def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path, blow:
     summary = json.loads((part / "summary.json").read_text())
     assert summary["complete"] is False
     assert 0.5 < summary["to_s"] < 20
+
+
+REPAIRED = """
+duration = "10s"
+nodes = ["s", "r"]
+[[link]]
+name = "air"
+between = ["s", "r"]
+rate = "6Mbps"
+delay = "30ms"
+loss = { kind = "bernoulli", p = 0.01 }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+params.fixed = { rate = "1500kbps" }
+from = "s"
+to = ["r"]
+playout = "300ms"
+repair = "rtx"
+rtcp = { profile = "avpf" }
+"""
+
+MARKED = """
+duration = "8s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "4Mbps", delay = "20ms", queue = { kind = "dualpi2" } }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "scream"
+media = "greedy"
+feedback = "rfc8888"
+ecn = "ect1"
+"""
+
+
+@pytest.mark.parametrize("scenario", [REPAIRED, MARKED], ids=["repair", "feedback and ecn"])
+def test_what_receivers_ask_for_and_report_does_here_what_it_does_simulated(
+    tmp_path: Path, scenario: str
+) -> None:
+    path = tmp_path / "both.toml"
+    path.write_text(scenario)
+    seen = {}
+    for world in ("run", "emulate"):
+        done = steadycast([world, str(path), "--json"], tmp_path)
+        assert done.returncode == 0, done.stderr
+        seen[world] = json.loads(done.stdout)
+    if not seen["emulate"]["emulation"]["trustworthy"]:
+        pytest.skip("the machine stalled")
+    simulated, emulated = (seen[world]["flows"][0] for world in ("run", "emulate"))
+    assert emulated["throughput_bps"] == pytest.approx(simulated["throughput_bps"], rel=0.1)
+    assert all(promise["broken"] == 0 for promise in seen["emulate"]["invariants"])
+    one, other = simulated["receivers"][0], emulated["receivers"][0]
+    assert other["loss_frac"] == pytest.approx(one["loss_frac"], abs=0.002)
+    if scenario is MARKED:
+        marks = [sum(link["marked_packets"] for link in run["links"]) for run in seen.values()]
+        assert min(marks) > 20
+        assert marks[1] == pytest.approx(marks[0], rel=0.3)
+        return
+    assert other["repaired_packets"] >= 3
+    share = [row["frames"]["ok"] / row["frames"]["sent"] for row in (one, other)]
+    assert share[1] == pytest.approx(share[0], abs=0.003)

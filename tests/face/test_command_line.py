@@ -60,7 +60,11 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
     assert said.code == 0
     assert [c for c in commands if c.islower()] == [
         "run",
+        "demo",
+        "scenarios",
+        "doctor",
         "sweep",
+        "test-cases",
         "emulate",
         "agree",
         "report",
@@ -71,6 +75,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "controllers",
         "check",
         "schema",
+        "lab",
         "reproduce",
         "send",
         "receive",
@@ -90,6 +95,7 @@ def test_help_names_all_commands_and_none_that_is_not_there(say: Say) -> None:
         "controllers",
         "check",
         "schema",
+        "lab",
         "reproduce",
     ],
 )

@@ -22,6 +22,7 @@ between = ["s", "r"]
 rate = "%s"
 delay = "20ms"
 queue = { kind = "droptail", limit = "50p" }
+loss = { kind = "bernoulli", p = %s }
 """
 
 READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
@@ -30,13 +31,24 @@ READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C
 SEND = "$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004"
 """A sender's command line on its host; its RTCP port is known to players."""
 
-GSTREAMER = (
-    "nsenter --net=$STEADYCAST_NET_R timeout 200 gst-launch-1.0 -q rtpbin name=r latency=200 "
-    "udpsrc port=5004 caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=MP4V-ES,payload=96 ! "
+PLAYER = (
+    "nsenter --net=$STEADYCAST_NET_R timeout 200 gst-launch-1.0 -q rtpbin name=r latency=200 {bin} "
+    "udpsrc port=5004 caps='application/x-rtp,media=video,clock-rate=90000,encoding-name=MP4V-ES,payload=96{caps}' ! "
     "r.recv_rtp_sink_0 r. ! rtpmp4vdepay ! fakesink sync=false udpsrc port=5005 ! "
     "r.recv_rtcp_sink_0 r.send_rtcp_src_0 ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false"
 )
+
+GSTREAMER = PLAYER.format(bin="", caps="")
 """A player that reports to it, until it is killed."""
+
+TRANSPORT_WIDE = (
+    "rtcp-fb-transport-cc=(boolean)true,"
+    "extmap-14=(string)http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
+)
+"""What makes GStreamer's session report each packet (with rtp-profile=avpf): as a description of ours says it."""
+
+REPORTER = PLAYER.format(bin="rtp-profile=avpf", caps=f",{TRANSPORT_WIDE}")
+"""A player that reports each packet."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +81,16 @@ class Emulated:
         return dropped / max(dropped + carried, 1), float(seen["utilisation_frac"].mean() or 0)  # type: ignore[arg-type]
 
 
-def emulate(folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True) -> Emulated:
-    """Run a shell script on the sender's host; `record`: keep what the link has seen."""
+def emulate(
+    folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True, beside: str = "", loss: float = 0.0
+) -> Emulated:
+    """Run a shell script on the sender's host; `record`: keep what the link has seen; `beside`: flows of a scenario; `loss`: of both
+    ways, independent."""
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
-    scenario.write_text(LINK % rate)
-    words = ["emulate", scenario, "--only", "--in", "s", *(["-o", folder / "net"] if record else [])]
+    scenario.write_text(LINK % (rate, loss) + beside)
+    only = [] if beside else ["--only"]
+    words = ["emulate", scenario, *only, "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()
     own = folder / "steadycast"
     own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{shell[2]}' \"$@\"\n")

@@ -15,7 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from steadycast.folder import Folder
+
 from tests.live.conftest import FRAMES, caps, description, needs, ports, run, steadycast
+from tests.live.network import TRANSPORT_WIDE
 
 DECODERS = {
     "mpeg4": "rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4",
@@ -68,7 +71,8 @@ def listening(port: int) -> None:
 
 def send(clip: Path, codec: str, to: str, *more: str) -> Any:
     """The flow of what was sent, at 1.5 Mb/s."""
-    words = ("send", clip, "--to", to, "--codec", codec, "--controller", "fixed")
+    controller = () if "--controller" in more else ("--controller", "fixed")
+    words = ("send", clip, "--to", to, "--codec", codec, *controller)
     done = run(*words, "--max-rate", "1500kbps", *more, "--json", timeout=180)
     return json.loads(done.stdout)["flows"][0]
 
@@ -106,6 +110,49 @@ def test_gstreamer_shows_every_frame_and_its_reports_come_back(clip: Path, tmp_p
         assert receiver["loss_frac"] == 0, codec
         # GStreamer reports every 2.4 to 5 s.
         assert 1 <= receiver["feedback_packets"] <= 6, codec
+
+
+@needs("gst-launch-1.0")
+def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
+    clip: Path, tmp_path: Path
+) -> None:
+    def session(controller: str, port: int) -> tuple[int, Any]:
+        own, told = port + 1000, tmp_path / f"{controller}.sdp"
+        folder = tmp_path / controller
+        folder.mkdir()
+        sdp = description(clip, "mpeg4", f"127.0.0.1:{port}", folder)
+        words = (
+            f"gst-launch-1.0 -v -e rtpbin name=r latency=200 rtp-profile=avpf udpsrc port={port} caps=CAPS ! "
+            f"r.recv_rtp_sink_0 r. ! {DECODERS['mpeg4']} ! fakesink silent=false sync=false "
+            f"udpsrc port={port + 1} ! r.recv_rtcp_sink_0 "
+            f"r.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={own + 1} sync=false async=false"
+        ).split()
+        words[words.index("caps=CAPS")] = f"caps={caps(sdp)},{TRANSPORT_WIDE}"
+        player = play(words)
+        try:
+            listening(port + 1)
+            sent = ("--controller", controller, "--feedback", "twcc", "--port", str(own), "--sdp", str(told))
+            flow = send(clip, "mpeg4", f"127.0.0.1:{port}", *sent, "-o", str(folder / "sent"))
+            time.sleep(1)
+        finally:
+            said = end(player)
+        text = told.read_text()
+        assert "a=rtcp-fb:96 transport-cc\n" in text, controller
+        assert TRANSPORT_WIDE.rpartition("=(string)")[2] in text, controller
+        return len(re.findall(r"fakesink.*last-message = chain", said)), flow
+
+    for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp"]).items():
+        assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - flow["left_out_frames"], controller
+        # What a start phase has no rate for is skipped before it is sent.
+        assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller
+        (receiver,) = flow["receivers"]
+        assert not receiver["standard"], controller
+        # One for each frame, most of them in datagrams without a report.
+        assert FRAMES / 4 <= flow["feedback_packets"] <= 2 * FRAMES, controller
+        decisions = Folder.open(tmp_path / controller / "sent").table("decisions")
+        assert not decisions["rule"].str.contains("standard reports").any(), controller
+        # Nothing is lost on loopback: the cap of 1.5 Mb/s is what limits.
+        assert decisions["target_bps"].max() >= 1.4e6, controller
 
 
 @needs("ffmpeg")

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,41 @@ def test_both_ends_leave_a_run_folder_that_reports_and_compare_read(port: int, t
     assert page.exists()
 
 
+def test_every_controller_is_served_by_reports_of_single_packets(tmp_path: Path) -> None:
+    cases = [("tfrc", "twcc"), ("asmp", "rfc8888"), ("scream", "twcc"), ("scream", "own")]
+
+    def session(case: tuple[str, str], port: int) -> tuple[dict, dict, str]:
+        folder = tmp_path / "-".join(case)
+        folder.mkdir()
+        words = (
+            "--controller",
+            case[0],
+            "--feedback",
+            case[1],
+            "--max-rate",
+            "800kbps",
+            "-o",
+            folder / "sent",
+        )
+        sent, received = pair(port, folder, *map(str, words))
+        return sent["flows"][0], received["flows"][0]["receivers"][0], (folder / "session.sdp").read_text()
+
+    with ThreadPoolExecutor(len(cases)) as pool:
+        done = list(pool.map(session, cases, ports(len(cases))))
+    for case, (flow, seen, sdp) in zip(cases, done, strict=True):
+        (reported,) = flow["receivers"]
+        assert (reported["standard"], reported["loss_frac"]) == (False, 0), case
+        assert seen["loss_frac"] == 0, case
+        assert seen["frames"]["ok"] >= 20, case
+        # One for each frame of 25 a second, or five a second at the least.
+        assert flow["feedback_packets"] >= 15, case
+        rules = set(Folder.open(tmp_path / "-".join(case) / "sent").table("decisions")["rule"])
+        assert not any("standard reports" in rule for rule in rules), case
+        line = "a=rtcp-fb:96 transport-cc" if case[1] == "twcc" else "a=rtcp-fb:* ack ccfb"
+        assert line in sdp, case
+        assert " RTP/AVPF " in sdp, case
+
+
 def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Path) -> None:
     keys = []
     for name, letter in (("key", "A"), ("other", "B")):
@@ -116,6 +152,8 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("send", "greedy", "--to", "127.0.0.1:5004", "--controller", "tfcr"), 'did you mean "tfrc"?'),
         (("send", "greedy", "--to", "239.1.1.1:5004", "--controller", "tfrc"), "serves one receiver"),
         (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"), "write for example 2Mbps"),
+        (("send", "greedy", "--to", "127.0.0.1:5004", "--feedback", "remb"), "take own, rfc8888 or twcc"),
+        (("send", "greedy", "--to", "239.1.1.1:5004", "--feedback", "twcc"), "a group's receivers report as"),
         (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "1Mbps", "--floor", "2Mbps"), "above"),
         (("send", "absent.mkv", "--to", "127.0.0.1:5004"), "there is no such file"),
         (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "av1"), "take one of mpeg4"),
@@ -204,6 +242,7 @@ STATUS = {
             "ours": n == 2,
             "left": False,
             "aside": None,
+            "packets": False,
             "silent_s": silent,
             "reports": 9,
             "rtt_ms": 41.0,
@@ -393,7 +432,14 @@ def session_settings(port: int) -> dict[str, object]:
         ("interface", "ttl", "source", "local", "key", "clip", "buffer_bytes", "consume_bps")
     )
     rates = {"floor_bps": 50_000, "cap_bps": 2_000_000, "session_bps": 2_000_000}
-    rest = {"controller": "asmp", "mode": "repaired", "params": [], "mux": False, "packet": 1018}
+    rest = {
+        "controller": "asmp",
+        "mode": "repaired",
+        "params": [],
+        "mux": False,
+        "packet": 1018,
+        "feedback": "own",
+    }
     return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}
 
 

@@ -120,7 +120,7 @@ def test_a_second_time_the_ladder_comes_from_the_cache(monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "foreign"])
-@pytest.mark.parametrize("suffix", ["ladder", "yuv", "json"])
+@pytest.mark.parametrize("suffix", ["ladder", "rung", "yuv", "json"])
 def test_a_damaged_cache_entry_is_made_again(tmp_path, monkeypatch, damage, suffix):
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     first = small(qs=[12])

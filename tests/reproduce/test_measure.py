@@ -7,7 +7,7 @@ from steadycast.errors import UserError
 
 from papers.engine import take
 from papers.engine.observe import Flow, Observed
-from papers.engine.quantity import Seen, term, variation
+from papers.engine.quantity import Seen, term
 from papers.engine.take import Take
 
 
@@ -33,10 +33,14 @@ def test_a_rank_correlation_is_one_where_both_rise_and_shares_ranks_of_ties() ->
     assert take.rank_correlation([1, 2, 3], [5, 5, 5]) is None
 
 
-def test_a_variation_is_the_deviation_over_the_mean() -> None:
-    assert variation([1.0, 3.0]) == pytest.approx(0.5)
-    assert variation([]) is None
-    assert variation([0.0, 0.0]) is None
+@pytest.mark.parametrize("name", ["video.deviation(0, 10)", "video.swing(0)"])
+def test_a_coefficient_of_variation_is_the_one_of_the_runs_summary(name: str) -> None:
+    def of(*rates: float) -> float | None:
+        return term(f"one.{name}")(seen(one=[*rates]))
+
+    assert of(1.0, 3.0, 5.0) == pytest.approx(2 / 3)  # √(8 / 2) / 3
+    assert of(1.0) is None
+    assert of(0.0, 0.0) is None
 
 
 def test_the_least_step_is_negative_where_something_falls() -> None:

@@ -98,6 +98,17 @@ def test_one_axis_is_a_curve_and_more_are_heat_maps(
     assert len(list((tmp_path / "some" / "figures").glob("*.svg"))) == figures
 
 
+def test_a_metric_is_drawn_for_a_notebook(done: sc.Sweep, tmp_path: Path) -> None:
+    shown = done.plot("flows.video.share_of_fair")._repr_svg_()
+    assert shown.startswith("<svg ")
+    assert "var(--" not in shown
+    assert "topology.bottleneck.rate" in shown
+    done.plot("flows.video.share_of_fair").save(tmp_path / "share.png")
+    assert (tmp_path / "share.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(sc.UserError, match="nothing"):
+        done.plot("nothing")
+
+
 def test_the_terminal_shows_the_metrics_that_are_asked_for(done: sc.Sweep, say: Say) -> None:
     said = say("sweep", "--collect", "--metric", "flows.tcp.throughput_bps", "-o", done.folder)
     lines = said.out.splitlines()

@@ -38,6 +38,41 @@ def test_a_ratio_is_within_the_larger_of_a_tenth_and_two_standard_errors() -> No
     assert not validate.verdict("ratio", ns2.Spread(1.0, wide, 5), ns2.Spread(1.29, wide, 5))[1]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "good"),
+    [
+        (1.0, 4.9, True),  # less than half of a packet's 8 ms apart
+        (1.0, 5.1, False),
+        (5.1, 1.0, False),
+        (100.0, 107.9, True),  # 8 % of a long wait is more than that
+        (100.0, 91.9, False),
+    ],
+)
+def test_a_wait_is_within_half_a_packet_or_eight_percent(theirs: float, ours: float, good: bool) -> None:
+    found = validate.verdict("wait", ns2.Spread(theirs, 0.1, 5), ns2.Spread(ours, 0.1, 5), 8.0)
+    assert found[1] is good
+
+
+def test_the_queue_is_compared_wherever_several_flows_or_connections_share_one() -> None:
+    waits = {c.group for c in validate.cells() if any(q.kind == "wait" for q in c.quantities)}
+    assert waits == {"tfrc-lossy", "multfrc-lossy", "tfrc-tcp"}
+
+
+def test_the_tfrc_that_users_get_is_compared_with_no_setting_of_its_own() -> None:
+    cells = [c for c in validate.cells() if "as users get it" in ns2.label(c.params)]
+    assert {c.group for c in cells} == {"tfrc-lossy", "tfrc-tcp"}
+    assert not [path for c in cells for path in c.overrides if "params" in path]
+
+
+@needs_ns
+@pytest.mark.parametrize(("script", "link"), [("tfrc-lossy", 1e6), ("tfrc-tcp", 16e6)])
+def test_ns2s_tfrc_puts_packets_of_the_said_size_on_the_link(script: str, link: float) -> None:
+    run = ns2.run(script, {"duration_s": 100})
+    sent = run.number("utilisation_frac") * link / 8 * run.number("span_s")
+    # With ns-2's own `useHeaders_` it is 1032 B for one flow, and 1016 B for as many TCPs of 1000 B beside it.
+    assert sent / run.number("link_departures") == pytest.approx(1000, abs=1)
+
+
 def _print(at: float, p: float, opened: int, *closed: int) -> str:
     four = " ".join(f"{k}: {c:5d}" for k, c in enumerate(closed, 1))
     return (

@@ -16,7 +16,8 @@ param wired_bps 10e6
 param wired_ms 10
 param wireless_ms 69.424
 param queue_packets 50
-param packet 1000          ;# bytes on the wire; ns-2's TFRC adds no header
+param packet 1000          ;# bytes on the wire
+param tfrc_headers 0       ;# useHeaders_: 1, the default of ns-2, puts 32 bytes more on the wire than the rate is computed with
 param report_wire 40
 param jitter 0             ;# overhead_: each gap times uniform 1 - jitter ... 1 + jitter
 param damping 1            ;# ca_: the pacing's sqrt(RTT) correction
@@ -52,6 +53,7 @@ $loss drop-target $lost
 for {set i 0} {$i < $P(n)} {incr i} {
     set tfrc($i) [new Agent/TFRC]
     $tfrc($i) set packetSize_ $P(packet)
+    $tfrc($i) set useHeaders_ $P(tfrc_headers)
     $tfrc($i) set overhead_ $P(jitter)
     $tfrc($i) set ca_ $P(damping)
     $tfrc($i) set minrto_ $P(tfrc_rto_s)

@@ -20,7 +20,8 @@ param congestion sack      ;# reno | newreno | sack
 param delayed_ack 0
 param delack_ms 100
 param payload 960          ;# 1000 B on the wire, as TFRC's
-param packet 1000
+param packet 1000          ;# TFRC, bytes on the wire
+param tfrc_headers 0       ;# useHeaders_: 1, the default of ns-2, puts 32 bytes more on the wire than the rate is computed with
 param window 1000
 param initial_window 2
 param min_rto_s 0.2
@@ -95,6 +96,7 @@ for {set i 0} {$i < $flows} {incr i} {
     if {$i < $P(n)} {
         set agent [new Agent/TFRC]
         $agent set packetSize_ $P(packet)
+        $agent set useHeaders_ $P(tfrc_headers)
         $agent set overhead_ [expr {0.5 * $P(jitter_ms) / $gap}]
         $agent set ca_ $P(damping)
         $agent set minrto_ $P(tfrc_rto_s)

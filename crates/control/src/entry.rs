@@ -375,7 +375,7 @@ pub struct Setup {
     pub mode: Mode,
     /// The rate never goes below this: the ladder's lowest rung, or the session's floor.
     pub floor: Rate,
-    /// Nor above this: the ladder's highest rung, or the session's cap.
+    /// The rate never goes above this: the ladder's highest rung, or the session's cap.
     pub cap: Rate,
     /// The pictures that are sent; a source without any, which always has data, has `None`.
     pub pictures: Option<Arc<Pictures>>,
@@ -389,6 +389,25 @@ pub struct Setup {
     pub ecn: Ecn,
     /// The half's own generator.
     pub chance: Chance,
+}
+
+impl Setup {
+    /// A session with one receiver, packets of 1000 bytes, no pictures and no ECN, whose session bandwidth is the cap; the half's id
+    /// is 1. Other fields are set with `..`.
+    pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
+        Self {
+            packet: Bytes::new(1000),
+            mode: Mode::Repaired,
+            floor,
+            cap,
+            pictures: None,
+            session_bandwidth: cap,
+            group: false,
+            id: ReceiverId(1),
+            ecn: Ecn::NotEct,
+            chance,
+        }
+    }
 }
 
 /// Builds a sender half.

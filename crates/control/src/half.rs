@@ -294,8 +294,9 @@ pub trait SenderHalf: Send {
         let _ = (at, receiver);
     }
 
-    /// A receiver has said BYE. It is known to be gone, where one that is silent may still be there: a half that makes no
-    /// difference is told as by [`SenderHalf::on_leave`].
+    /// A receiver has said BYE. It is known to be gone, where one that is silent may still be there: a half whose silence begins
+    /// late need not wait for it (`asmp` and `lda-plus` halve at the last BYE). The others are told as by
+    /// [`SenderHalf::on_leave`].
     fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
         self.on_leave(at, receiver);
     }
@@ -530,7 +531,7 @@ pub trait ReceiverHalf: Send {
         None
     }
 
-    /// As of the sending half.
+    /// See [`SenderHalf::checks`].
     fn checks(&self) -> &[Check] {
         &[]
     }

@@ -248,6 +248,15 @@ impl SenderHalf for Sender {
         self.settle();
     }
 
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        let known = self.members.contains_key(&receiver);
+        self.on_leave(at, receiver);
+        if known && self.members.is_empty() {
+            // Nobody is left to wait for.
+            self.halve_at = Some(at);
+        }
+    }
+
     fn on_timer(&mut self, now: Time) {
         if self.halve_at.is_some_and(|at| at <= now) {
             self.rate = self.rate.scale(0.5).max(self.floor);

@@ -104,6 +104,7 @@ pub mod registry;
 mod scream;
 mod silence;
 pub mod simulcast;
+mod steady;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;

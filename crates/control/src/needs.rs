@@ -2,6 +2,7 @@ use std::fmt;
 
 /// What a controller cannot do without and a session may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Need {
     /// Reports that tell of single packets: [`crate::Report::packets`].
     PacketReports,

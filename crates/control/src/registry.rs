@@ -1,7 +1,8 @@
 //! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
 
 use crate::{
-    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, tfmcc, tfrc, tfrcp,
+    Need, ReceiverHalf, SenderHalf, asmp, fixed, gcc, lda_plus, multfrc, nada, pgmcc, rbuf, scream, steady, tfmcc,
+    tfrc, tfrcp,
 };
 use std::sync::Arc;
 use steadycast_words::nearest;
@@ -34,6 +35,7 @@ pub const ALL: &[&Controller] = &[
     &scream::CONTROLLER,
     &nada::CONTROLLER,
     &gcc::CONTROLLER,
+    &steady::CONTROLLER,
 ];
 
 /// The controller that takes over where receivers send standard reports alone and the chosen one needs its own
@@ -61,6 +63,23 @@ pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
                 None => format!("there are: {}, or \"file.py:Class\"", names.join(", ")),
             },
         }
+    })
+}
+
+/// Nothing, where a session offers all that the controller `name` needs.
+///
+/// # Errors
+/// One of `needs` is not `offered`; the error says which, and which controllers work without.
+pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), ParamError> {
+    let Some(need) = needs.iter().find(|need| !offered.contains(need)) else { return Ok(()) };
+    let able = ALL.iter().filter(|c| {
+        Values::resolve(c.params, Mode::Repaired, &[]).is_ok_and(|values| c.missing(&values, offered).is_none())
+    });
+    let able: Vec<_> = able.map(|c| c.name).collect();
+    Err(ParamError {
+        name: name.into(),
+        problem: format!("it needs {need}, which this session does not have"),
+        remedy: format!("{} Controllers that work without: {}", need.about(), able.join(", ")),
     })
 }
 
@@ -103,23 +122,6 @@ impl Chosen {
     pub fn new(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         let controller = find(name)?;
         Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
-    }
-
-    /// Nothing, where the session offers all that this controller needs with these parameters.
-    ///
-    /// # Errors
-    /// A need is not `offered`; the error says which, and which controllers work without.
-    pub fn check(&self, offered: &[Need]) -> Result<(), ParamError> {
-        let Some(need) = self.controller.missing(&self.values, offered) else { return Ok(()) };
-        let able = ALL.iter().filter(|c| {
-            Values::resolve(c.params, Mode::Repaired, &[]).is_ok_and(|values| c.missing(&values, offered).is_none())
-        });
-        let able: Vec<_> = able.map(|c| c.name).collect();
-        Err(ParamError {
-            name: self.controller.name.into(),
-            problem: format!("it needs {need}, which this session does not have"),
-            remedy: format!("{} Controllers that work without: {}", need.about(), able.join(", ")),
-        })
     }
 
     /// As [`Chosen::new`], ready to be shared by all halves of a run.
@@ -198,8 +200,8 @@ mod tests {
     #[test]
     fn what_a_session_lacks_is_an_error_that_says_what_it_is_and_who_works_without() {
         let scream = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
-        assert_eq!(scream.check(&[Need::PacketReports]), Ok(()));
-        let error = scream.check(&[Need::Queue]).unwrap_err();
+        assert_eq!(check_needs("scream", scream.needs(), &[Need::PacketReports]), Ok(()));
+        let error = check_needs("scream", scream.needs(), &[Need::Queue]).unwrap_err();
         assert_eq!(error.problem, "it needs packet reports, which this session does not have");
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {

@@ -28,15 +28,10 @@ fn factory(mode: Mode, given: &[(&str, Given)]) -> Arc<dyn Factory> {
 fn setup(packet: u64) -> Setup {
     Setup {
         packet: Bytes::new(packet),
-        mode: Mode::Repaired,
-        floor: Rate::kbps(10),
-        cap: Rate::mbps(20),
-        pictures: None,
         session_bandwidth: Rate::mbps(2),
         group: true,
         id: ReceiverId(7),
-        chance: Seed(3).part("half"),
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::kbps(10), Rate::mbps(20), Seed(3).part("half"))
     }
 }
 

@@ -9,7 +9,7 @@ use harness::proof::{
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
-use steadycast_control::registry::{Chosen, Given};
+use steadycast_control::registry::{Chosen, Factory, Given, check_needs};
 use steadycast_control::{Body, Limit, Mode, Need, ReceiverId, Report};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
@@ -246,14 +246,17 @@ fn a_report_after_a_gap_counts_for_two_intervals_and_what_is_none_for_nothing() 
 
 #[test]
 fn without_packet_reports_a_signal_at_the_sender_is_refused_and_one_at_the_receiver_is_not() {
-    let chosen = |end: &str| Chosen::new("nada", Mode::Repaired, &[at(end)]).unwrap();
-    assert_eq!(chosen("receiver").check(&[]), Ok(()));
-    let error = chosen("sender").check(&[Need::Queue]).unwrap_err();
+    let check = |end: &str, offered: &[Need]| {
+        let chosen = Chosen::new("nada", Mode::Repaired, &[at(end)]).unwrap();
+        check_needs("nada", chosen.needs(), offered)
+    };
+    assert_eq!(check("receiver", &[]), Ok(()));
+    let error = check("sender", &[Need::Queue]).unwrap_err();
     assert_eq!(
         error.to_string().split(';').next(),
         Some("nada: it needs packet reports, which this session does not have")
     );
-    assert_eq!(chosen("sender").check(&[Need::PacketReports]), Ok(()));
+    assert_eq!(check("sender", &[Need::PacketReports]), Ok(()));
     // And then only what reports say of packets counts.
     let mut bench = alone("receiver", 1_000, 50);
     bench.flows[0].mute = true;

@@ -28,15 +28,10 @@ fn factory(given: &[(&str, Given)]) -> Arc<dyn Factory> {
 fn setup() -> Setup {
     Setup {
         packet: PACKET,
-        mode: Mode::Repaired,
-        floor: Rate::bps(1),
-        cap: Rate::mbps(20),
-        pictures: None,
         session_bandwidth: Rate::mbps(2),
         group: true,
         id: ReceiverId(7),
-        chance: Seed(3).part("half"),
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::bps(1), Rate::mbps(20), Seed(3).part("half"))
     }
 }
 

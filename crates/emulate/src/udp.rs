@@ -1,7 +1,7 @@
 //! The ends that are ours, over UDP sockets in the namespaces of their hosts: video and plain traffic.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,6 +24,12 @@ const CATCH_UP: usize = 1_000;
 /// What a session's source has sent: which part of which frame a packet carries does not travel.
 #[derive(Default)]
 pub(crate) struct Sent {
+    streams: BTreeMap<u32, Stream>,
+}
+
+/// What it has sent under one SSRC.
+#[derive(Default)]
+struct Stream {
     packets: VecDeque<(Media, Time)>,
     first: u64,
 }
@@ -33,10 +39,21 @@ const NUMBERS: usize = 1 << 16;
 
 impl Sent {
     fn add(&mut self, now: Time, media: &Media) {
+        self.streams.entry(media.header.ssrc).or_default().add(now, media);
+    }
+
+    /// The latest packet with this header's number, if it is this packet.
+    fn find(&self, header: &RtpHeader) -> Option<&(Media, Time)> {
+        self.streams.get(&header.ssrc)?.find(header)
+    }
+}
+
+impl Stream {
+    fn add(&mut self, now: Time, media: &Media) {
         if self.packets.is_empty() {
             self.first = media.seq;
         }
-        debug_assert_eq!(self.first + self.packets.len() as u64, media.seq, "a session's numbers have no gaps");
+        debug_assert_eq!(self.first + self.packets.len() as u64, media.seq, "a stream's numbers have no gaps");
         if self.packets.len() == NUMBERS {
             self.packets.pop_front();
             self.first += 1;
@@ -44,7 +61,6 @@ impl Sent {
         self.packets.push_back((*media, now));
     }
 
-    /// The latest packet with this header's number, if it is this packet.
     fn find(&self, header: &RtpHeader) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
         let back = (last as u16).wrapping_sub(header.seq);
@@ -153,7 +169,7 @@ impl UdpEnd {
     fn send(&mut self, now: Time, size: Bytes, body: &Body, out: &mut Outbox) {
         match body {
             Body::Rtp(media) => {
-                let len = usize::from(media.header.payload_len);
+                let len = media.payload_len();
                 if self.zeros.len() < len {
                     self.zeros.resize(len, 0);
                 }

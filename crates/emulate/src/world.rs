@@ -24,7 +24,7 @@ use steadycast_ends::{
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_network::{BuildError, Datagrams, group_address, host_address};
 use steadycast_record::run;
-use steadycast_scenario::{self as sc, FlowKind, NodeIx, Repair, Scenario};
+use steadycast_scenario::{self as sc, NodeIx, Scenario};
 
 use steadycast_units::{Chance, Ecn, Span, Spread, Time};
 
@@ -42,8 +42,10 @@ const CREDIT: Span = Span::millis(5);
 /// How often it is asked whether the run is to go on.
 const ASKED: Span = Span::millis(50);
 
-/// After the end packets may arrive for as long as they do, with pauses of at most the first and in all the second.
-const GRACE: (Span, Span) = (Span::millis(400), Span::secs(3));
+/// After the end the run waits until nothing has arrived for this long.
+const GRACE_IDLE: Span = Span::millis(400);
+/// It waits at most this long.
+const GRACE_TOTAL: Span = Span::secs(3);
 
 /// A larger share of late releases than this, and the run says that it is not to be trusted.
 const TRUSTED: f64 = 0.01;
@@ -74,9 +76,9 @@ pub enum EmulateError {
     /// A flow's TCP.
     #[error(transparent)]
     Tcp(#[from] TcpError),
-    /// What real sockets do not do yet.
-    #[error("flow.{0}.repair: lost packets are repaired in simulated runs only so far; write repair = \"none\"")]
-    Repair(String),
+    /// What nobody computes for real packets yet.
+    #[error("flow.{0}.repair: parity is there in simulated runs alone; write repair = \"auto\"")]
+    Parity(String),
     /// No such host.
     #[error("no host is called \"{0}\"")]
     NoHost(String),
@@ -520,7 +522,7 @@ impl Udp {
         // What is under way still arrives, so that the last frames are not counted as lost.
         self.each(|ix, driver| driver.tell(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
-        while clock.now() < (last + GRACE.0).min(end + GRACE.1) {
+        while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
             self.turn(clock.now() + ASKED)?;
             let mut heard = 0;
             self.each(|ix, driver| heard += driver.end(ix).heard());
@@ -628,8 +630,8 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn flows(&mut self) -> Result<Vec<FlowEnds>, EmulateError> {
         for flow in &self.scenario.flows {
-            if matches!(&flow.kind, FlowKind::Video(video) if matches!(video.repair, Repair::Rtx | Repair::Parity)) {
-                return Err(EmulateError::Repair(flow.name.clone()));
+            if matches!(&flow.kind, sc::FlowKind::Video(video) if video.repair == sc::Repair::Parity) {
+                return Err(EmulateError::Parity(flow.name.clone()));
             }
         }
         let cast = Cast::new(self.scenario, self.inputs).over_sockets();

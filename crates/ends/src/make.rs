@@ -6,9 +6,12 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory};
+use steadycast_control::registry::{Chosen, Factory, check_needs};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
-use steadycast_media::{Bounds, Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, Vbr, Waiting};
+use steadycast_media::{
+    Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, SyntheticCodec, Vbr,
+    Waiting,
+};
 use steadycast_scenario as sc;
 use steadycast_session::{
     Defended, Emit, FeedbackFormat, Identity, Orders, ParitySettings, Profile, Receiver, RepairSettings, Replayed,
@@ -234,10 +237,10 @@ impl<'a> Cast<'a> {
         from: Time,
         siblings: Option<Siblings>,
     ) -> Result<Makers<'a>, MakeError> {
+        let wrong = |error| MakeError::Controller { flow: flow.name.clone(), error };
         let factory = match self.inputs.factories.get(&flow.name) {
             Some(factory) => Arc::clone(factory),
-            None => Chosen::shared(&video.controller, video.mode, video.given())
-                .map_err(|error| MakeError::Controller { flow: flow.name.clone(), error })?,
+            None => Chosen::shared(&video.controller, video.mode, video.given()).map_err(wrong)?,
         };
         let own = FeedbackFormat::own_of(&*factory);
         let feedback = match video.feedback {
@@ -245,13 +248,19 @@ impl<'a> Cast<'a> {
             sc::Feedback::Rfc8888 => FeedbackFormat::Rfc8888,
             sc::Feedback::Twcc => FeedbackFormat::TransportWide,
         };
+        let greedy = matches!(video.media, sc::Media::Greedy { .. });
+        check_needs(&video.controller, factory.needs(), &feedback.offered(video.ecn, !greedy)).map_err(wrong)?;
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
-        let told = own != FeedbackFormat::Own || self.inputs.factories.contains_key(&flow.name);
-        let factory = Replayed::around(factory, feedback, told);
+        let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
+        let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
-        let greedy = matches!(video.media, sc::Media::Greedy { .. });
-        let ladder = if greedy {
+        let codec = match &video.media {
+            sc::Media::Rfc8593 { codec, .. } => Some(codec_settings(codec, &video.encode)),
+            _ => None,
+        };
+        let drawn = codec.as_ref().is_some_and(|codec| codec.model == CodecModel::Statistical);
+        let ladder = if greedy || drawn {
             None
         } else {
             let ladder = self.inputs.ladders.get(&flow.name);
@@ -260,10 +269,22 @@ impl<'a> Cast<'a> {
             Some(Arc::clone(ladder))
         };
         let payload = video.packet.get().saturating_sub(HEADERS).max(1);
-        let range = ladder.as_ref().map(|l| l.range(payload, HEADERS));
+        let codec = codec.map(|codec| match &ladder {
+            // A sequence has a frame rate of its own.
+            Some(ladder) => CodecSettings { t0: ladder.time(1), ..codec },
+            None => codec,
+        });
+        let range = match &codec {
+            Some(codec) => Some((codec.r_min, codec.r_max)),
+            None => ladder.as_ref().map(|l| l.range(payload, HEADERS)),
+        };
         let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
-        let pictures = ladder.as_ref().map(|l| Arc::new(pictures(l, payload, HEADERS)));
-        let period = ladder.as_ref().map_or(Span::ZERO, |l| l.time(1));
+        let pictures = match &codec {
+            Some(codec) => Some(codec_pictures(codec, video.encode.gop)),
+            None => ladder.as_ref().map(|l| pictures(l, payload, HEADERS)),
+        };
+        let pictures = pictures.map(Arc::new);
+        let period = pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
         let buffer = video
             .buffer
             .as_ref()
@@ -356,9 +377,15 @@ impl<'a> Cast<'a> {
                 };
                 let paper = video.mode == steadycast_control::Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
-                let encoder = ladder.as_ref().map(|l| -> Box<dyn Feed> {
-                    Box::new(Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS))
-                });
+                let encoder: Option<Box<dyn Feed>> = match (&codec, &ladder) {
+                    (Some(codec), ladder) => {
+                        let chance = seed.part(&format!("{name}.codec"));
+                        let codec = SyntheticCodec::new(codec.clone(), ladder.clone(), payload, HEADERS, chance);
+                        Some(Box::new(codec))
+                    }
+                    (None, Some(l)) => Some(Box::new(Encoder::new(Arc::clone(l), vbr, waiting, payload, HEADERS))),
+                    (None, None) => None,
+                };
                 let setup = setup(&name, settings.identity.ssrc);
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
@@ -420,6 +447,35 @@ pub fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
+fn codec_settings(codec: &sc::SyntheticCodec, encode: &sc::Encode) -> CodecSettings {
+    CodecSettings {
+        model: match codec.model {
+            sc::CodecModel::Statistical => CodecModel::Statistical,
+            sc::CodecModel::Trace => CodecModel::Trace,
+            sc::CodecModel::Hybrid => CodecModel::Hybrid,
+        },
+        r_min: codec.r_min,
+        r_max: codec.r_max,
+        tau_v: codec.tau_v,
+        abrupt: codec.abrupt,
+        k_d: codec.k_d,
+        k_b: codec.k_b,
+        scale_t: codec.scale_t,
+        scale_b: codec.scale_b,
+        skip_frames: codec.skip_frames,
+        ..CodecSettings::at(encode.fps.unwrap_or(30.0))
+    }
+}
+
+/// What a controller is told of RFC 8593's codec, which has a rate in place of quantizers: those of 2, 4 … 62, whose rates fall from
+/// the highest to the lowest in equal steps.
+fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
+    let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
+    let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));
+    let rungs = (0..31).map(|n| Rung { quantizer: 2 * (n + 1), rate: rate(n), peak: rate(n) }).collect();
+    Pictures { frame: codec.t0, group: codec.t0.scale(f64::from(gop)), rungs }
+}
+
 fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError> {
     if let tcp::Congestion::Kernel(name) = spec.config.congestion {
         return Err(MakeError::KernelOnly { flow: flow.name.clone(), name: name.to_owned() });
@@ -442,6 +498,7 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError>
 mod tests {
     use super::*;
     use std::path::Path;
+    use steadycast_control::Need;
 
     fn config(keys: &str) -> tcp::Config {
         let text = format!(
@@ -467,5 +524,52 @@ mod tests {
         let ns2 = "preset = \"ns2\"\ncongestion = \"newreno\"\n";
         assert_eq!(config(ns2).recovery_burst, 2);
         assert_eq!(config(&format!("{ns2}send_jitter = \"1ms\"")).recovery_burst, 0);
+    }
+
+    /// A lone factory whose controller cannot do without ECN.
+    struct Picky(Arc<dyn Factory>);
+
+    impl Factory for Picky {
+        fn sender(&self, setup: &Setup) -> Box<dyn steadycast_control::SenderHalf> {
+            self.0.sender(setup)
+        }
+        fn receiver(&self, setup: &Setup) -> Box<dyn steadycast_control::ReceiverHalf> {
+            self.0.receiver(setup)
+        }
+        fn extension(&self) -> u8 {
+            self.0.extension()
+        }
+        fn app(&self) -> [u8; 4] {
+            self.0.app()
+        }
+        fn feedback(&self) -> steadycast_control::registry::Feedback {
+            self.0.feedback()
+        }
+        fn needs(&self) -> &'static [Need] {
+            &[Need::Ecn]
+        }
+    }
+
+    #[test]
+    fn a_controller_that_needs_what_the_flow_lacks_is_refused_with_its_place() {
+        let made = |ecn: &str| {
+            let text = format!(
+                "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
+                 [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"fixed\"\nmedia = \"greedy\"\necn = \"{ecn}\"\n"
+            );
+            let loaded = sc::Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
+            let fixed =
+                Chosen::shared("fixed", steadycast_control::Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
+            let factory: Arc<dyn Factory> = Arc::new(Picky(fixed));
+            let inputs = Inputs { factories: [("video".to_owned(), factory)].into(), ..Inputs::default() };
+            let cast = Cast::new(&loaded.scenario, &inputs);
+            cast.makers(0, &cast.ends(0)).map(|_| ()).map_err(|e| e.to_string())
+        };
+        let error = made("off").expect_err("nothing is ECN-capable");
+        assert!(
+            error.starts_with("flow.video.controller: fixed: it needs ecn, which this session does not have"),
+            "{error}"
+        );
+        assert_eq!(made("ect0"), Ok(()));
     }
 }

@@ -16,7 +16,7 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// Of a clock that is so much ahead and so many parts per million too fast.
+    /// The skew of a clock that is `ahead` of the network's and runs `ppm` parts per million fast.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
         // There are no times before a clock's start. Who is an hour behind is, by the stamps, 3.5 hours ahead.
         let ahead = if ahead < Offset::ZERO { STAMPS.saturating_sub(ahead.abs()) } else { ahead.later() };

@@ -11,10 +11,13 @@ pub enum JitterDist {
     Uniform,
     /// Around the mean with a standard deviation of a third of it, cut at zero and at twice the mean.
     Normal,
+    /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25 times the mean:
+    /// NR-BPDV of RFC 8868, 4.5.
+    HalfNormal,
 }
 
 words! {
-    JitterDist { "exponential" => Self::Exponential, "uniform" => Self::Uniform, "normal" => Self::Normal, }
+    JitterDist { "exponential" => Self::Exponential, "uniform" => Self::Uniform, "normal" => Self::Normal, "half-normal" => Self::HalfNormal, }
 }
 
 settings! {
@@ -23,7 +26,7 @@ settings! {
     Jitter {
         /// Its mean.
         mean: Span => "write for example mean = \"2ms\"",
-        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it.
+        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it, half-normal is a normal distribution's absolute value (RFC 8868, 4.5).
         dist: JitterDist = JitterDist::Exponential,
         /// Whether a packet may overtake another; otherwise it waits for the one before.
         reorder: bool = false,
@@ -68,12 +71,17 @@ impl Propagation {
         match jitter.dist {
             JitterDist::Exponential => jitter.mean.scale(self.chance.exponential(1.0)),
             JitterDist::Uniform => jitter.mean.scale(2.0 * self.chance.unit()),
-            JitterDist::Normal => {
-                // Box–Muller; one of the two values is enough.
-                let radius = (-2.0 * libm::log(self.chance.unit_open())).sqrt();
-                let normal = radius * libm::cos(std::f64::consts::TAU * self.chance.unit());
-                jitter.mean.scale((1.0 + normal / 3.0).clamp(0.0, 2.0))
+            JitterDist::Normal => jitter.mean.scale((1.0 + self.normal() / 3.0).clamp(0.0, 2.0)),
+            JitterDist::HalfNormal => {
+                let deviation = std::f64::consts::FRAC_PI_2.sqrt();
+                jitter.mean.scale(deviation * self.normal().abs().min(3.0))
             }
         }
+    }
+
+    /// Standard normal, by Box and Muller; one of the two values is enough.
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * libm::log(self.chance.unit_open())).sqrt();
+        radius * libm::cos(std::f64::consts::TAU * self.chance.unit())
     }
 }

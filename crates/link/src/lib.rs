@@ -43,7 +43,7 @@ pub use steps::Steps;
 use delay::Propagation;
 use disorder::Disorder;
 use loss::LossState;
-use managed::Managed;
+use managed::{Managed, Offered};
 use policer::Bucket;
 use queue::QueueState;
 use service::Transmitter;
@@ -127,7 +127,7 @@ pub enum Drop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link reorders.
-    /// Of a packet that comes twice [`Link::copy`] tells the other arrival.
+    /// When a packet arrives twice, [`Link::copy`] tells the other arrival.
     Arrives {
         /// When.
         at: Time,
@@ -322,7 +322,7 @@ impl Link {
 
     /// As [`Link::offer`], with a number that tells flows apart: only FQ-CoDel asks for it.
     pub fn offer_of(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
-        if self.rest.managed.is_some() { self.rest.hold(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
+        if self.rest.managed.is_some() { self.rest.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
     }
 
     /// Whether it holds what it takes.
@@ -350,7 +350,7 @@ impl Link {
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
             let managed = self.rest.managed.as_mut()?;
-            if let Some((token, fate, copy)) = managed.tell() {
+            if let Some((token, fate, copy)) = managed.next_fate() {
                 self.rest.copy = copy;
                 return Some((token, fate));
             }
@@ -365,13 +365,13 @@ impl Link {
         match self.idle.plain {
             Plain::Yes { delay } if size <= self.rest.mtu => self.offer_to_plain(now, size, ecn, delay),
             _ => {
-                self.tell();
+                self.flush();
                 self.rest.offer(now, size, ecn)
             }
         }
     }
 
-    /// As [`Rest::offer`], without what a plain link has not got.
+    /// The fast path of [`Rest::offer`], for plain links.
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, rest) = (&mut self.idle, &mut *self.rest);
         if now >= idle.free {
@@ -382,7 +382,7 @@ impl Link {
             (idle.free, idle.passed) = (now + span, 1);
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
-        rest.tell(idle);
+        rest.flush(idle);
         rest.counts.offered += 1;
         if !rest.queue.has_room(now, size) {
             rest.counts.full += 1;
@@ -397,9 +397,9 @@ impl Link {
         Fate::Arrives { at: idle.free + delay, ecn }
     }
 
-    /// Brings the parts up to date that an idle link's packets pass by.
-    fn tell(&mut self) {
-        self.rest.tell(&mut self.idle);
+    /// Brings the parts up to date that the fast path passes by.
+    fn flush(&mut self) {
+        self.rest.flush(&mut self.idle);
     }
 
     /// What it has done until `now`.
@@ -457,7 +457,7 @@ impl Link {
 
     /// Packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
-        self.tell();
+        self.flush();
         match &self.rest.managed {
             Some(managed) => managed.length(now),
             None => self.rest.queue.length(now),
@@ -498,7 +498,7 @@ impl Rest {
         idle.passed = 0;
     }
 
-    fn tell(&mut self, idle: &mut Idle) {
+    fn flush(&mut self, idle: &mut Idle) {
         if idle.passed > 0 {
             self.count_passed(idle);
             // Of all those packets only the last can still be there.
@@ -523,7 +523,7 @@ impl Rest {
 
     fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         if self.managed.is_some() {
-            return self.hold(now, size, ecn, 0);
+            return self.enqueue(now, size, ecn, 0);
         }
         if let Some(refused) = self.refuses(now, size) {
             return Fate::Dropped(refused);
@@ -591,8 +591,8 @@ impl Rest {
         }
     }
 
-    /// As [`Rest::offer`], where packets are held.
-    fn hold(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
+    /// [`Rest::offer`] for a link that holds packets until they leave.
+    fn enqueue(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
         if let Some(refused) = self.refuses(now, size) {
             return Fate::Dropped(refused);
         }
@@ -601,7 +601,7 @@ impl Rest {
             self.serve();
         }
         let Some(managed) = &mut self.managed else { return Fate::Dropped(Drop::Full) };
-        let Some(token) = managed.take_in(now, (size, ecn), flow, &mut self.counts) else {
+        let Some(token) = managed.take_in(now, Offered { size, ecn, flow }, &mut self.counts) else {
             self.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         };

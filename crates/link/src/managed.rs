@@ -18,6 +18,14 @@ pub(crate) struct Waiting {
     pub(crate) ecn: Ecn,
 }
 
+/// A packet that is offered, and the flow that it is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Offered {
+    pub(crate) size: Bytes,
+    pub(crate) ecn: Ecn,
+    pub(crate) flow: u64,
+}
+
 /// Keeps packets, and decides about them as they leave.
 pub(crate) trait Departure: Debug + Send + Sync {
     /// Takes in a packet that has just come. `alone`: nothing waits, and nothing is on the transmitter.
@@ -111,7 +119,7 @@ impl Managed {
     }
 
     /// The fate of a packet that has one, and when a copy of it arrives.
-    pub(crate) fn tell(&mut self) -> Option<(Token, Fate, Option<Time>)> {
+    pub(crate) fn next_fate(&mut self) -> Option<(Token, Fate, Option<Time>)> {
         let told = self.told.pop_front()?;
         self.free.push(told.0.0);
         Some(told)
@@ -133,13 +141,8 @@ impl Managed {
     }
 
     /// Takes a packet in; `None`: it does not fit.
-    pub(crate) fn take_in(
-        &mut self,
-        now: Time,
-        (size, ecn): (Bytes, Ecn),
-        flow: u64,
-        counts: &mut Counts,
-    ) -> Option<Token> {
+    pub(crate) fn take_in(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
+        let Offered { size, ecn, flow } = packet;
         if !self.departure.sheds() && self.exceeds(now, 1, size) {
             return None;
         }

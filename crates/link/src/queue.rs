@@ -72,9 +72,12 @@ pub struct Line {
 /// Whether a limit can be told on this link: a time needs a rate. What is wrong goes to `out`.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
-    if let Some(said) = item.get(key).filter(|_| !fine) {
+    if !fine {
         let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
-        out.problem(&said.at, "a time without a rate is no amount", remedy);
+        match item.get(key) {
+            Some(said) => out.problem(&said.at, "a time without a rate is no amount", remedy),
+            None => out.problem(&item.at, format!("its {key} is by default a time, and the link has no rate"), remedy),
+        }
     }
     fine
 }

@@ -147,6 +147,22 @@ fn jitter_keeps_the_order_unless_it_may_not() {
     assert!((500..1200).contains(&run(true)), "{}", run(true));
 }
 
+#[test]
+fn half_normal_jitter_has_its_mean_a_finite_end_and_no_sign() {
+    let jitter = Some(Jitter { mean: Span::millis(4), dist: JitterDist::HalfNormal, reorder: true });
+    let mut link = link(&Config { jitter, ..Config::default() });
+    let extra: Vec<f64> = (0..20_000)
+        .map(|n| arrivals(&mut link, [at(n)])[0].map_or(f64::NAN, |there| there.since(at(n)).as_secs_f64() * 1e3))
+        .collect();
+    let mean = extra.iter().sum::<f64>() / extra.len() as f64;
+    assert!((3.9..4.1).contains(&mean), "{mean} ms");
+    // RFC 8868, 4.5: a standard deviation of 5 ms, cut at three of them.
+    let (low, high) = extra.iter().fold((f64::MAX, 0.0f64), |(a, b), x| (a.min(*x), b.max(*x)));
+    assert!((0.0..0.01).contains(&low) && (14.0..=15.05).contains(&high), "{low} to {high} ms");
+    let near = extra.iter().filter(|x| **x < 5.01).count() as f64 / extra.len() as f64;
+    assert!((0.67..0.70).contains(&near), "{near} within a standard deviation");
+}
+
 fn red(ecn: bool) -> Config {
     let red = Red {
         limit: Limit::Packets(50),

@@ -173,6 +173,14 @@ impl EncoderDesk {
         self.locked().waker = Some(waker);
     }
 
+    /// The job that lies there begins a group of pictures; false when the encoder has it already, or there is none.
+    fn begin_group(&self) -> bool {
+        let mut desk = self.locked();
+        let Some(job) = &mut desk.job else { return false };
+        job.first = true;
+        true
+    }
+
     fn ask(&self, job: Job) {
         self.locked().job = Some(job);
         self.0.1.notify_all();
@@ -212,6 +220,8 @@ pub struct LiveFeed {
     index: u32,
     /// Pictures since the last I frame.
     since_intra: u32,
+    /// The present group is to end before its time, and is no measure.
+    cut: bool,
     told: (f64, u32),
     rate: Rate,
     quantizer: f64,
@@ -233,6 +243,7 @@ impl LiveFeed {
             start: None,
             index: 0,
             since_intra: 0,
+            cut: false,
             told: (0.0, 0),
             rate: Rate::ZERO,
             quantizer: 0.0,
@@ -274,7 +285,7 @@ impl LiveFeed {
         let (low, high) = self.limits();
         if self.index == 0 {
             self.quantizer = self.first_quantizer();
-        } else {
+        } else if !std::mem::take(&mut self.cut) {
             let open = self.sent.as_f64().max(1.0);
             let (fill, wanted) = bucket(self.fill, BUCKET, budget, open, open);
             self.fill = fill;
@@ -345,6 +356,21 @@ impl Feed for LiveFeed {
     fn resume(&mut self) -> u32 {
         self.since_intra = self.steering.gop;
         self.index
+    }
+
+    fn key_frame(&mut self) {
+        // One that begins a group and waits to be coded is a key frame already.
+        if self.start.is_none() || self.since_intra == 0 {
+            return;
+        }
+        // What a part of a group took says little of what a whole one takes.
+        self.cut = true;
+        if self.desk.begin_group() {
+            (self.since_intra, self.sent) = (0, Bytes::ZERO);
+            self.cut = false;
+        } else {
+            self.since_intra = self.steering.gop;
+        }
     }
 
     fn on_rate(&mut self, rate: Rate) {
@@ -438,5 +464,43 @@ impl Feed for LadderFeed {
 
     fn limited(&self) -> bool {
         self.encoder.limited()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
+        let desk = EncoderDesk::default();
+        let steering = Steering {
+            fps: (25, 1),
+            gop: 250,
+            quantizers: (2, 31),
+            scale: Scale::Linear,
+            samples: 352 * 288,
+            own_pace: false,
+            overhead: 52,
+        };
+        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::start());
+        feed.on_rate(Rate::mbps(1));
+        let mut kinds = Vec::new();
+        for picture in 0..12 {
+            // The third picture is with the encoder when the first request comes; the ninth is not yet.
+            if picture == 8 {
+                feed.key_frame();
+                feed.key_frame();
+            }
+            let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
+            if picture == 2 {
+                feed.key_frame();
+            }
+            let kind = if job.first { FrameKind::I } else { FrameKind::P };
+            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes: vec![0, 0, 1, 0xb6, 0] });
+            kinds.push(feed.next(Rate::mbps(1), Bytes::ZERO).map(|coded| coded.kind));
+        }
+        let keys: Vec<_> = (0..12).filter(|n| kinds[*n] == Some(FrameKind::I)).collect();
+        assert_eq!(keys, [0, 3, 8]);
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Words {
     pub(crate) clip: Option<String>,
     pub(crate) receivers: Vec<String>,
     pub(crate) group: bool,
+    /// Lost packets are sent again.
+    pub(crate) repair: bool,
 }
 
 impl Words {
@@ -41,10 +43,11 @@ impl Words {
             some => format!("params.{} = {{ {} }}\n", self.controller, some.join(", ")),
         };
         let cast = if self.group { "multicast" } else { "unicast" };
+        let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
         format!(
             "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
-             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n",
+             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}",
             lasted.as_secs_f64().max(0.001),
             self.controller,
             self.mode,
@@ -169,18 +172,22 @@ impl LiveRecord {
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
-        let Some(block) = peer.block.filter(|_| peer.reports > 0) else { continue };
+        if peer.reports == 0 {
+            continue;
+        }
         // One that was there from the start is owed all packets, one that joined later those since its first report.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
             _ => (u32::from(first_seq), 0),
         };
-        let expected = block.highest_seq.wrapping_sub(from);
-        let lost = block.cumulative_lost - before;
-        let loss =
-            (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0));
-        let jitter = f64::from(block.jitter) / 90.0;
+        // Whoever reports packet by packet alone has sent no block.
+        let loss = peer.block.and_then(|block| {
+            let expected = block.highest_seq.wrapping_sub(from);
+            let lost = block.cumulative_lost - before;
+            (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
+        });
+        let jitter = peer.block.map(|block| f64::from(block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);
         into.put(&receiver::NAME, peer.cname.as_str());
@@ -191,7 +198,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         into.put_span(&receiver::RTT, peer.rtt);
         into.put_spread(&receiver::DELAY, &Spread::default());
         into.put(&receiver::FEEDBACK_PACKETS, peer.reports);
-        into.put(&receiver::STANDARD, !peer.ours);
+        into.put(&receiver::STANDARD, !peer.ours && !peer.packets);
         into.put(&receiver::LEFT, peer.left);
         into.put_unknown(&receiver::FRAMES_OK);
         rows.push(into);

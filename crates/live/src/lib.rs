@@ -25,8 +25,8 @@ pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering,
 pub use folder::LiveRecord;
 pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
 pub use peers::{Peer, Peers};
-pub use receive::{ReceiveOptions, Receiving};
-pub use send::{LiveError, Medium, SendOptions, Sending};
+pub use receive::{LATENCY, ReceiveOptions, Receiving};
+pub use send::{LiveError, Medium, RepairChoice, SendOptions, Sending};
 pub use spool::Spool;
 pub use srtp::{MasterKey, RTP_TAG, Srtp};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet, ReportBlock, TransportFeedback};
 
 /// One who sends reports.
 #[derive(Clone, Debug)]
@@ -17,10 +17,12 @@ pub struct Peer {
     pub first: Time,
     /// When it was heard last.
     pub last: Time,
-    /// Compounds with a report on our stream.
+    /// Compounds with a report on our stream, or on its packets.
     pub reports: u64,
     /// It sends the controller's own reports; a standard receiver does not.
     pub ours: bool,
+    /// It reports single packets, in a standard's format.
+    pub packets: bool,
     /// The first report block about our stream, and the latest.
     pub begin: Option<ReportBlock>,
     /// See above.
@@ -70,6 +72,8 @@ impl Peers {
             self.unreadable += 1;
             return;
         };
+        let alone =
+            !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -87,6 +91,12 @@ impl Peers {
                 Packet::App { ssrc, name, .. } if *name == self.app && *ssrc != mine => {
                     if let Some(peer) = self.peer(now, *ssrc, from) {
                         peer.ours = true;
+                    }
+                }
+                Packet::Feedback { sender, .. } if *sender != mine && tells_packets(packet) => {
+                    if let Some(peer) = self.peer(now, *sender, from) {
+                        peer.packets = true;
+                        peer.reports += u64::from(alone);
                     }
                 }
                 Packet::Sdes { chunks } => {
@@ -110,6 +120,10 @@ impl Peers {
 
     /// Who speaks with this SSRC from this machine; `None` for one who takes another's.
     fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
+        // Under this number GStreamer reports packets until its session has one of its own.
+        if ssrc == u32::MAX {
+            return None;
+        }
         if self.all.len() >= MOST
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
@@ -123,6 +137,7 @@ impl Peers {
             last: now,
             reports: 0,
             ours: false,
+            packets: false,
             begin: None,
             block: None,
             rtt: None,
@@ -135,4 +150,9 @@ impl Peers {
         (peer.last, peer.address, peer.left) = (now, from, false);
         Some(peer)
     }
+}
+
+fn tells_packets(packet: &Packet) -> bool {
+    matches!(CongestionFeedback::from_packet(packet), Ok(Some(_)))
+        || matches!(TransportFeedback::from_packet(packet), Ok(Some(_)))
 }

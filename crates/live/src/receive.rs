@@ -2,8 +2,9 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words};
-use crate::sdp::Description;
+use crate::sdp::{Description, PacketFeedback};
 use crate::send::{Shared, packet_size, rtcp};
+use crate::unpack::REORDERED;
 use crate::{
     Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
     Spool, Srtp, Unpacker, WiredSink,
@@ -17,7 +18,7 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, RtcpSettings};
+use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, RepairSettings, Replayed, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -33,9 +34,17 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Its play-out buffer; without one, what its sender's description says.
     pub buffer: Option<Bytes>,
+    /// How long a packet waits for lost ones before it, which are sent again; [`LATENCY`] without it.
+    pub latency: Option<Span>,
     /// How fast that is emptied; without it as the media's clock says.
     pub consume: Option<Rate>,
 }
+
+/// How long packets wait for lost ones where these are sent again and no latency was named.
+pub const LATENCY: Span = Span::millis(300);
+
+/// Between regular reports under AVPF to senders that do not say what they make of them (RFC 3550, 6.2).
+const REGULAR: Span = Span::secs(5);
 
 /// A player without a rate of its own takes a frame when its time has come, to so much.
 const TICK: Span = Span::millis(10);
@@ -95,11 +104,20 @@ impl Receiving {
         let description = options.description.clone();
         let announced = Announced::of(&description)?;
         let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
+        let own_format = FeedbackFormat::own_of(&*factory);
+        let feedback = description.feedback.map_or(own_format, PacketFeedback::format);
+        let replayed = feedback.is_replayed_for(own_format);
+        let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let group = description.address.ip().is_multicast();
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
         let pair_options = PairOptions { source, mux, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
+        let repaired = description.repair.as_ref().filter(|_| !group);
+        let latency = options.latency.unwrap_or(if repaired.is_some() { LATENCY } else { REORDERED });
+        // A sender that was started again has other sources than its description of before says: they are learnt.
+        let repair =
+            repaired.map(|again| RepairSettings { ssrc: 0, payload_type: again.payload_type, playout: Some(latency) });
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
         let settings = if description.of_ours("controller").is_some() {
@@ -107,7 +125,12 @@ impl Receiving {
         } else {
             // Whoever does not say what it makes of reports gets them at RFC 3550's own times, five seconds or so apart: without the
             // reduced minimum that its 6.2 allows between two.
-            RtcpSettings { profile: Profile::Rfc3550, group: true, ..rtcp(announced.session_bandwidth, true, false) }
+            let standard = rtcp(announced.session_bandwidth, true, false);
+            // What is asked for may be asked for at once.
+            match repaired.is_some() || description.key_frames {
+                true => RtcpSettings { profile: Profile::Avpf { t_rr_interval: REGULAR }, group, ..standard },
+                false => RtcpSettings { profile: Profile::Rfc3550, group: true, ..standard },
+            }
         };
         let setup = Setup {
             packet: announced.packet,
@@ -128,21 +151,35 @@ impl Receiving {
             let setup = Setup { id: ReceiverId(identity.ssrc), chance: own.part("half"), ..setup.clone() };
             let half = factory.receiver(&setup);
             let receiver = Receiver::new(identity, settings, factory.app(), half, own.part("rtcp"), now)
-                .with_feedback(FeedbackFormat::own_of(&*factory), setup.session_bandwidth);
+                .with_feedback(feedback, setup.session_bandwidth);
+            let receiver = match repair {
+                Some(repair) => receiver.with_repair_of_any_source(repair),
+                None => receiver,
+            };
             // In paper mode no sender pauses.
             if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
         let consume = options.consume.or(announced.consume).map_or(Consume::Frames(TICK), Consume::Rate);
         let buffer = options.buffer.or(announced.buffer).map(|size| PlayBuffer::new(size, consume));
-        let mut sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
+        let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
+        let mut sink = sink.repairing(repair.is_some());
         Spool::keep(sink.kept());
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
-            Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone())),
+            Some(format) => Box::new(Unpacker::new(format, description.payload_type, shelf.clone()).waiting(latency)),
             None => Box::new(Nobody),
         };
         let srtp = options.key.as_ref().map(Srtp::new);
         let wired = WiredSink::new(sink, consumer, None, Departure::AboveLeast, reports).with_srtp(srtp).timing(TICK);
+        let wired = match description.feedback {
+            Some(PacketFeedback::Transport(id)) => wired.numbered_by(id),
+            _ => wired,
+        };
+        let wired = match repair {
+            Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
+            None => wired,
+        };
+        let wired = wired.pleading(description.key_frames);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
@@ -274,6 +311,7 @@ impl Session {
             "reports_to": end.reports_to().map(|a| a.to_string()),
             "ended_by": ended_by(end),
             "reports": sink.rtcp_packets, "buffer": buffer,
+            "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": r.repaired })),
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
@@ -331,6 +369,7 @@ impl Session {
             clip: None,
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
+            repair: wired.sink().requests().is_some(),
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));

@@ -5,7 +5,8 @@
 
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
 use std::net::{IpAddr, SocketAddr};
-use steadycast_units::Rate;
+use steadycast_session::{FeedbackFormat, TRANSPORT_NUMBER_ID};
+use steadycast_units::{Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
@@ -45,10 +46,68 @@ pub struct Description {
     pub config: Vec<u8>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
+    /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
+    pub feedback: Option<PacketFeedback>,
+    /// How lost packets are sent again to those who ask for them; `None`: they are not.
+    pub repair: Option<Retransmissions>,
+    /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
+    pub key_frames: bool,
     /// What only our own receivers understand.
     pub ours: Vec<(String, String)>,
 }
 
+/// How receivers report single packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketFeedback {
+    /// By RFC 8888: `ack ccfb`.
+    Congestion,
+    /// By transport-wide numbers, which this element of the header extension carries: `transport-cc`.
+    Transport(u8),
+}
+
+impl PacketFeedback {
+    /// What a sender of ours says of this format.
+    pub const fn of(format: FeedbackFormat) -> Option<Self> {
+        match format {
+            FeedbackFormat::Own => None,
+            FeedbackFormat::Rfc8888 => Some(Self::Congestion),
+            FeedbackFormat::TransportWide => Some(Self::Transport(TRANSPORT_NUMBER_ID)),
+        }
+    }
+
+    /// The format.
+    pub const fn format(self) -> FeedbackFormat {
+        match self {
+            Self::Congestion => FeedbackFormat::Rfc8888,
+            Self::Transport(_) => FeedbackFormat::TransportWide,
+        }
+    }
+}
+
+/// Lost packets come again in a stream of their own (RFC 4588), asked for by generic NACKs (RFC 4585).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retransmissions {
+    /// RTP payload type of that stream.
+    pub payload_type: u8,
+    /// For how long the sender keeps what it sent, if it says so.
+    pub kept: Option<Span>,
+    /// Under which sources, if the description says so (RFC 5576).
+    pub sources: Option<Sources>,
+}
+
+/// The sources of the media and of its retransmissions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// SSRC of the media.
+    pub media: u32,
+    /// SSRC of the retransmissions.
+    pub repair: u32,
+    /// The canonical name of both.
+    pub cname: String,
+}
+
+/// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const OURS: &str = "x-steadycast";
 
 impl Description {
@@ -60,8 +119,18 @@ impl Description {
     /// As text. `own` is the sender's address, `session` a number of its own.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        let proto = if self.secure { TransportProto::RtpSavp } else { TransportProto::RtpAvp };
+        // Feedback of the profile for it alone makes it this profile: what players know best otherwise stays.
+        let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
+        let proto = match (self.secure, early) {
+            (false, false) => TransportProto::RtpAvp,
+            (false, true) => TransportProto::RtpAvpf,
+            (true, false) => TransportProto::RtpSavp,
+            (true, true) => TransportProto::RtpSavpf,
+        };
         let mut media = Media::new(MediaType::Video, self.address.port(), proto, self.payload_type);
+        if let Some(repair) = &self.repair {
+            media.fmt = format!("{} {}", self.payload_type, repair.payload_type);
+        }
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -79,6 +148,31 @@ impl Description {
             put("source-filter", format!(" incl IN {kind} {} {source}", self.address.ip()));
         }
         put("extmap", "1 urn:x-steadycast:send-time".into());
+        match self.feedback {
+            // RFC 8888, section 6, asks for the asterisk.
+            Some(PacketFeedback::Congestion) => put("rtcp-fb", "* ack ccfb".into()),
+            Some(PacketFeedback::Transport(id)) => {
+                put("extmap", format!("{id} {TRANSPORT_WIDE}"));
+                put("rtcp-fb", format!("{} transport-cc", self.payload_type));
+            }
+            None => {}
+        }
+        if self.key_frames {
+            put("rtcp-fb", format!("{} nack pli", self.payload_type));
+            put("rtcp-fb", format!("{} ccm fir", self.payload_type));
+        }
+        if let Some(repair) = &self.repair {
+            put("rtcp-fb", format!("{} nack", self.payload_type));
+            put("rtpmap", format!("{} rtx/90000", repair.payload_type));
+            let kept = repair.kept.map(|kept| format!(";rtx-time={}", kept.as_nanos() / 1_000_000)).unwrap_or_default();
+            put("fmtp", format!("{} apt={}{kept}", repair.payload_type, self.payload_type));
+            if let Some(Sources { media, repair, cname }) = &repair.sources {
+                put("ssrc-group", format!("FID {media} {repair}"));
+                for ssrc in [media, repair] {
+                    put("ssrc", format!("{ssrc} cname:{cname}"));
+                }
+            }
+        }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
             put(OURS, ours.join(";"));
@@ -158,16 +252,10 @@ impl Description {
             None => PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type)),
         };
         let fmtp = of_type("fmtp").unwrap_or_default();
-        let parameter = |key: &str| {
-            let pair = |p: &str| {
-                p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned())
-            };
-            fmtp.split(';').find_map(pair)
-        };
         let config = match format {
-            Some(PayloadFormat::Mpeg4) => parameter("config").and_then(|text| unhex(&text)).unwrap_or_default(),
+            Some(PayloadFormat::Mpeg4) => parameter(&fmtp, "config").and_then(|text| unhex(&text)).unwrap_or_default(),
             Some(PayloadFormat::H264) => {
-                let sets = parameter("sprop-parameter-sets").unwrap_or_default();
+                let sets = parameter(&fmtp, "sprop-parameter-sets").unwrap_or_default();
                 sets.split(',')
                     .filter_map(unbase64)
                     .filter(|s| !s.is_empty())
@@ -178,6 +266,7 @@ impl Description {
         };
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
+        let (feedback, repair) = (feedback(media, payload_type), retransmissions(media, payload_type));
         let bandwidth = media.bandwidths.iter().find(|b| b.bwtype == "AS");
         Ok(Self {
             address: SocketAddr::new(address.ip, media.port),
@@ -189,6 +278,9 @@ impl Description {
             format,
             config,
             bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
+            feedback,
+            repair,
+            key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
     }
@@ -199,6 +291,63 @@ fn source(media: &Media) -> Option<IpAddr> {
     let filter = media.get_first_attribute_value("source-filter").flatten()?;
     let words: Vec<&str> = filter.split_whitespace().collect();
     if words.first() == Some(&"incl") { words.get(4)?.parse().ok() } else { None }
+}
+
+/// What `a=rtcp-fb` says of this payload type, or of all of them (RFC 4585, section 4.2), in single words.
+fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
+    let own = payload_type.to_string();
+    let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
+    words
+        .filter(move |words| words.first().is_some_and(|of| *of == "*" || **of == own))
+        .map(|words| words[1..].to_vec())
+}
+
+/// The stream in which packets of this payload type are sent again to those who ask for them.
+fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
+    if !asked(media, payload_type).any(|words| words == ["nack"]) {
+        return None;
+    }
+    let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
+    let formats = || media.get_attribute_values("fmtp").flatten().filter_map(|said| said.split_once(' '));
+    // Each of several types of retransmissions names the type that it repeats.
+    let (word, parameters) = maps()
+        .filter(|(_, map)| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case("rtx")))
+        .filter_map(|(of, _)| formats().find(|(word, _)| *word == of))
+        .find(|(_, parameters)| parameter(parameters, "apt").as_deref() == Some(&payload_type.to_string()))?;
+    let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
+    let kept = parameter(parameters, "rtx-time").and_then(|ms| ms.parse().ok()).map(|ms: u32| Span::millis(ms.into()));
+    let group = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
+        let mut words = said.strip_prefix("FID ")?.split_whitespace().map(str::parse::<u32>);
+        Some((words.next()?.ok()?, words.next()?.ok()?))
+    });
+    let sources = group.map(|(media_source, repair)| {
+        let own = format!("{media_source} cname:");
+        let cname = media.get_attribute_values("ssrc").flatten().find_map(|said| said.strip_prefix(&own));
+        Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() }
+    });
+    Some(Retransmissions { payload_type: own, kept, sources })
+}
+
+/// The value of a parameter in a line of them.
+fn parameter(line: &str, key: &str) -> Option<String> {
+    let pair =
+        |p: &str| p.trim().split_once('=').filter(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.to_owned());
+    line.split(';').find_map(pair)
+}
+
+/// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
+fn feedback(media: &Media, payload_type: u8) -> Option<PacketFeedback> {
+    let asks = |what: &[&str]| asked(media, payload_type).any(|words| words == what);
+    if asks(&["ack", "ccfb"]) {
+        return Some(PacketFeedback::Congestion);
+    }
+    let element = media.get_attribute_values("extmap").flatten().find_map(|said| {
+        let (id, uri) = said.split_once(' ')?;
+        // A direction may stand behind the number (RFC 8285, section 5).
+        let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
+        (uri.trim() == TRANSPORT_WIDE).then_some(id)
+    });
+    element.filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
 /// The NAL units of a stream with start codes.
@@ -273,8 +422,16 @@ mod tests {
             format,
             config: config.to_vec(),
             bandwidth: Some(Rate::kbps(2_000)),
+            feedback: None,
+            repair: None,
+            key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
         }
+    }
+
+    fn retransmissions() -> Retransmissions {
+        let sources = Sources { media: 1_111, repair: 4_000_000_000, cname: "me@desk".into() };
+        Retransmissions { payload_type: 97, kept: Some(Span::secs(1)), sources: Some(sources) }
     }
 
     #[test]
@@ -287,6 +444,14 @@ mod tests {
             Description { source: Some(own), ..description(Some(PayloadFormat::H263p), &[]) },
             Description { secure: true, bandwidth: None, ..description(Some(PayloadFormat::H264), &sets) },
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Transport(14)), ..description(None, &[]) },
+            Description { repair: Some(retransmissions()), ..description(Some(PayloadFormat::H264), &sets) },
+            Description { key_frames: true, ..description(Some(PayloadFormat::H264), &sets) },
+            Description {
+                repair: Some(Retransmissions { kept: None, sources: None, ..retransmissions() }),
+                ..description(None, &[])
+            },
         ];
         // Those of the others have nothing of their own.
         for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
@@ -305,6 +470,76 @@ mod tests {
             "a=rtpmap:96 MP4V-ES/90000\r\na=fmtp:96 profile-level-id=245; config=000001B0F5\r\n",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_receivers_are_to_report_is_said_as_the_rfcs_say_it() {
+        let own = "10.0.0.1".parse().unwrap();
+        let text = |feedback| Description { feedback: Some(feedback), ..description(None, &[]) }.write(own, 17);
+        let ccfb = text(PacketFeedback::Congestion);
+        assert!(ccfb.contains("m=video 5004 RTP/AVPF 96\r\n") && ccfb.contains("a=rtcp-fb:* ack ccfb\r\n"), "{ccfb}");
+        let twcc = text(PacketFeedback::Transport(14));
+        assert!(twcc.contains("a=rtcp-fb:96 transport-cc\r\n"), "{twcc}");
+        assert!(twcc.contains(&format!("a=extmap:14 {TRANSPORT_WIDE}\r\n")), "{twcc}");
+    }
+
+    #[test]
+    fn what_is_sent_again_is_said_as_rfc_4588_says_it() {
+        let own = "10.0.0.1".parse().unwrap();
+        let text = Description { repair: Some(retransmissions()), ..description(None, &[]) }.write(own, 17);
+        for line in [
+            "m=video 5004 RTP/AVPF 96 97\r\n",
+            "a=rtcp-fb:96 nack\r\na=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96;rtx-time=1000\r\n",
+            "a=ssrc-group:FID 1111 4000000000\r\na=ssrc:1111 cname:me@desk\r\na=ssrc:4000000000 cname:me@desk\r\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn retransmissions_are_read_where_they_are_asked_for_and_are_of_the_videos_type() {
+        let read = |lines: &str| {
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96 97 98 99\r\n";
+            Description::read(format!("{head}{lines}").as_bytes()).unwrap().repair
+        };
+        let of_two = "a=rtpmap:98 H265/90000\r\na=rtpmap:99 rtx/90000\r\na=fmtp:99 apt=98\r\na=rtpmap:97 RTX/90000\r\na=fmtp:97 rtx-time=300; apt=96\r\n";
+        let found = read(&format!("a=rtcp-fb:96 nack\r\n{of_two}")).unwrap();
+        assert_eq!((found.payload_type, found.kept, found.sources), (97, Some(Span::millis(300)), None));
+        for none in [
+            of_two,
+            &format!("a=rtcp-fb:96 nack pli\r\n{of_two}"),
+            "a=rtcp-fb:96 nack\r\n",
+            "a=rtcp-fb:* nack\r\na=rtpmap:97 rtx/90000\r\n",
+            "a=rtcp-fb:* nack\r\na=rtpmap:96 rtx/90000\r\na=fmtp:96 apt=96\r\n",
+            "a=rtcp-fb:* nack\r\na=rtpmap:200 rtx/90000\r\na=fmtp:200 apt=96\r\n",
+        ] {
+            assert_eq!(read(none), None, "{none}");
+        }
+        // A group of sources that can't be is none.
+        let half = format!("a=rtcp-fb:96 nack\r\n{of_two}a=ssrc-group:FID 12\r\n");
+        assert_eq!(read(&half).unwrap().sources, None);
+    }
+
+    #[test]
+    fn reports_of_packets_are_read_from_standard_descriptions_with_what_they_need() {
+        let read = |lines: &str| {
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96\r\n";
+            Description::read(format!("{head}{lines}").as_bytes()).unwrap().feedback
+        };
+        let extmap = format!("a=extmap:3/sendonly {TRANSPORT_WIDE}\r\n");
+        assert_eq!(read("a=rtcp-fb:96 ack ccfb\r\n"), Some(PacketFeedback::Congestion));
+        assert_eq!(read(&format!("a=rtcp-fb:* transport-cc\r\n{extmap}")), Some(PacketFeedback::Transport(3)));
+        let both = format!("a=rtcp-fb:96 transport-cc\r\na=rtcp-fb:* ack ccfb\r\n{extmap}");
+        assert_eq!(read(&both), Some(PacketFeedback::Congestion));
+        // Of another payload type, without the number's element, with one that can't be, and without being asked for.
+        for none in [
+            "a=rtcp-fb:97 ack ccfb\r\n",
+            "a=rtcp-fb:96 transport-cc\r\n",
+            &format!("a=rtcp-fb:96 transport-cc\r\na=extmap:15 {TRANSPORT_WIDE}\r\n"),
+            &extmap,
+        ] {
+            assert_eq!(read(none), None, "{none}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
-use crate::sdp::Description;
+use crate::sdp::{Description, PacketFeedback, Retransmissions, Sources};
 use crate::{
     Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
     Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
@@ -14,16 +14,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use steadycast_control::registry::{Chosen, Factory, Given, Setup};
-use steadycast_control::{Limit, Mode, ParamError, ReceiverId};
+use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
+use steadycast_control::{Limit, Mode, Need, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RtcpSettings, SenderSettings, Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RepairSettings, Replayed, RtcpSettings,
+    SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::rtx::OSN;
 
 /// Why a live session can't begin, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,12 @@ pub enum LiveError {
     /// The controller serves one receiver.
     #[error("--to: controller {0} serves one receiver, and this is a group; take asmp or tfmcc")]
     OneReceiver(String),
+    /// A group's receivers can't all report single packets.
+    #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
+    GroupFeedback,
+    /// One receiver's losses are not sent again to a group.
+    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto or none")]
+    GroupRepair,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
     Packet(&'static str, Bytes),
@@ -98,6 +106,23 @@ impl Medium {
     }
 }
 
+/// Whether packets that a receiver asks for are sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairChoice {
+    /// Where that can be and there are pictures: to one receiver, and not in paper mode.
+    #[default]
+    Auto,
+    /// Yes, or it is an error.
+    Rtx,
+    /// No.
+    None,
+}
+
+/// The retransmissions' payload type; their media's is another one.
+const RETRANSMISSIONS: u8 = 97;
+/// For how long at least a sender keeps what it sent.
+const KEPT: Span = Span::secs(1);
+
 /// How to send.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
@@ -121,6 +146,10 @@ pub struct SendOptions {
     pub session_bandwidth: Rate,
     /// Canonical name.
     pub cname: String,
+    /// How its receivers report single packets; [`FeedbackFormat::Own`]: as the controller asks.
+    pub feedback: FeedbackFormat,
+    /// Whether lost packets are sent again.
+    pub repair: RepairChoice,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
     pub buffer: Option<Bytes>,
     /// See above.
@@ -183,10 +212,12 @@ pub struct Sending {
     thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
 }
 
-/// What goes before a payload: IP, UDP, RTP with the send time, and the largest notice of a controller that has one.
-fn overhead(factory: &dyn Factory) -> u64 {
+/// What goes before a payload: IP, UDP, RTP with the send time, the largest notice of a controller that has one, and the transport-wide
+/// number where there is one.
+fn overhead(factory: &dyn Factory, feedback: FeedbackFormat) -> u64 {
     let notice = if factory.extension() == 0 { 0 } else { 24 };
-    28 + 12 + 4 + 8 + notice
+    let number = if feedback == FeedbackFormat::TransportWide { 4 } else { 0 };
+    28 + 12 + 4 + 8 + notice + number
 }
 
 /// A floor that its operator can lower is no lower than this, but for one that was so from the start.
@@ -203,12 +234,27 @@ impl Sending {
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let clock = Clock::start();
         let seed = entropy::seed()?;
-        let factory = Chosen::shared(&options.controller, options.mode, &options.params)?;
+        let chosen = Chosen::new(&options.controller, options.mode, &options.params)?;
         let group = options.to.ip().is_multicast();
         let entry = steadycast_control::registry::find(&options.controller)?;
         if group && entry.cast == steadycast_control::registry::Cast::Unicast {
             return Err(LiveError::OneReceiver(options.controller));
         }
+        if group && options.feedback != FeedbackFormat::Own {
+            return Err(LiveError::GroupFeedback);
+        }
+        let repairs = match options.repair {
+            RepairChoice::Rtx if group => return Err(LiveError::GroupRepair),
+            RepairChoice::Rtx => true,
+            RepairChoice::Auto => !group && options.mode != Mode::Paper && !matches!(medium, Medium::Greedy),
+            RepairChoice::None => false,
+        };
+        // Many receivers can't each report every packet, and nothing here leaves with an ECN codepoint.
+        let of_one = [Need::PacketReports, Need::Queue, Need::Probes];
+        check_needs(&options.controller, chosen.needs(), if group { &of_one[1..] } else { &of_one })?;
+        let factory: Arc<dyn Factory> = Arc::new(chosen);
+        let own_format = FeedbackFormat::own_of(&*factory);
+        let feedback = if options.feedback == FeedbackFormat::Own { own_format } else { options.feedback };
         packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
@@ -227,14 +273,15 @@ impl Sending {
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
-            feedback: FeedbackFormat::own_of(&*factory),
+            feedback,
             app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
             epoch: clock.epoch(),
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
-        let cost = overhead(&*factory) + tag;
+        let number = if repairs { OSN as u64 } else { 0 };
+        let cost = overhead(&*factory, feedback) + tag + number;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
@@ -280,6 +327,12 @@ impl Sending {
             chance: seed.part("half"),
             ecn: Ecn::NotEct,
         };
+        let repair = repairs.then(|| RepairSettings {
+            ssrc: seed.part("repair.ssrc").bits32(),
+            payload_type: RETRANSMISSIONS,
+            // How long its receiver waits is not known here.
+            playout: None,
+        });
         let description = Description {
             address: options.to,
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
@@ -290,6 +343,13 @@ impl Sending {
             format,
             config,
             bandwidth: Some(cap.min(Rate::mbps(100_000))),
+            feedback: PacketFeedback::of(feedback),
+            key_frames: desk.is_some() && options.mode != Mode::Paper,
+            repair: repair.map(|repair| Retransmissions {
+                payload_type: repair.payload_type,
+                kept: Some(KEPT),
+                sources: Some(Sources { media: identity.ssrc, repair: repair.ssrc, cname: options.cname.clone() }),
+            }),
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -299,14 +359,18 @@ impl Sending {
         if !paper {
             shared.orders.limit(Some(floor), None);
         }
+        let replayed = feedback.is_replayed_for(own_format);
+        let factory = if replayed { Replayed::at_sender(factory, Span::ZERO) } else { factory };
         let factory: Arc<dyn Factory> = if paper {
             factory
         } else {
             let served = Served::new(factory, entry.standard_reports);
+            let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
             let guarded = Guarded::new(Arc::new(served), shared.orders.clone());
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
-        let mut source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
+        let mut source = source.with_repair(repair);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
@@ -501,7 +565,7 @@ impl Session {
             .map(|(ssrc, p)| {
                 json!({
                     "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left, "aside": aside.get(&ssrc),
-                    "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports,
+                    "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports, "packets": p.packets,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
                     "loss_frac": p.block.map(|b| f64::from(b.fraction) / 256.0),
                     "jitter_ms": p.block.map(|b| f64::from(b.jitter) / 90.0),
@@ -530,7 +594,8 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
-            "quantizer": last, "feedback": source.feedback().packets,
+            "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
+            "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
@@ -551,6 +616,7 @@ impl Session {
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         let coded = wired.source().frames.frames.len();
+        let key_frames = wired.source().key_frames;
         // What arrived is known by reports alone.
         let also = &mut wired.source_mut().also;
         also.put(&flow::THROUGHPUT, (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64));
@@ -559,6 +625,7 @@ impl Session {
         also.put_spread(&flow::PACING_LATE, &late);
         also.put(&flow::CODED_FRAMES, coded);
         also.put(&flow::LEFT_OUT_FRAMES, left_out);
+        also.put(&flow::KEY_FRAMES, key_frames);
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
         if refused > 0 {
@@ -585,6 +652,7 @@ impl Session {
             clip: self.options.clip.clone(),
             receivers: names,
             group: self.options.to.ip().is_multicast(),
+            repair: wired.source().repairs().is_some(),
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
         LiveRecord::new(&words, agent, (Time::ZERO, now), now, warnings, Vec::new())

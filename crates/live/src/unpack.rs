@@ -141,11 +141,15 @@ impl FrameShelf {
     }
 }
 
-/// How long a packet waits for one before it, from the last one that went on in sequence: while others do, a number far ahead
-/// proves nothing.
-const REORDERED: Span = Span::millis(80);
-/// How many wait, at the most.
+/// How long a packet waits for one before it where nothing is sent again, from the last one that went on in sequence: while others
+/// do, a number far ahead proves nothing.
+pub(crate) const REORDERED: Span = Span::millis(80);
+/// How many packets wait at the most, with a wait of [`REORDERED`].
 const HELD: usize = 256;
+/// With a longer wait this many for each millisecond: 160 Mb/s in packets of 1000 bytes.
+const HELD_PER_MS: u64 = 20;
+/// And never more than this.
+const MOST_HELD: u64 = 1 << 14;
 
 /// A packet, and when it came.
 type Held = (Time, RtpHeader, Vec<u8>);
@@ -158,6 +162,8 @@ pub struct Unpacker {
     chain: Chain,
     depacketiser: Depacketiser,
     held: BTreeMap<u64, Held>,
+    /// How long a packet waits for one before it, and how many do at the most.
+    patience: (Span, usize),
     /// The extended sequence number that comes next.
     next: Option<u64>,
     /// When the latest packet came that went on in sequence.
@@ -177,7 +183,16 @@ pub struct Unpacker {
     last_ticks: Option<i64>,
     /// The frame before ended with its marker, and nothing is missing since.
     clean: bool,
+    /// A key frame is needed, and whether none has come so far.
+    lacks: Option<bool>,
+    /// None has come so far.
+    fresh: bool,
+    /// Frames since the last key frame, and from the one before to that one.
+    group: (Option<u32>, Option<u32>),
 }
+
+/// A key frame that comes by itself within this many ticks is not asked for: 100 ms.
+const SOON: i64 = 9_000;
 
 /// What the next frame's time counts from: the time stamps of one source do not go with those of another.
 #[derive(Clone, Copy)]
@@ -208,6 +223,7 @@ impl Unpacker {
             chain: Chain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
+            patience: (REORDERED, HELD),
             next: None,
             progress: Time::ZERO,
             since_gap: 0,
@@ -218,14 +234,25 @@ impl Unpacker {
             period: None,
             last_ticks: None,
             clean: true,
+            lacks: None,
+            fresh: true,
+            group: (None, None),
         }
+    }
+
+    /// Packets wait this long for one before them: lost ones may be sent again.
+    #[must_use]
+    pub fn waiting(self, wait: Span) -> Self {
+        let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(HELD as u64, MOST_HELD);
+        Self { patience: (wait.max(REORDERED), most as usize), ..self }
     }
 
     fn release(&mut self, now: Time) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
-            if !due && self.held.len() <= HELD && now.since(at.max(self.progress)) <= REORDERED {
+            let (wait, most) = self.patience;
+            if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
             let Some((_, (at, header, payload))) = self.held.pop_first() else { return };
@@ -319,7 +346,8 @@ impl Unpacker {
         if !same {
             self.chain = Chain::default();
         }
-        if open.after_gap || missing > 0 {
+        let gap = open.after_gap || missing > 0;
+        if gap {
             // What was lost before it counts as a frame that others need: nobody knows.
             self.chain.next(FrameKind::P, false);
         }
@@ -329,12 +357,37 @@ impl Unpacker {
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
         let fate = self.chain.next(kind, !damaged);
+        self.look(kind, fate, gap);
         let (first, last) = (open.first, open.last);
         self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, fate, missing);
     }
 }
 
+impl Unpacker {
+    /// Looks whether a key frame is needed after this frame; `gap`: something is missing before it that others may need.
+    fn look(&mut self, kind: FrameKind, fate: Fate, gap: bool) {
+        let (since, before) = self.group;
+        let since = since.map(|since| since + 1);
+        self.group = if kind == FrameKind::I { (Some(0), since) } else { (since, before) };
+        match (kind, fate) {
+            (FrameKind::I, Fate::Ok) => (self.lacks, self.fresh) = (None, false),
+            (FrameKind::B, _) | (_, Fate::Ok | Fate::Late) if !gap => {}
+            _ => {
+                // A group that has become longer than the one before may be as long as any.
+                let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
+                let left = left.filter(|left| *left > 0).map(i64::from);
+                let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= SOON);
+                self.lacks = self.lacks.or((!soon).then_some(self.fresh));
+            }
+        }
+    }
+}
+
 impl Consumer for Unpacker {
+    fn lacks_key_frame(&self) -> Option<bool> {
+        self.lacks
+    }
+
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         if header.payload_type != self.payload_type {
             return;
@@ -346,6 +399,13 @@ impl Consumer for Unpacker {
             self.held.insert(seq, packet);
         }
         self.release(now);
+    }
+
+    fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
+        // What was given up is not gone back to for it.
+        if self.next.is_none_or(|next| seq >= next) {
+            self.take(now, seq, header, payload);
+        }
     }
 }
 
@@ -556,6 +616,38 @@ mod tests {
     }
 
     #[test]
+    fn a_key_frame_is_lacking_from_a_lost_reference_on_until_one_comes_unless_one_comes_soon() {
+        // Frames of 40 ms and a dash for a lost one; whether the first key frame or another one was ever lacking.
+        for (frames, first, another) in [
+            ("PPIPP", true, false),
+            ("IPPPPPPPPPIPP", false, false),
+            ("IPPPPPPP-PPPIP", false, true),
+            // The next one is due in two frames.
+            ("IPPPPPIPPP-PIP", false, false),
+            ("IPPPPPPPP-BBBI", false, true),
+        ] {
+            let (mut unpacker, _) = fresh();
+            let mut seen = Vec::new();
+            let all = frames.bytes().chain(*b"PP").enumerate();
+            for (n, kind) in all.filter(|(_, kind)| *kind != b'-') {
+                let kind = match kind {
+                    b'I' => I,
+                    b'P' => P,
+                    _ => B,
+                };
+                packet_of(&mut unpacker, kind, n as u64 * 100, n as u64, n as u32, true);
+                seen.push(unpacker.lacks_key_frame());
+            }
+            assert_eq!(
+                (seen.contains(&Some(true)), seen.contains(&Some(false))),
+                (first, another),
+                "{frames}: {seen:?}"
+            );
+            assert_eq!(seen.last(), Some(&None), "{frames}: {seen:?}");
+        }
+    }
+
+    #[test]
     fn missing_frames_are_at_most_as_many_as_missing_packets() {
         let (mut unpacker, shelf) = fresh();
         packet(&mut unpacker, 0, 1, 0, true);
@@ -564,6 +656,36 @@ mod tests {
         packet(&mut unpacker, 1_000, 4, 26, true);
         packet(&mut unpacker, 1_100, 5, 27, true);
         assert_eq!(counted(&shelf), (3, 1, 1));
+    }
+
+    #[test]
+    fn with_a_longer_wait_a_packet_that_is_sent_again_makes_its_frame_whole_and_one_too_late_turns_nothing_back() {
+        for (again, counts) in [(250, (60, 0, 0)), (450, (59, 1, 0))] {
+            let (unpacker, shelf) = fresh();
+            let mut unpacker = unpacker.waiting(Span::millis(300));
+            for n in (0..60).filter(|n| *n != 10) {
+                if n * 10 == 100 + again {
+                    let header = RtpHeader {
+                        payload_type: 96,
+                        marker: true,
+                        seq: 10,
+                        timestamp: 10u32.wrapping_mul(3_600).wrapping_sub(5_000),
+                        ssrc: 1,
+                        send_time: None,
+                        payload_len: 2,
+                    };
+                    unpacker.take_repaired(Time::ZERO + Span::millis(n * 10), 10, &header, &frame_of(I, 10, 10));
+                }
+                packet(&mut unpacker, n * 10, n, n as u32, true);
+            }
+            let seen = counted(&shelf);
+            // Of the lost frame nothing came: its place counts as missing, and the frame behind it as damaged.
+            let lost = (seen.0, seen.1 + seen.2, 0);
+            let expected = if counts.1 == 0 { counts } else { (58, 2, 0) };
+            assert_eq!(lost, expected, "{again} ms");
+            let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+            assert!(ticks.is_sorted(), "{ticks:?}");
+        }
     }
 
     #[test]

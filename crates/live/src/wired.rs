@@ -2,6 +2,7 @@
 
 use crate::net::origin;
 use crate::{Datagram, End, Outbox, Peers, Srtp, Which};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Notice, Stream};
@@ -12,6 +13,7 @@ use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
+use steadycast_wire::rtx;
 
 /// Where the bytes of a sender's packets come from.
 pub trait Payloads: Send {
@@ -33,6 +35,16 @@ impl Payloads for Zeros {
 pub trait Consumer: Send {
     /// A packet that had not come before, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
+
+    /// Whether a key frame is needed, and then whether none has come so far.
+    fn lacks_key_frame(&self) -> Option<bool> {
+        None
+    }
+
+    /// A packet that was lost and has been sent again, as the original.
+    fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
+        self.take(now, seq, header, payload);
+    }
 }
 
 /// Nobody wants them.
@@ -70,6 +82,8 @@ pub struct WiredSource {
     payloads: Box<dyn Payloads>,
     trail: Option<Trail>,
     peers: Option<Peers>,
+    /// Payloads of packets that may be asked for again.
+    again: Again,
     srtp: Option<Srtp>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -78,7 +92,16 @@ pub struct WiredSource {
 impl WiredSource {
     /// Of this sender. With a trail it leaves there what each packet carried.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>, trail: Option<Trail>) -> Self {
-        Self { source, payloads, trail, peers: None, srtp: None, outgoing: Vec::new(), ended: false }
+        Self {
+            source,
+            payloads,
+            trail,
+            peers: None,
+            again: Again::default(),
+            srtp: None,
+            outgoing: Vec::new(),
+            ended: false,
+        }
     }
 
     /// Keeps a list of who sends reports.
@@ -131,16 +154,25 @@ impl WiredSource {
 
     fn with(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSource, &mut Out<'_>)) {
         what(&mut self.source, &mut Out { packets: &mut self.outgoing });
+        let first_kept = self.source.session().and_then(Sender::first_kept);
         for (_, _, body) in self.outgoing.drain(..) {
             match body {
                 Body::Rtp(media) => {
-                    if let Some(trail) = &self.trail {
+                    if let Some(trail) = self.trail.as_ref().filter(|_| media.stream == Stream::Media) {
                         trail.push(media.fragment);
                     }
                     out.push(Which::Rtp, None, |bytes| {
                         let start = bytes.len();
                         media.encode_header(bytes);
-                        self.payloads.write(&media, bytes);
+                        let payload = bytes.len();
+                        match media.repairs {
+                            Some(original) => bytes.extend_from_slice(self.again.get(original)),
+                            None => self.payloads.write(&media, bytes),
+                        }
+                        debug_assert_eq!(bytes.len() - payload, media.payload_len());
+                        if media.repairs.is_none() && first_kept.is_some() {
+                            self.again.keep(media.seq, &bytes[payload..]);
+                        }
                         if let Some(srtp) = &mut self.srtp {
                             srtp.protect_rtp(bytes, start);
                         }
@@ -152,6 +184,35 @@ impl WiredSource {
                 Body::Parity(_) | Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
+        self.again.forget_before(first_kept.unwrap_or(u64::MAX));
+    }
+}
+
+/// Payloads of the packets that left last, by their extended numbers, which follow each other.
+#[derive(Default)]
+struct Again {
+    first: u64,
+    payloads: VecDeque<Box<[u8]>>,
+}
+
+impl Again {
+    fn keep(&mut self, seq: u64, payload: &[u8]) {
+        if self.first + self.payloads.len() as u64 != seq {
+            (self.first, self.payloads) = (seq, VecDeque::new());
+        }
+        self.payloads.push_back(payload.into());
+    }
+
+    fn get(&self, seq: u64) -> &[u8] {
+        let place = seq.checked_sub(self.first);
+        place.and_then(|place| self.payloads.get(place as usize)).map_or(&[], |payload| payload)
+    }
+
+    /// Those before this one are asked for no more.
+    fn forget_before(&mut self, seq: u64) {
+        let old = seq.saturating_sub(self.first).min(self.payloads.len() as u64);
+        self.payloads.drain(..old as usize);
+        self.first += old;
     }
 }
 
@@ -209,6 +270,13 @@ pub struct WiredSink {
     departure: Departure,
     clocks: Clocks,
     srtp: Option<Srtp>,
+    /// The element of the header extension that carries the transport-wide number.
+    number_id: u8,
+    /// Payload types of retransmissions, and of what they repeat.
+    rtx: Option<(u8, u8)>,
+    /// Key frames are asked for, and whether one is needed, as it was told last.
+    pleads: bool,
+    lacks: Option<bool>,
     /// Where reports go; `None`: to the group.
     reports: Reports,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -293,6 +361,16 @@ impl MediaClock {
     }
 }
 
+/// A packet of a stream of retransmissions of the payload type `apt`.
+#[derive(Clone, Copy)]
+struct Retransmitted<'a> {
+    header: RtpHeader,
+    payload: &'a [u8],
+    notice: Notice,
+    transport: Option<u16>,
+    apt: u8,
+}
+
 /// Where a receiver's reports go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reports {
@@ -325,6 +403,10 @@ impl WiredSink {
             departure,
             clocks: Clocks::default(),
             srtp: None,
+            number_id: TRANSPORT_NUMBER_ID,
+            rtx: None,
+            pleads: false,
+            lacks: None,
             reports,
             outgoing: Vec::new(),
             ended: false,
@@ -355,6 +437,33 @@ impl WiredSink {
     #[must_use]
     pub fn with_srtp(self, srtp: Option<Srtp>) -> Self {
         Self { srtp, ..self }
+    }
+
+    /// Its source's transport-wide numbers stand in this element of the header extension.
+    #[must_use]
+    pub fn numbered_by(self, id: u8) -> Self {
+        Self { number_id: id, ..self }
+    }
+
+    /// Packets of the payload type `rtx` are retransmissions of the type `apt` (RFC 4588).
+    #[must_use]
+    pub fn repaired_by(self, rtx: u8, apt: u8) -> Self {
+        Self { rtx: Some((rtx, apt)), ..self }
+    }
+
+    /// It asks for key frames, where its source makes some on request.
+    #[must_use]
+    pub fn pleading(self, pleads: bool) -> Self {
+        Self { pleads, ..self }
+    }
+
+    /// Tells the session what its decoder lacks, when that has changed.
+    fn look(&mut self, now: Time, out: &mut Outbox) {
+        let lacks = self.consumer.lacks_key_frame();
+        if self.pleads && lacks != self.lacks {
+            self.lacks = lacks;
+            self.with(out, |sink, o| sink.lacks_key_frame(now, lacks, o));
+        }
     }
 
     /// Without a trail, frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
@@ -443,11 +552,15 @@ impl WiredSink {
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let (mut notice, mut transport) = (Notice::NONE, None);
         for (id, bytes) in extensions {
-            match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
+            match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}
             }
+        }
+        if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
+            let again = Retransmitted { header, payload, notice, transport, apt };
+            return self.on_repair(now, datagram, &again, out);
         }
         // Only what is followed counts.
         let mut clocks = self.clocks.of(header.ssrc);
@@ -473,6 +586,34 @@ impl WiredSink {
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(now, seq, &header, payload);
+            self.look(now, out);
+        }
+    }
+
+    /// A packet of the stream of retransmissions: what it carries is taken as the original.
+    fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Retransmitted<'_>, out: &mut Outbox) {
+        let Retransmitted { header, payload, notice, transport, apt } = *again;
+        // One without the number of an original fills up a rate, and repeats nothing.
+        let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else { return };
+        let number = u16::from_be_bytes(*number);
+        // It is of the media's time, and leaves by the media's clock; but a source of its own it is not.
+        let mut clocks = self.clocks;
+        let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
+        let fragment = Fragment { frame, ..Fragment::default() };
+        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
+        let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size };
+        let (from, ecn) = (datagram.meta.from, datagram.meta.ecn);
+        let sent = clocks.left(now, &header, self.departure);
+        let body = Body::Plain(0);
+        let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
+        if let Received::Repaired(seq) = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o)) {
+            let ssrc = self.clocks.ssrc.unwrap_or(header.ssrc);
+            let payload_len = payload.len() as u16;
+            let original = RtpHeader { payload_type: apt, seq: number, ssrc, send_time: None, payload_len, ..header };
+            self.last = Some(now);
+            self.consumer.take_repaired(now, seq, &original, payload);
+            self.look(now, out);
         }
     }
 

@@ -23,6 +23,10 @@ pub trait Feed: Send {
     /// Starts again after a pause, at the next group of pictures; returns the number of its first frame.
     fn resume(&mut self) -> u32;
 
+    /// A receiver needs a frame that needs no other: the next one that is not coded yet is to be one. Frames that were made before
+    /// stay as they are.
+    fn key_frame(&mut self) {}
+
     /// The controller has decided on a new rate, as a rate of IP packets.
     fn on_rate(&mut self, rate: Rate);
 

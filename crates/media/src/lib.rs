@@ -1,5 +1,6 @@
 //! Frames, known by their sizes. No codec is linked here: a [`Ladder`] says how large each frame is at each quantizer, an
-//! [`Encoder`] chooses a quantizer per group of pictures, and an [`Assembly`] tells what became of each frame at a receiver.
+//! [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames as RFC 8593 has it, and an [`Assembly`]
+//! tells what became of each frame at a receiver.
 
 mod assembly;
 mod buffer;
@@ -8,6 +9,7 @@ mod feed;
 mod frame;
 mod ladder;
 mod playout;
+mod rfc8593;
 
 pub use assembly::{Assembly, Chain, Fate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
@@ -16,3 +18,4 @@ pub use feed::Feed;
 pub use frame::{Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};
 pub use playout::{Bounds, Playout, Schedule};
+pub use rfc8593::{CodecModel, CodecSettings, SyntheticCodec};

@@ -25,7 +25,7 @@ const IP_TCP: u64 = 40;
 pub struct Who {
     /// The node that it sits on.
     pub node: NodeIx,
-    /// Of a TCP sender: the shape of its connection's packets.
+    /// The shape of its connection's packets, when it is a TCP sender.
     pub tcp: Option<Shape>,
 }
 
@@ -34,7 +34,7 @@ pub struct Who {
 pub struct Shape {
     /// IP size of a full segment in bytes.
     pub packet: u64,
-    /// Of that, IP and TCP headers in bytes.
+    /// The part of it that is IP and TCP headers, in bytes.
     pub header: u64,
     /// Whether its first segment is a SYN.
     pub handshake: bool,

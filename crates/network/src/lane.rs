@@ -19,7 +19,7 @@ pub(crate) struct InFlight {
 /// A ring, which a hop reads and writes once: shorter code than that of the standard one.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// As many as a power of two, or none.
+    /// Their number is a power of two, or 0.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,

@@ -62,7 +62,7 @@ pub struct Network {
     warmup: Span,
     /// For each direction that is recorded.
     series: Vec<Rows<LinkPoint>>,
-    last: Vec<(u64, u64)>,
+    last: Vec<Carried>,
     /// What the links had counted when the warm-up was over; empty until then, and without one.
     warm: Vec<Counts>,
     /// What the links had sent when the run was over; empty until then.
@@ -70,6 +70,13 @@ pub struct Network {
     deliveries: Vec<Delivery>,
     /// The copies that [`Network::spread`] has still to let arrive.
     spreading: Option<(Fan, usize)>,
+}
+
+/// What a direction of a link has carried and dropped so far.
+#[derive(Clone, Copy, Default)]
+struct Carried {
+    bytes: u64,
+    dropped: u64,
 }
 
 /// Directions are recorded when there are no more than this: a report with more would show nothing.
@@ -121,7 +128,7 @@ impl Network {
             leave_latency: scenario.leave_latency,
             warmup: scenario.warmup,
             series: vec![Rows::default(); recorded],
-            last: vec![(0, 0); recorded],
+            last: vec![Carried::default(); recorded],
             warm: Vec::new(),
             ended: Vec::new(),
             deliveries: Vec::new(),
@@ -363,11 +370,11 @@ impl Network {
     pub fn sample(&mut self, now: Time) {
         for ((series, hop), last) in self.series.iter_mut().zip(&mut self.net.links).zip(&mut self.last) {
             let link = &mut hop.link;
-            let (bytes, dropped) = (link.sent(now).get(), link.dropped());
-            let before = std::mem::replace(last, (bytes, dropped));
+            let all = Carried { bytes: link.sent(now).get(), dropped: link.dropped() };
+            let before = std::mem::replace(last, all);
             series.push(LinkPoint {
-                bytes: bytes - before.0,
-                dropped: dropped - before.1,
+                bytes: all.bytes - before.bytes,
+                dropped: all.dropped - before.dropped,
                 queued: link.queued(now) as u32,
                 wait: link.waited(),
             });

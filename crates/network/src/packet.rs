@@ -104,7 +104,7 @@ impl Pool {
         &self.packets[ix.0 as usize].1
     }
 
-    /// So many copies more.
+    /// Adds `more` copies.
     #[inline]
     pub(crate) fn copy(&mut self, ix: PacketIx, more: u32) {
         self.packets[ix.0 as usize].0 += more;
@@ -116,7 +116,7 @@ impl Pool {
         self.release_all(ix, 1);
     }
 
-    /// So many copies less.
+    /// Takes `less` copies away.
     #[inline]
     pub(crate) fn release_all(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;

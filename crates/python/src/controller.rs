@@ -32,50 +32,71 @@ const LONGEST_REPORT: usize = 1024;
 /// Bytes of an [`Echo`], which stands before what a Python receiver adds.
 const ECHO: usize = 24;
 
-/// What a controller is told when it is made.
-#[pyclass(frozen, get_all, name = "Setup", module = "steadycast._core")]
-pub(crate) struct PySetup {
-    /// IP size of a full packet.
-    packet_bytes: u64,
-    /// Lower limit of the rate.
-    floor_bps: f64,
-    /// Upper limit of the rate.
-    cap_bps: f64,
-    /// The bandwidth of which RTCP takes its share.
-    session_bandwidth_bps: f64,
-    /// Whether it sends to a group.
-    group: bool,
-    /// For random numbers: it follows from the scenario's seed.
-    seed: u32,
+/// A class whose attributes a controller in Python reads, and whose `repr` shows them all.
+macro_rules! told {
+    ($(#[$about:meta])* $class:ident as $name:literal { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[pyclass(frozen, get_all, name = $name, module = "steadycast._core")]
+        pub(crate) struct $class {
+            $($(#[$doc])* $field: $type,)*
+        }
+
+        #[pymethods]
+        impl $class {
+            fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+                let shown = [$(format!("{}={}", stringify!($field), this.getattr(stringify!($field))?.repr()?),)*];
+                Ok(format!("{}({})", $name, shown.join(", ")))
+            }
+        }
+    };
 }
 
-/// A report that has reached the sender.
-#[pyclass(frozen, get_all, name = "Report", module = "steadycast._core")]
-pub(crate) struct PyReport {
-    /// When it arrived, in seconds of the run.
-    at_s: f64,
-    /// From whom: a number that stays the same.
-    receiver: u32,
-    /// Receivers that are in the session now.
-    receivers: u32,
-    /// Round-trip time, as this report measures it.
-    rtt_s: Option<f64>,
-    /// Packets that were expected since the report before.
-    expected_packets: u32,
-    /// Of these, how many are missing.
-    lost_packets: u32,
-    /// Their share.
-    loss_frac: f64,
-    /// Rate of what arrived since the report before.
-    received_bps: Option<f64>,
-    /// How much longer the newest packet was under way than the quickest one.
-    queueing_s: Option<f64>,
-    /// Interarrival jitter of RFC 3550.
-    jitter_s: Option<f64>,
-    /// What the class's own `Receiver` added.
-    body: Option<Py<PyBytes>>,
-    /// With the flow's feedback "rfc8888" or "twcc": single packets.
-    packets: Vec<PyPacket>,
+told! {
+    /// What a controller is told when it is made.
+    PySetup as "Setup" {
+        /// IP size of a full packet.
+        packet_bytes: u64,
+        /// Lower limit of the rate.
+        floor_bps: f64,
+        /// Upper limit of the rate.
+        cap_bps: f64,
+        /// The bandwidth of which RTCP takes its share.
+        session_bandwidth_bps: f64,
+        /// Whether it sends to a group.
+        group: bool,
+        /// For random numbers: it follows from the scenario's seed.
+        seed: u32,
+    }
+}
+
+told! {
+    /// A report that has reached the sender.
+    PyReport as "Report" {
+        /// When it arrived, in seconds of the run.
+        at_s: f64,
+        /// From whom: a number that stays the same.
+        receiver: u32,
+        /// Receivers that are in the session now.
+        receivers: u32,
+        /// Round-trip time, as this report measures it.
+        rtt_s: Option<f64>,
+        /// Packets that were expected since the report before.
+        expected_packets: u32,
+        /// Of these, how many are missing.
+        lost_packets: u32,
+        /// Their share.
+        loss_frac: f64,
+        /// Rate of what arrived since the report before.
+        received_bps: Option<f64>,
+        /// How much longer the newest packet was under way than the quickest one.
+        queueing_s: Option<f64>,
+        /// Interarrival jitter of RFC 3550.
+        jitter_s: Option<f64>,
+        /// What the class's own `Receiver` added.
+        body: Option<Py<PyBytes>>,
+        /// With the flow's feedback "rfc8888" or "twcc": single packets.
+        packets: Vec<PyPacket>,
+    }
 }
 
 /// Number, when it left, IP size, when it arrived on the receiver's clock (NaN: not told; `None`: it has not), and the bits of its
@@ -88,49 +109,52 @@ fn packet_of(packet: &PacketReport) -> PyPacket {
     (packet.number, packet.sent.as_secs_f64(), packet.size.get(), arrived, ecn)
 }
 
-/// A packet that has left.
-#[pyclass(frozen, get_all, name = "SentPacket", module = "steadycast._core")]
-pub(crate) struct PySent {
-    /// When, in seconds of the run.
-    at_s: f64,
-    /// Its place among all packets that have left, by which `Report.packets` names it.
-    number: u64,
-    /// Extended sequence number.
-    seq: u64,
-    /// IP size.
-    size_bytes: u64,
-    /// Nothing waits behind it: the encoder, not the controller, limits the rate.
-    data_limited: bool,
+told! {
+    /// A packet that has left.
+    PySent as "SentPacket" {
+        /// When, in seconds of the run.
+        at_s: f64,
+        /// Its place among all packets that have left, by which `Report.packets` names it.
+        number: u64,
+        /// Extended sequence number.
+        seq: u64,
+        /// IP size.
+        size_bytes: u64,
+        /// Nothing waits behind it: the encoder, not the controller, limits the rate.
+        data_limited: bool,
+    }
 }
 
-/// A packet that has reached a receiver.
-#[pyclass(frozen, get_all, name = "ArrivedPacket", module = "steadycast._core")]
-pub(crate) struct PyArrived {
-    /// When, in seconds of the run.
-    at_s: f64,
-    /// Extended sequence number.
-    seq: u64,
-    /// IP size.
-    size_bytes: u64,
-    /// When it left, on the sender's clock: of use for differences only.
-    sent_s: f64,
-    /// Marked "congestion experienced" on the way.
-    ce: bool,
-    /// It is the last packet of its frame.
-    frame_end: bool,
+told! {
+    /// A packet that has reached a receiver.
+    PyArrived as "ArrivedPacket" {
+        /// When, in seconds of the run.
+        at_s: f64,
+        /// Extended sequence number.
+        seq: u64,
+        /// IP size.
+        size_bytes: u64,
+        /// When it left, on the sender's clock: of use for differences only.
+        sent_s: f64,
+        /// Marked "congestion experienced" on the way.
+        ce: bool,
+        /// It is the last packet of its frame.
+        frame_end: bool,
+    }
 }
 
-/// An opportunity to report.
-#[pyclass(frozen, get_all, name = "ReportSlot", module = "steadycast._core")]
-pub(crate) struct PySlot {
-    /// Now, in seconds of the run.
-    at_s: f64,
-    /// Packets expected since the last report.
-    expected_packets: u64,
-    /// Of these, how many are missing.
-    lost_packets: u64,
-    /// Members of the session.
-    members: u32,
+told! {
+    /// An opportunity to report.
+    PySlot as "ReportSlot" {
+        /// Now, in seconds of the run.
+        at_s: f64,
+        /// Packets expected since the last report.
+        expected_packets: u64,
+        /// Of these, how many are missing.
+        lost_packets: u64,
+        /// Members of the session.
+        members: u32,
+    }
 }
 
 fn setup_of(setup: &Setup) -> PySetup {

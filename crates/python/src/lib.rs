@@ -1,7 +1,9 @@
 //! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
 
 mod controller;
+#[cfg(target_os = "linux")]
 mod emulation;
+#[cfg(target_os = "linux")]
 mod live;
 mod picture;
 mod record;
@@ -29,15 +31,22 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(picture::picture_ssim, module)?)?;
     module.add_class::<scenario::PyScenario>()?;
     module.add_class::<simulation::PySimulation>()?;
-    module.add_class::<emulation::PyEmulation>()?;
-    module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
-    module.add_class::<live::PySender>()?;
-    module.add_class::<live::PyReceiver>()?;
-    module.add_class::<live::PyRecord>()?;
     module.add_class::<controller::PySetup>()?;
     module.add_class::<controller::PyReport>()?;
     module.add_class::<controller::PySent>()?;
     module.add_class::<controller::PyArrived>()?;
     module.add_class::<controller::PySlot>()?;
+    #[cfg(target_os = "linux")]
+    real_time(module)?;
     Ok(())
+}
+
+/// Adds the worlds of real time, which need Linux; elsewhere the module lacks these names.
+#[cfg(target_os = "linux")]
+fn real_time(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<emulation::PyEmulation>()?;
+    module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
+    module.add_class::<live::PySender>()?;
+    module.add_class::<live::PyReceiver>()?;
+    module.add_class::<live::PyRecord>()
 }

@@ -12,11 +12,11 @@ use steadycast_control::registry::Given;
 use steadycast_live::sdp::Description;
 use steadycast_live::{
     EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions, ReceiveOptions,
-    Receiving, RungData, SendOptions, Sending, Steering, Unit,
+    Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
 };
 use steadycast_media::Scale;
-use steadycast_session::FrameKind;
-use steadycast_units::{Bytes, Ecn, Rate};
+use steadycast_session::{FeedbackFormat, FrameKind};
+use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 
 fn wrong(error: &LiveError) -> PyErr {
@@ -63,6 +63,28 @@ fn format(codec: &str) -> PyResult<PayloadFormat> {
         "h263" => Ok(PayloadFormat::H263p),
         "h264" => Ok(PayloadFormat::H264),
         other => Err(PyValueError::new_err(format!("codec: there is no {other}; take mpeg4, mpeg2, h263 or h264"))),
+    }
+}
+
+fn feedback(name: &str) -> PyResult<FeedbackFormat> {
+    match name {
+        "own" => Ok(FeedbackFormat::Own),
+        "rfc8888" => Ok(FeedbackFormat::Rfc8888),
+        "twcc" => Ok(FeedbackFormat::TransportWide),
+        other => Err(PyValueError::new_err(format!(
+            "--feedback {other}: there is no such format; take own, rfc8888 or twcc"
+        ))),
+    }
+}
+
+fn repair(name: &str) -> PyResult<RepairChoice> {
+    match name {
+        "auto" => Ok(RepairChoice::Auto),
+        "rtx" => Ok(RepairChoice::Rtx),
+        "none" => Ok(RepairChoice::None),
+        other => {
+            Err(PyValueError::new_err(format!("--repair {other}: there is no such repair; take auto, rtx or none")))
+        }
     }
 }
 
@@ -152,6 +174,8 @@ impl PySender {
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
             key: key(options)?,
             clip: want(options, "clip")?,
+            feedback: feedback(&want::<String>(options, "feedback")?)?,
+            repair: repair(&want::<String>(options, "repair")?)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
         Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
@@ -268,6 +292,9 @@ impl PyReceiver {
                     format,
                     config: Vec::new(),
                     bandwidth: None,
+                    feedback: None,
+                    repair: None,
+                    key_frames: false,
                     ours: Vec::new(),
                 }
             }
@@ -279,6 +306,7 @@ impl PyReceiver {
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
+            latency: want::<Option<f64>>(options, "latency_s")?.map(Span::from_secs_f64),
         };
         if description.secure && options.key.is_none() {
             let text = "--key-file: the stream is encrypted, and no key is given; ask its sender for the key";

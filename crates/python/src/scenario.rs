@@ -78,6 +78,11 @@ impl PyScenario {
         }
     }
 
+    fn __repr__(&self) -> String {
+        let scenario = self.scenario();
+        format!("Scenario({:?}, seed={}, flows={})", scenario.name, scenario.seed.0, scenario.flows.len())
+    }
+
     /// The scenario with all defaults, as TOML.
     fn toml(&self) -> String {
         self.loaded.resolved_toml()
@@ -157,6 +162,22 @@ impl PyScenario {
                 Media::Trace { path: file } => {
                     entry.set_item("media", "trace")?;
                     entry.set_item("paths", vec![path(file)])?;
+                }
+                Media::Rfc8593 { frames, .. } => {
+                    entry.set_item("media", "rfc8593")?;
+                    let sequence = match frames.as_deref() {
+                        Some(Media::Clip { paths }) => {
+                            entry.set_item("paths", paths.iter().map(|p| path(p)).collect::<Vec<_>>())?;
+                            Some("clip")
+                        }
+                        Some(Media::Trace { path: file }) => {
+                            entry.set_item("paths", vec![path(file)])?;
+                            Some("trace")
+                        }
+                        Some(_) => Some("synthetic"),
+                        None => None,
+                    };
+                    entry.set_item("sequence", sequence)?;
                 }
             }
             let encode = &video.encode;

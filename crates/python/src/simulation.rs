@@ -33,6 +33,12 @@ impl PySimulation {
         Ok(Self { simulation: Mutex::new(simulation), fault })
     }
 
+    fn __repr__(&self) -> String {
+        // Not to be waited for: while it runs it needs the interpreter now and then.
+        let Ok(simulation) = self.simulation.try_lock() else { return "Simulation(running)".into() };
+        format!("Simulation(at_s={}, end_s={})", simulation.now().as_secs_f64(), simulation.end().as_secs_f64())
+    }
+
     /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises OSError with
     /// the file's name.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {

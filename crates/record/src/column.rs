@@ -25,7 +25,7 @@ pub struct Column {
     pub about: &'static str,
     place: usize,
     kind: Kind,
-    /// Written only after pictures were measured, by whoever measures them.
+    /// Written only after pictures were measured, by the code that measures them.
     pub measured: bool,
 }
 
@@ -153,7 +153,7 @@ columns! {
     }
 }
 
-/// Columns that whoever measures pictures puts behind those of `frames`.
+/// Columns that are put behind those of `frames` once pictures were measured.
 const fn measured(name: &'static str, unit: Unit, kind: Kind, about: &'static str) -> Column {
     Column { table: "frames", name, unit, about, place: usize::MAX, kind, measured: true }
 }

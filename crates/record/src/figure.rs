@@ -147,7 +147,7 @@ pub enum When {
 }
 
 impl When {
-    /// Who has it, in words; empty for all.
+    /// Which runs have it, in words; empty for all.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Always => "",
@@ -244,7 +244,7 @@ pub struct Figure {
     pub short: Option<&'static str>,
     /// Which direction is good.
     pub better: Better,
-    /// Who has it.
+    /// Which runs have it.
     pub when: When,
     /// The tables that show it, each with the part that is shown there; empty for a figure without parts.
     pub shown: &'static [(Shown, &'static str)],

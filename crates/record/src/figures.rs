@@ -98,6 +98,7 @@ figures! {
         FEEDBACK_BPS = figure("feedback_bps", Rate, "Reports from the receivers to the sender, in bits of IP packets per second on the \
             way back.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
         FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender did not believe.").when(When::Video);
+        KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that receivers asked for and the encoder was told to make.").when(When::Live);
         REPAIR_PACKETS = figure("repair_packets", Count, "Lost packets that the sender sent again.").when(When::Repaired);
         REPAIR_BPS = figure("repair_bps", Rate, "What was sent again, in bits of IP packets per second.").when(When::Repaired).lower();
         REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requests that were not answered because repair had its share of the \
@@ -227,7 +228,7 @@ figures! {
             .when(When::Video).lower();
         ADDRESS = figure("address", Text, "Where the receiver's reports come from.").when(When::Live);
         RTT = figure("rtt_ms", Millis, "Round-trip time by RTCP.").when(When::Live).lower();
-        STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone.").when(When::Live);
+        STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone: none of the controller's own, and none on single packets.").when(When::Live);
         ENDED_BY = figure("ended_by", Text, "What ended the session at the receiver: the BYE of an address; null where none came.")
             .when(When::Live);
         LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);

@@ -159,7 +159,7 @@ pub enum Leave {
     Now,
     /// When the timer, which now counts BYEs only, says so.
     AtExpiry(Time),
-    /// Without a BYE: who was never heard has nothing to take back.
+    /// Leave without a BYE: a member that never sent has nothing to take back.
     Silently,
 }
 
@@ -292,7 +292,7 @@ impl Timer {
     /// A BYE came, of this size with IP and UDP, and the census counts its sources no longer.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
-            // Whoever waits to leave counts those who leave too (section 6.3.7).
+            // A member that waits to leave counts the others that leave (section 6.3.7).
             Some(leavers) => {
                 *leavers = leavers.saturating_add(1);
                 self.average(size);

@@ -21,7 +21,7 @@ impl Census {
     }
 }
 
-/// A transport address in numbers that whoever owns the sockets gives out: equal for equal addresses.
+/// A transport address as a number that the owner of the sockets gives out: equal for equal addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
@@ -50,7 +50,7 @@ pub enum Heard {
     /// A member, or one to be, outside the sample that stands for a group too large to be kept: see
     /// [`Members::sampled`].
     Unsampled,
-    /// The table is full of members.
+    /// The table is full of members, or its address has [`Members::PER_ADDRESS`] in it.
     Refused,
     /// The packet must not be used.
     Conflict(Conflict),
@@ -58,6 +58,8 @@ pub enum Heard {
 
 #[derive(Clone, Debug)]
 struct Member {
+    /// First heard from there.
+    from: Origin,
     /// Last heard; of the uncounted, since when they are.
     heard: Time,
     sent: Option<Time>,
@@ -77,14 +79,17 @@ enum State {
 /// The table of members, which never holds more than it was made for.
 ///
 /// A source that was heard once isn't counted; nor is one that said BYE; when room is needed, such sources are
-/// forgotten, the earliest first. A table full of proven members refuses newcomers.
+/// forgotten, the earliest first. A table full of proven members refuses newcomers. One address has a bounded number of entries:
+/// made-up names lengthen the reporting interval of all others, which would silence a group.
 #[derive(Clone, Debug)]
 pub struct Members {
     own: u32,
     own_sent: Option<Time>,
     capacity: usize,
     table: BTreeMap<u32, Member>,
-    /// Whoever isn't counted, earliest first: the unproven and the gone.
+    /// Entries of the table by the address that they were first heard from.
+    addresses: BTreeMap<Origin, u32>,
+    /// Members that are not counted, earliest first: the unproven and the gone.
     uncounted: BTreeSet<(Time, u32)>,
     /// Nobody in the table was heard last before the first of these, and no sender sent last before the second: as long as neither is
     /// too long ago, nobody needs to be looked at.
@@ -95,7 +100,7 @@ pub struct Members {
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
-    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and whoever isn't counted. In a
+    /// All in the table that the sample does not keep, and perhaps some that have left it: senders, and members that are not counted. In a
     /// large group nearly every report is of one that is not in the table, and is to cost no look into it.
     strays: Strays,
     /// The member whose media came last, from where and when: packet after packet is of the same one, and is to cost no look into the
@@ -159,6 +164,10 @@ impl Members {
     /// Room for the groups that Steadycast is made for.
     pub const CAPACITY: usize = 16_384;
 
+    /// Entries of one address: room for the receivers of one host, and for those behind one address translator that still fit the
+    /// allowance of reports of one address.
+    pub const PER_ADDRESS: u32 = 64;
+
     /// Only oneself, as `own`.
     pub fn new(own: u32) -> Self {
         Self::with_capacity(own, Self::CAPACITY)
@@ -171,6 +180,7 @@ impl Members {
             own_sent: None,
             capacity,
             table: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             uncounted: BTreeSet::new(),
             earliest: (Time::ZERO, Time::ZERO),
             proven: 0,
@@ -303,7 +313,7 @@ impl Members {
         counted
     }
 
-    /// Forgets whoever was silent for `member` and takes for a receiver whoever sent nothing for `sender`: the
+    /// Forgets members that were silent for `member`, and takes those that sent no media for `sender` for receivers: the
     /// time-outs of [`Timer`](crate::Timer), to be applied at least once per RTCP interval. Returns how many members
     /// that were counted left this way.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
@@ -313,6 +323,7 @@ impl Members {
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
             let (mut heard, mut sent) = (now, now);
+            let addresses = &mut self.addresses;
             self.table.retain(|&ssrc, it| {
                 if it.sent.is_some_and(|at| silent(at, sender)) {
                     it.sent = None;
@@ -331,6 +342,9 @@ impl Members {
                     State::Unproven | State::Gone => {
                         uncounted.remove(&(it.heard, ssrc));
                     }
+                }
+                if !keep {
+                    leave(addresses, it.from);
                 }
                 keep
             });
@@ -426,6 +440,10 @@ impl Members {
     }
 
     fn admit(&mut self, now: Time, ssrc: u32, from: Origin, by: By, proven: bool) -> Heard {
+        if self.addresses.get(&from).is_some_and(|&n| n >= Self::PER_ADDRESS) {
+            self.refused += 1;
+            return Heard::Refused;
+        }
         loop {
             // Senders are few, and what they send is about them: they are never left out.
             if matches!(by, By::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
@@ -435,7 +453,7 @@ impl Members {
                 break;
             }
             if let Some((_, earliest)) = self.uncounted.pop_first() {
-                self.table.remove(&earliest);
+                self.remove(earliest);
             } else if !self.halve_sample() {
                 self.refused += 1;
                 return Heard::Refused;
@@ -451,7 +469,8 @@ impl Members {
         if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
             self.strays.push(ssrc);
         }
-        self.table.insert(ssrc, Member { heard: now, sent, rtp_from, rtcp_from, cname: None, state });
+        *self.addresses.entry(from).or_default() += 1;
+        self.table.insert(ssrc, Member { from, heard: now, sent, rtp_from, rtcp_from, cname: None, state });
         if proven {
             self.proven += 1;
             return Heard::Joined;
@@ -467,9 +486,13 @@ impl Members {
         };
         sample.bits += 1;
         let (sample, mut left_out) = (*sample, 0);
+        let addresses = &mut self.addresses;
         self.table.retain(|&ssrc, member| {
             let keep = sample.keeps(ssrc) || member.sent.is_some();
             left_out += u32::from(!keep && member.state == State::Proven);
+            if !keep {
+                leave(addresses, member.from);
+            }
             keep
         });
         self.uncounted.retain(|(_, ssrc)| self.table.contains_key(ssrc));
@@ -485,7 +508,7 @@ impl Members {
         }
     }
 
-    /// Takes a larger sample when the group has shrunk, and leaves out whoever stopped sending outside of it.
+    /// Takes a larger sample when the group has shrunk, and leaves out senders outside of it that have stopped.
     /// `before`: the census before those who left were taken off.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
@@ -508,9 +531,13 @@ impl Members {
             return;
         }
         let (sample, mut left_out) = (*sample, 0);
+        let addresses = &mut self.addresses;
         self.table.retain(|&ssrc, member| {
             let keep = sample.keeps(ssrc) || member.sent.is_some() || member.state != State::Proven;
             left_out += u32::from(!keep);
+            if !keep {
+                leave(addresses, member.from);
+            }
             keep
         });
         self.proven -= left_out;
@@ -532,7 +559,7 @@ impl Members {
 
     fn forget(&mut self, ssrc: u32) {
         self.note_playing();
-        let Some(member) = self.table.remove(&ssrc) else {
+        let Some(member) = self.remove(ssrc) else {
             return;
         };
         match member.state {
@@ -543,6 +570,23 @@ impl Members {
             State::Unproven | State::Gone => {
                 self.uncounted.remove(&(member.heard, ssrc));
             }
+        }
+    }
+
+    /// Takes an entry out of the table.
+    fn remove(&mut self, ssrc: u32) -> Option<Member> {
+        let member = self.table.remove(&ssrc)?;
+        leave(&mut self.addresses, member.from);
+        Some(member)
+    }
+}
+
+/// One entry of this address is gone.
+fn leave(addresses: &mut BTreeMap<Origin, u32>, from: Origin) {
+    if let Some(n) = addresses.get_mut(&from) {
+        *n -= 1;
+        if *n == 0 {
+            addresses.remove(&from);
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Of the source `ssrc`, whose timestamps count `clock_rate` ticks per second (90,000 for video).
+    /// The reception of source `ssrc`, whose timestamps count `clock_rate` ticks per second (90,000 for video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self {
             ssrc,
@@ -76,7 +76,7 @@ impl Reception {
         }
     }
 
-    /// Of a source that is known to be real by other means (its SSRC was agreed on): its first packet counts at once.
+    /// The reception of a source that is known to be real by other means (its SSRC was agreed on): its first packet counts at once.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
         Self { seq: ExtendedSeq::believing_after(0), ..Self::new(ssrc, clock_rate) }
     }

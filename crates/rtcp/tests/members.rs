@@ -6,6 +6,11 @@ use steadycast_units::{Seed, Span, Time};
 const A: Origin = Origin(1);
 const B: Origin = Origin(2);
 
+/// An address of its own for each source.
+fn place(ssrc: u32) -> Origin {
+    Origin(1000 + u64::from(ssrc))
+}
+
 fn at(s: u64) -> Time {
     Time::ZERO + Span::secs(s)
 }
@@ -125,16 +130,16 @@ fn another_members_ssrc_from_elsewhere_is_ignored_and_its_two_ports_are_not() {
 fn a_hundred_thousand_forged_sources_leave_the_table_bounded_and_the_members_in_it() {
     let mut members = Members::with_capacity(1, 1000);
     for ssrc in 2..500 {
-        members.on_cname(at(0), ssrc, Origin(u64::from(ssrc)), "member");
+        members.on_cname(at(0), ssrc, place(ssrc), "member");
     }
     for forged in 0..100_000u32 {
-        assert_eq!(members.on_rtcp(at(1), 1_000_000 + forged, B), Heard::Unproven);
+        assert_eq!(members.on_rtcp(at(1), 1_000_000 + forged, place(1_000_000 + forged)), Heard::Unproven);
         assert!(members.len() <= 1000);
     }
     assert_eq!(census(&members), (499, 0));
     assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), Heard::Joined);
     for ssrc in 2..500 {
-        assert_eq!(members.on_rtcp(at(3), ssrc, Origin(u64::from(ssrc))), Heard::Member);
+        assert_eq!(members.on_rtcp(at(3), ssrc, place(ssrc)), Heard::Member);
     }
 }
 
@@ -142,11 +147,32 @@ fn a_hundred_thousand_forged_sources_leave_the_table_bounded_and_the_members_in_
 fn forged_sources_that_say_bye_take_no_room_for_long_either() {
     let mut members = Members::with_capacity(1, 100);
     for forged in 0..10_000u32 {
-        members.on_cname(at(1), 1_000 + forged, B, "forged");
-        members.on_bye(at(1), 1_000 + forged, B);
+        let from = place(1_000 + forged);
+        members.on_cname(at(1), 1_000 + forged, from, "forged");
+        members.on_bye(at(1), 1_000 + forged, from);
     }
     assert_eq!(members.on_cname(at(2), 5, A, "newcomer"), Heard::Joined);
     assert_eq!((census(&members), members.refused()), ((2, 0), 0));
+}
+
+#[test]
+fn one_address_counts_as_sixty_four_members_however_many_names_it_makes_up() {
+    let mut members = Members::new(1);
+    for ssrc in 2..17 {
+        members.on_cname(at(0), ssrc, place(ssrc), "member");
+    }
+    for forged in 0..10_000u32 {
+        members.on_cname(at(1), 1_000 + forged, B, "forged");
+    }
+    assert_eq!((census(&members), members.refused()), ((16 + Members::PER_ADDRESS, 0), 10_000 - 64));
+    assert_eq!(members.on_cname(at(2), 600, A, "newcomer"), Heard::Joined, "another address has room of its own");
+    members.expire(at(30), Span::secs(25), Span::secs(10));
+    assert_eq!(
+        members.on_cname(at(31), 601, B, "newcomer"),
+        Heard::Joined,
+        "and so has this one when they are forgotten"
+    );
+    assert_eq!(census(&members), (2, 0), "the others have fallen silent");
 }
 
 #[test]
@@ -166,7 +192,8 @@ fn estimates(truth: u32) -> (f64, f64) {
             let mut chance = Seed(seed).part("ssrc");
             let mut members = Members::sampled(chance.bits32(), 64);
             for _ in 1..truth {
-                members.on_cname(at(0), chance.bits32(), A, "member");
+                let ssrc = chance.bits32();
+                members.on_cname(at(0), ssrc, place(ssrc), "member");
             }
             assert!(members.len() <= 64);
             f64::from(members.census().members) / f64::from(truth)
@@ -190,7 +217,7 @@ fn a_sample_counts_small_groups_exactly_and_ten_thousand_well() {
 fn a_sample_keeps_every_sender_and_leaves_it_out_when_it_falls_silent() {
     let mut members = Members::sampled(0, 8);
     for ssrc in 0..1000u32 {
-        members.on_cname(at(0), ssrc.wrapping_mul(0x9e37_79b9) | 1 << 20, A, "member");
+        members.on_cname(at(0), ssrc.wrapping_mul(0x9e37_79b9) | 1 << 20, place(ssrc), "member");
     }
     let sender = 0x7fff_ffff; // differs from the key in every bit
     assert_eq!(members.on_cname(at(0), sender, A, "sender"), Heard::Unsampled);
@@ -212,7 +239,7 @@ fn a_sample_grows_again_when_the_group_shrinks_without_a_dip_below_those_who_sta
     let mut hear = |members: &mut Members, count: u32| {
         now += 5;
         for i in 1..count {
-            members.on_cname(at(now), ssrc(i), A, "member");
+            members.on_cname(at(now), ssrc(i), place(i), "member");
         }
         members.expire(at(now), Span::secs(25), Span::secs(10));
         members.census().members
@@ -229,10 +256,10 @@ fn a_sample_grows_again_when_the_group_shrinks_without_a_dip_below_those_who_sta
 fn a_leave_storm_of_ten_thousand_leaves_nobody_behind() {
     let mut members = Members::new(1);
     for ssrc in 2..10_002 {
-        members.on_rtp(at(0), ssrc, A, true);
+        members.on_rtp(at(0), ssrc, place(ssrc), true);
     }
     assert_eq!(census(&members), (10_001, 10_000));
-    let counted = (2..10_002).filter(|&ssrc| members.on_bye(at(1), ssrc, A)).count();
+    let counted = (2..10_002).filter(|&ssrc| members.on_bye(at(1), ssrc, place(ssrc))).count();
     assert_eq!((counted, census(&members)), (10_000, (1, 0)));
     members.expire(at(100), Span::secs(25), Span::secs(10));
     assert!(members.is_empty());

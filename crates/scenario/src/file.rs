@@ -1,7 +1,7 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{AdaptivePlayout, Codec, Emit, Feedback, Playout, Reports, RtcpProfile};
+use crate::model::{AdaptivePlayout, Codec, CodecModel, Emit, Feedback, Playout, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
@@ -142,7 +142,7 @@ tables! {
         mode: Mode,
         /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: clip, synthetic, greedy, table2, map001 or trace; by default what "clip" or "trace" say, else synthetic.
+        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace" say, else synthetic.
         media: MediaWord,
         /// video: files, played one after the other and looped; relative to this file.
         clip: OneOrMany<String>,
@@ -152,6 +152,8 @@ tables! {
         table2: Table2Table,
         /// video: how paper 001's rates become frames.
         map001: Map001Table,
+        /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
+        rfc8593: Rfc8593Table,
         /// video: how pictures are encoded.
         encode: EncodeTable,
         /// video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder. frame: per frame, so that what waits at the sender leaves within "wait".
@@ -187,7 +189,7 @@ tables! {
         /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets leave; true: ect0. Off by
         /// default.
         ecn: EcnSaid,
-        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc and nada at the sender (default). rfc8888 or twcc:
+        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
         /// single packets, as RFC 8888 or transport-wide congestion control has it.
         feedback: Feedback,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
@@ -211,6 +213,29 @@ tables! {
         exponent: f64,
         /// Size of an I frame, in P frames; default 3.
         intra: f64,
+    }
+    /// RFC 8593's synthetic codec, by the RFC's names. Its rates are those of IP packets, as all rates here.
+    Rfc8593Table {
+        /// statistical (section 5; default), trace (section 6) or hybrid (section 7). The last two take the frame sizes of "trace", "clip", or the synthetic clip.
+        model: CodecModel,
+        /// Its lowest rate; default "150kbps".
+        r_min: Rate,
+        /// Its highest rate; default "1500kbps".
+        r_max: Rate,
+        /// For how long it takes no further request after one; default "200ms".
+        tau_v: Span,
+        /// By which share a request has to differ from the one before to be abrupt, so that a burst follows; default 0.1.
+        abrupt: f64,
+        /// Frames of a burst; default 8.
+        k_d: u64,
+        /// Size of a burst's first frame; default "13500B".
+        k_b: Bytes,
+        /// Scale of the Laplace distribution of the intervals between frames; default 0.15.
+        scale_t: f64,
+        /// Scale of the Laplace distribution of frame sizes; default 0.15.
+        scale_b: f64,
+        /// Frames of the sequence that are left out when it starts over; default 20.
+        skip_frames: u64,
     }
     /// How pictures are encoded.
     EncodeTable {
@@ -441,6 +466,7 @@ pub(crate) enum MediaWord {
     Table2,
     Map001,
     Trace,
+    Rfc8593,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VbrWord {
@@ -466,11 +492,12 @@ words! {
     Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
-    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, }
+    MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593, }
     VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, "frame" => Self::Frame, }
     RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
+    CodecModel { "statistical" => Self::Statistical, "trace" => Self::Trace, "hybrid" => Self::Hybrid, }
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }

@@ -4,11 +4,11 @@ use crate::clock::{clock, first_numbers};
 use crate::file::VbrWord;
 use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, RepairWord,
-    StartSaid,
+    Rfc8593Table, StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods, Playout,
-    Repair, Rtcp, RtcpProfile, Size, Start, Tcp, TcpSource, Vbr, Video,
+    Buffer, Cast, Cbr, Codec, CodecModel, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods,
+    Playout, Repair, Rtcp, RtcpProfile, Size, Start, SyntheticCodec, Tcp, TcpSource, Vbr, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
@@ -34,6 +34,7 @@ const VIDEO: &[&str] = &[
     "trace",
     "table2",
     "map001",
+    "rfc8593",
     "encode",
     "vbr",
     "bucket",
@@ -576,6 +577,10 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     if let (Some(bytes), true) = (&table.bytes, word != MediaWord::Greedy) {
         out.problem(&bytes.at, "only greedy media has a size", "write media = \"greedy\", or leave it out");
     }
+    media_of(word, table, files, out)
+}
+
+fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {
     Some(match word {
         MediaWord::Synthetic => Media::Synthetic,
         MediaWord::Greedy => {
@@ -633,12 +638,81 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
             };
             Media::Trace { path: files.found(name, "the trace", out)? }
         }
+        MediaWord::Rfc8593 => {
+            let codec = synthetic_codec(table.rfc8593.as_ref(), out)?;
+            let frames = match (&table.clip, &table.trace) {
+                (clip, trace) if codec.model == CodecModel::Statistical => {
+                    if let Some(at) = clip.as_ref().map(|c| &c.at).or(trace.as_ref().map(|t| &t.at)) {
+                        let remedy = "write rfc8593.model = \"trace\" or \"hybrid\", or leave it out";
+                        out.problem(at, "a statistical model takes no sequence", remedy);
+                    }
+                    None
+                }
+                (Some(_), _) => Some(Box::new(media_of(MediaWord::Clip, table, files, out)?)),
+                (None, Some(_)) => Some(Box::new(media_of(MediaWord::Trace, table, files, out)?)),
+                (None, None) => Some(Box::new(Media::Synthetic)),
+            };
+            Media::Rfc8593 { codec, frames }
+        }
+    })
+}
+
+fn synthetic_codec(said: Option<&Spanned<Rfc8593Table>>, out: &mut Findings) -> Option<SyntheticCodec> {
+    let mut share = |said: Option<&Spanned<f64>>, default: f64, most: f64| {
+        if let Some(said) = said.filter(|x| !(0.0..=most).contains(&x.value)) {
+            out.problem(&said.at, format!("{} is out of range", said.value), format!("from 0 to {most}"));
+        }
+        said.map_or(default, |x| x.value)
+    };
+    let scale_t = share(said.and_then(|r| r.scale_t.as_ref()), 0.15, 1.0);
+    let scale_b = share(said.and_then(|r| r.scale_b.as_ref()), 0.15, 1.0);
+    let abrupt = share(said.and_then(|r| r.abrupt.as_ref()), 0.1, 100.0);
+    let mut count = |said: Option<&Spanned<u64>>, default: u32, (least, most): (u64, u64)| {
+        if let Some(said) = said.filter(|n| !(least..=most).contains(&n.value)) {
+            out.problem(&said.at, format!("{} is out of range", said.value), format!("from {least} to {most} frames"));
+        }
+        said.map_or(default, |n| u32::try_from(n.value).unwrap_or(u32::MAX))
+    };
+    let k_d = count(said.and_then(|r| r.k_d.as_ref()), 8, (2, 1_000));
+    let skip_frames = count(said.and_then(|r| r.skip_frames.as_ref()), 20, (0, 1_000_000));
+    let mut rate = |said: Option<&Spanned<Rate>>, default: Rate| match said {
+        Some(said) => positive(said, out),
+        None => Some(default),
+    };
+    let r_min = rate(said.and_then(|r| r.r_min.as_ref()), Rate::kbps(150));
+    let r_max = rate(said.and_then(|r| r.r_max.as_ref()), Rate::kbps(1_500));
+    if let (Some(low), Some(high)) = (r_min, r_max)
+        && high < low
+        && let Some(at) = said.and_then(|r| r.r_max.as_ref().or(r.r_min.as_ref())).map(|said| &said.at)
+    {
+        out.problem(at, format!("the highest rate {high} is below the lowest {low}"), "make r_max the larger one");
+    }
+    let k_b = said.and_then(|r| r.k_b.as_ref());
+    if let Some(said) = k_b.filter(|b| !(10..=1_000_000).contains(&b.get())) {
+        out.problem(&said.at, format!("{} is out of range", said.value), "from \"10B\" to \"1MB\"");
+    }
+    Some(SyntheticCodec {
+        model: said.and_then(|r| r.model.as_ref()).map_or(CodecModel::Statistical, |m| m.value),
+        r_min: r_min?,
+        r_max: r_max?,
+        tau_v: said.and_then(|r| r.tau_v.as_ref()).map_or(Span::millis(200), |t| t.value),
+        abrupt,
+        k_d,
+        k_b: k_b.map_or(Bytes::new(13_500), |b| b.value),
+        scale_t,
+        scale_b,
+        skip_frames,
     })
 }
 
 fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut Findings) -> Option<Encode> {
     let codec = said.and_then(|e| e.codec.as_ref()).map_or(Codec::Mpeg4, |c| c.value);
-    let has_clip = matches!(media, Some(Media::Clip { .. }) | None);
+    let sequence = match media {
+        Some(Media::Rfc8593 { frames, .. }) => frames.as_deref(),
+        other => other,
+    };
+    let codec_model = matches!(media, Some(Media::Rfc8593 { .. }));
+    let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
     let size = said.and_then(|e| e.size.as_ref());
     let fps = said.and_then(|e| e.fps.as_ref());
     let own = [
@@ -662,7 +736,10 @@ fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut 
             out.problem(&said.at, what, "fewer than the GoP has frames, and at most 16");
         }
     }
-    let default_b = if codec == Codec::H263 { 0 } else { 2.min(frames.saturating_sub(1)) };
+    if let Some(said) = bframes.filter(|b| codec_model && b.value > 0) {
+        out.problem(&said.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
+    }
+    let default_b = if codec == Codec::H263 || codec_model { 0 } else { 2.min(frames.saturating_sub(1)) };
     let (least, QSaid(low, high)) = match codec {
         Codec::H264 => (0, QSaid(18, 47)),
         _ => (1, QSaid(2, 31)),
@@ -676,7 +753,7 @@ fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut 
     Some(Encode {
         codec,
         size: size.map_or(Size::Pixels { width: 352, height: 288 }, |s| s.0),
-        fps: fps.map_or(Some(25.0), |f| f.0),
+        fps: fps.map_or(Some(if codec_model { 30.0 } else { 25.0 }), |f| f.0),
         gop: u32::try_from(frames).unwrap_or(u32::MAX),
         bframes: u32::try_from(bframes.map_or(default_b, |b| b.value)).unwrap_or(u32::MAX),
         q_min,

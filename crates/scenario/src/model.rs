@@ -254,7 +254,7 @@ pub struct Video {
     pub params: Vec<(String, Vec<(String, Given)>)>,
     /// Where its data comes from.
     pub media: Media,
-    /// How pictures are encoded; frame rate and GoP hold for `table2` and `map001` as well.
+    /// How pictures are encoded; frame rate and GoP hold for media without pixels as well.
     pub encode: Encode,
     /// How a rate becomes a quantizer.
     pub vbr: Vbr,
@@ -272,7 +272,7 @@ pub struct Video {
     pub rtcp: Rtcp,
     /// The rate never goes below this.
     pub floor: Option<Rate>,
-    /// Nor above this.
+    /// The rate never goes above this.
     pub cap: Option<Rate>,
     /// The codepoint as which its packets leave; with any but `NotEct` they may be marked instead of dropped.
     pub ecn: Ecn,
@@ -390,7 +390,7 @@ pub enum Media {
     Synthetic,
     /// Always has data.
     Greedy {
-        /// So much, once; `None`: without end.
+        /// How much it has to send; `None`: without end.
         bytes: Option<Bytes>,
     },
     /// Paper 000's Table 2: a ladder of mean rates, without pixels.
@@ -412,6 +412,49 @@ pub enum Media {
         /// Absolute path.
         path: PathBuf,
     },
+    /// RFC 8593's synthetic codec, without pixels.
+    Rfc8593 {
+        /// Its parameters.
+        codec: SyntheticCodec,
+        /// The sequence whose frame sizes it takes; `None`: a statistical model's are drawn.
+        frames: Option<Box<Media>>,
+    },
+}
+
+/// Parameters of RFC 8593's synthetic codec, by the RFC's names; its frame rate is [`Encode::fps`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct SyntheticCodec {
+    /// Which of its models.
+    pub model: CodecModel,
+    /// Its lowest rate, packet headers included.
+    pub r_min: Rate,
+    /// Its highest.
+    pub r_max: Rate,
+    /// For how long no further request is taken after one.
+    pub tau_v: Span,
+    /// By which share a request has to differ from the one before for a burst.
+    pub abrupt: f64,
+    /// Frames of a burst.
+    pub k_d: u32,
+    /// Size of its first.
+    pub k_b: Bytes,
+    /// How widely intervals between frames are spread.
+    pub scale_t: f64,
+    /// How widely sizes are.
+    pub scale_b: f64,
+    /// Frames of the sequence that are left out when it starts over.
+    pub skip_frames: u32,
+}
+
+/// A model of RFC 8593.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodecModel {
+    /// Drawn frames (section 5).
+    Statistical,
+    /// Frames of a sequence (section 6).
+    Trace,
+    /// Bursts are drawn, steady frames the sequence's (section 7).
+    Hybrid,
 }
 
 /// How pictures are encoded.
@@ -559,9 +602,9 @@ pub struct Tcp {
 pub enum TcpSource {
     /// Always something.
     Bulk,
-    /// So much, once.
+    /// This many bytes, once.
     File(Bytes),
-    /// So much, again and again, with a pause after each.
+    /// Transfers of one size, with a pause after each.
     Transfers {
         /// Size of one.
         bytes: Bytes,

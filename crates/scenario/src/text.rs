@@ -328,6 +328,29 @@ fn video_text(video: &Video, text: &mut Text) {
             text.key("media", "\"trace\"");
             text.key("trace", quote(path.display()));
         }
+        Media::Rfc8593 { codec: c, frames } => {
+            text.key("media", "\"rfc8593\"");
+            match frames.as_deref() {
+                Some(Media::Clip { paths }) => text.key("clip", list(paths.iter().map(|p| quote(p.display())))),
+                Some(Media::Trace { path }) => text.key("trace", quote(path.display())),
+                _ => {}
+            }
+            let table = format!(
+                "{{ model = {}, r_min = {}, r_max = {}, tau_v = {}, abrupt = {}, k_d = {}, k_b = {}, scale_t = {}, scale_b = {}, \
+                 skip_frames = {} }}",
+                quote(c.model.word()),
+                quote(c.r_min),
+                quote(c.r_max),
+                quote(c.tau_v),
+                number(c.abrupt),
+                c.k_d,
+                quote(c.k_b),
+                number(c.scale_t),
+                number(c.scale_b),
+                c.skip_frames,
+            );
+            text.key("rfc8593", table);
+        }
     }
     let e = &video.encode;
     let size = match e.size {

@@ -173,7 +173,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Whoever types a file's name means the folder in which they type it, unless the scenario has one of that name.
+/// A file's name in a `set` is relative to the present folder, unless the scenario's folder has a file of that name.
 fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {

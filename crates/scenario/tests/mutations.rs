@@ -212,6 +212,11 @@ fn settable() -> impl Strategy<Value = String> {
         "flow.video.table2.weights",
         "flow.video.map001.exponent",
         "flow.video.map001.intra",
+        "flow.video.rfc8593.model",
+        "flow.video.rfc8593.r_min",
+        "flow.video.rfc8593.k_d",
+        "flow.video.rfc8593.k_b",
+        "flow.video.rfc8593.scale_t",
         "join_latency",
     ]);
     (paths, prop::sample::select(VALUES)).prop_map(|(path, value)| format!("{path}={value}"))

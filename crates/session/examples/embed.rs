@@ -33,15 +33,8 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     let bandwidth = Rate::mbps(4);
     let setup = |id| Setup {
         packet: PACKET,
-        mode: Mode::Repaired,
-        floor: Rate::kbps(100),
-        cap: bandwidth,
-        pictures: None,
-        session_bandwidth: bandwidth,
-        group: false,
         id: ReceiverId(id),
-        chance: seed.part("half"),
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::kbps(100), bandwidth, seed.part("half"))
     };
     let rtcp = RtcpSettings {
         profile: Profile::Rfc3550,

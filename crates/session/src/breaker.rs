@@ -15,23 +15,21 @@
 //! receivers never send any, and a constant rate is its operator's decision.
 
 use crate::Orders;
+use crate::around::{own_receivers, pass_on};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, Feedback};
-use steadycast_control::{
-    Body, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, Probe, ReceiverHalf, ReceiverId, Report,
-    SenderHalf, Sent, Setup, Wake,
-};
+use steadycast_control::{Decision, ExtraSent, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, Wake};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Three reporting intervals of 5 s (RFC 8083, 4.1).
 const SILENCE: Span = Span::secs(15);
-/// CB_INTERVAL of the other two conditions, in reports and in time.
+/// CB_INTERVAL of the other two conditions, in reports.
 const REPORTS: u32 = 5;
-/// See above.
+/// The least time that CB_INTERVAL lasts.
 const INTERVAL: Span = Span::secs(5);
-/// One packet in so long while the media pauses.
+/// The time between two packets while the media pauses.
 const PROBE: Span = Span::secs(2);
 /// Receivers that are watched one by one.
 const WATCHED: usize = 4_096;
@@ -55,21 +53,7 @@ impl Factory for Guarded {
         let (orders, deaf) = (self.orders.clone(), self.own.feedback() == Feedback::None);
         Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf))
     }
-    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
-        self.own.receiver(setup)
-    }
-    fn extension(&self) -> u8 {
-        self.own.extension()
-    }
-    fn app(&self) -> [u8; 4] {
-        self.own.app()
-    }
-    fn feedback(&self) -> Feedback {
-        self.own.feedback()
-    }
-    fn repeats(&self) -> bool {
-        self.own.repeats()
-    }
+    own_receivers!();
 }
 
 /// How far the breaker has gone.
@@ -98,9 +82,9 @@ struct Watched {
     expected: u64,
     lost: u64,
     rtt: Option<Span>,
-    /// All that had been sent when the interval began, and at the last report.
+    /// All that had been sent when the interval began.
     sent: Bytes,
-    /// See above.
+    /// All that had been sent at the last report.
     sent_before: Bytes,
 }
 
@@ -223,6 +207,8 @@ impl Watched {
 }
 
 impl SenderHalf for Breaker {
+    pass_on!(notice announce);
+
     fn on_sent(&mut self, sent: &Sent) {
         self.began.get_or_insert(sent.at);
         self.sent += sent.size;
@@ -233,10 +219,6 @@ impl SenderHalf for Breaker {
         self.began.get_or_insert(sent.at);
         self.sent += sent.size;
         self.half.on_extra_sent(sent);
-    }
-
-    fn on_queue(&mut self, queue: &MediaQueue) {
-        self.half.on_queue(queue);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
@@ -290,14 +272,6 @@ impl SenderHalf for Breaker {
 
     fn probe(&self) -> Option<Probe> {
         self.half.probe().filter(|_| matches!(self.state, State::Closed)).and_then(|probe| self.orders.pass(probe))
-    }
-
-    fn notice(&mut self, packet: &Departing) -> Notice {
-        self.half.notice(packet)
-    }
-
-    fn announce(&mut self, now: Time) -> Option<Body> {
-        self.half.announce(now)
     }
 }
 

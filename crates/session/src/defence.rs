@@ -2,7 +2,7 @@
 //!
 //! | defence | what it does |
 //! |---|---|
-//! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms |
+//! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms, unless it tells of single packets |
 //! | support | a receiver whose report halves the rate while its own report block shows next to no loss is set aside |
 //! | floor | the rate never goes below it; who holds a group there for 5 s is set aside: it can't be served by this session |
 //! | quantile | of a large group the slowest 2 % are left behind: who limits it for 5 s of 30, and by its report blocks is twice as badly off as the worst who would be served, is set aside |
@@ -12,13 +12,11 @@
 //! by the square-root law from its losses and round trips as we count them, so that the quantile is the same for all controllers.
 //! That an address may not flood its sender with reports is the session's own affair ([`crate::SenderSettings::gated`]).
 
+use crate::around::{own_receivers, pass_on};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use steadycast_control::registry::{Factory, Feedback};
-use steadycast_control::{
-    Body, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, Probe, ReceiverHalf, ReceiverId, Report,
-    SenderHalf, Sent, Setup, Wake,
-};
+use steadycast_control::registry::Factory;
+use steadycast_control::{Decision, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup};
 use steadycast_units::{Rate, Span, Time};
 
 /// Who is not heard, and why; and limits that the operator has set. Shared by a session and whoever watches it.
@@ -105,21 +103,7 @@ impl Factory for Defended {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         Box::new(Defence::new(self.own.sender(setup), self.orders.clone()))
     }
-    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
-        self.own.receiver(setup)
-    }
-    fn extension(&self) -> u8 {
-        self.own.extension()
-    }
-    fn app(&self) -> [u8; 4] {
-        self.own.app()
-    }
-    fn feedback(&self) -> Feedback {
-        self.own.feedback()
-    }
-    fn repeats(&self) -> bool {
-        self.own.repeats()
-    }
+    own_receivers!();
 }
 
 /// Reports that follow each other closer than this are not heard.
@@ -130,18 +114,19 @@ const PATIENCE: Span = Span::secs(5);
 const ASIDE: Span = Span::secs(60);
 /// A report block below this fraction supports no halving of the rate.
 const SUPPORTED: f64 = 0.01;
-/// Receivers that are remembered, and of those set aside so many.
+/// Receivers that are remembered; as many of those that were set aside.
 const REMEMBERED: usize = 16_384;
 /// The share of a group that may be left behind.
 const BEHIND: f64 = 0.02;
-/// Whoever limits the group for [`PATIENCE`] of so long
+/// The time over which it is added up how long each receiver has limited the group.
 const WINDOW: Span = Span::secs(30);
-/// is left behind, if it is so much worse off than the worst who is served then.
+/// A receiver is left behind when it has limited the group for [`PATIENCE`] of [`WINDOW`], and by its report blocks is this many times
+/// worse off than the worst that would still be served.
 const WORSE: f64 = 2.0;
-/// Its reason.
+/// The reason that is told of a receiver that is left behind.
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
-/// Of one receiver.
+/// What is known of one receiver.
 struct Known {
     heard: Time,
     /// The highest loss fraction of its report blocks lately.
@@ -266,17 +251,11 @@ impl Defence {
 }
 
 impl SenderHalf for Defence {
+    pass_on!(on_extra_sent on_timer wake decision probe notice announce);
+
     fn on_sent(&mut self, sent: &Sent) {
         self.newest = self.newest.max(sent.seq);
         self.half.on_sent(sent);
-    }
-
-    fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.half.on_extra_sent(sent);
-    }
-
-    fn on_queue(&mut self, queue: &MediaQueue) {
-        self.half.on_queue(queue);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
@@ -296,7 +275,8 @@ impl SenderHalf for Defence {
         let known = self.known.entry(report.from);
         let soon =
             matches!(&known, std::collections::btree_map::Entry::Occupied(k) if report.at.since(k.get().heard) < APART);
-        if soon {
+        // A report of packets may be cut into several, of which each tells what no other does.
+        if soon && report.packets.is_empty() {
             return;
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
@@ -319,36 +299,12 @@ impl SenderHalf for Defence {
         self.known.remove(&receiver);
         self.half.on_bye(at, receiver);
     }
-
-    fn on_timer(&mut self, now: Time) {
-        self.half.on_timer(now);
-    }
-
-    fn wake(&self) -> Option<Wake> {
-        self.half.wake()
-    }
-
-    fn decision(&self) -> Decision {
-        self.half.decision()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        self.half.probe()
-    }
-
-    fn notice(&mut self, packet: &Departing) -> Notice {
-        self.half.notice(packet)
-    }
-
-    fn announce(&mut self, now: Time) -> Option<Body> {
-        self.half.announce(now)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadycast_control::{Reception, Why};
+    use steadycast_control::{Body, Reception, Why};
     use steadycast_units::{Bytes, Seed};
 
     /// Takes the least of what its receivers ask for, as the number in their bodies' first byte times 10 kb/s.

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use steadycast_control::registry::Factory;
-use steadycast_control::{Need, PacketArrival, PacketReport, Stream, Wake};
-use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_control::{Need, PacketArrival, Stream, Wake};
+use steadycast_remote::{History, Joined};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{
     Acknowledged, Arrived, CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus, StreamArrivals, Ticks,
@@ -27,150 +28,66 @@ impl FeedbackFormat {
     pub fn own_of(factory: &dyn Factory) -> Self {
         if factory.needs().contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
+
+    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then replayed at the
+    /// sender ([`Replayed`](crate::Replayed)).
+    pub fn is_replayed_for(self, own: Self) -> bool {
+        self != Self::Own && own == Self::Own
+    }
+
+    /// What a session offers its controller, whose receivers report in this format and whose packets leave as `ecn`, with `frames`
+    /// that wait at the sender or without.
+    pub fn offered(self, ecn: Ecn, frames: bool) -> Vec<Need> {
+        let has = |need: &Need| match need {
+            Need::PacketReports => self != Self::Own,
+            Need::Ecn => ecn != Ecn::NotEct,
+            Need::Queue => frames,
+            Need::Probes => true,
+            // What is not known here is lacking here.
+            _ => false,
+        };
+        Need::ALL.into_iter().filter(has).collect()
+    }
 }
 
 /// The header extension element that carries a packet's transport-wide number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
 
-/// Packets that a sender remembers: fewer than half of a 16-bit number's range, so that a number names one packet.
-const REMEMBERED: usize = 1 << 14;
-
-/// A packet that was sent.
-#[derive(Clone, Copy, Debug)]
-struct Left {
-    at: Time,
-    size: Bytes,
-    stream: Stream,
-    /// The sequence number in its own stream.
-    seq: u16,
-    /// Its arrival has been told.
-    arrived: bool,
-}
-
-/// What a sender has sent last, of all its streams.
-#[derive(Debug, Default)]
-pub(crate) struct History {
-    packets: VecDeque<Left>,
-    /// The number of the first that is remembered.
-    first: u64,
-    /// The newest time that the receiver's clock has told.
-    near: Option<PeerTime>,
-}
-
-/// Per-packet feedback, joined with what was sent.
-#[derive(Debug, Default)]
-pub(crate) struct Joined {
-    /// The packets, in the order in which they were sent. Those that had arrived by an earlier report are left out.
-    pub(crate) packets: Vec<PacketReport>,
-    /// The round trip by the newest packet that has just been told: from its sending to this report's coming, less the time for
-    /// which the receiver held it.
-    pub(crate) rtt: Option<Span>,
-}
-
-impl History {
-    /// A packet leaves; `number` is one more than the last one's.
-    pub(crate) fn on_sent(&mut self, number: u64, at: Time, size: Bytes, stream: Stream, seq: u16) {
-        if self.packets.is_empty() {
-            self.first = number;
-        }
-        if self.packets.len() == REMEMBERED {
-            self.packets.pop_front();
-            self.first += 1;
-        }
-        self.packets.push_back(Left { at, size, stream, seq, arrived: false });
-    }
-
-    /// The number of the packet that a transport-wide number names.
-    fn by_transport(&self, seq: u16) -> Option<u64> {
-        let newest = self.first + (self.packets.len() as u64).checked_sub(1)?;
-        let back = (newest as u16).wrapping_sub(seq);
-        newest.checked_sub(u64::from(back)).filter(|number| *number >= self.first)
-    }
-
-    /// The number of the newest packet with this sequence number in its stream.
-    fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
-        // A stream's packets lie in the order of their numbers. Of the media's nearly all lie next to each other, so that the
-        // distance from the newest one is a good first guess; with other streams in between it is too near the end.
-        let newest = self.packets.iter().rposition(|left| left.stream == stream)?;
-        let back = usize::from(self.packets[newest].seq.wrapping_sub(seq));
-        let guess = newest.checked_sub(back)?;
-        let found = (0..=guess).rev().find(|n| {
-            let left = &self.packets[*n];
-            left.stream == stream && (left.seq == seq || left.seq.wrapping_sub(seq) > 1 << 15)
-        })?;
-        let left = &self.packets[found];
-        (left.stream == stream && left.seq == seq).then_some(self.first + found as u64)
-    }
-
-    /// Joins a packet's acknowledgment with what was sent.
-    fn join(&mut self, number: u64, arrived: Option<Arrived>, joined: &mut Joined) {
-        let Some(left) = self.packets.get_mut((number - self.first) as usize) else { return };
-        if left.arrived {
-            return;
-        }
-        let arrived = arrived.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
-        left.arrived = arrived.is_some();
-        self.near = self.near.max(arrived.and_then(|arrived| arrived.at));
-        joined.packets.push(PacketReport { number, sent: left.at, size: left.size, stream: left.stream, arrived });
-    }
-
-    /// Reads the per-packet feedback in a compound's packet; `None` when it is something else. `stream_of` names the stream of an
-    /// SSRC that is ours.
-    pub(crate) fn read(
-        &mut self,
-        now: Time,
-        packet: &Packet,
-        stream_of: impl Fn(u32) -> Option<Stream>,
-    ) -> Option<Joined> {
-        let mut joined = Joined::default();
-        if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
-            let reported = feedback.reported_at(self.near);
-            for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(self.near) {
-                let number = stream_of(ssrc).and_then(|stream| self.by_seq(stream, seq));
-                if let Some(number) = number {
-                    self.join(number, arrival, &mut joined);
-                }
+/// Reads the per-packet feedback in a compound's packet; `None` when it is something else. `stream_of` names the stream of an SSRC
+/// that is ours.
+pub(crate) fn read(
+    history: &mut History,
+    now: Time,
+    packet: &Packet,
+    stream_of: impl Fn(u32) -> Option<Stream>,
+) -> Option<Joined> {
+    let told = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
+    let mut joined = Joined::default();
+    if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
+        let reported = feedback.reported_at(history.near());
+        for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(history.near()) {
+            let number = stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq));
+            if let Some(number) = number {
+                history.join(number, told(arrival), &mut joined);
             }
-            joined.sort();
-            joined.measure(now, reported);
-        } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
-            for Acknowledged { seq, arrival } in feedback.acknowledged(self.near) {
-                if let Some(number) = self.by_transport(seq) {
-                    self.join(number, arrival, &mut joined);
-                }
-            }
-            joined.sort();
-            // This format does not tell when it was written: the newest arrival stands for it.
-            if let Some(newest) = self.near {
-                joined.measure(now, newest);
-            }
-        } else {
-            return None;
         }
-        Some(joined)
+        joined.sort();
+        joined.measure(now, reported);
+    } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
+        for Acknowledged { seq, arrival } in feedback.acknowledged(history.near()) {
+            if let Some(number) = history.by_low_bits(seq) {
+                history.join(number, told(arrival), &mut joined);
+            }
+        }
+        joined.sort();
+        // This format does not tell when it was written: the newest arrival stands for it.
+        if let Some(newest) = history.near() {
+            joined.measure(now, newest);
+        }
+    } else {
+        return None;
     }
-}
-
-impl Joined {
-    /// Both, of packets of one compound.
-    pub(crate) fn and(mut self, other: Self) -> Self {
-        self.packets.extend(other.packets);
-        self.sort();
-        Self { rtt: other.rtt.or(self.rtt), ..self }
-    }
-
-    fn sort(&mut self) {
-        self.packets.sort_unstable_by_key(|packet| packet.number);
-    }
-
-    /// Takes the round trip from the newest packet whose arrival is told.
-    fn measure(&mut self, now: Time, reported: PeerTime) {
-        let newest = self.packets.iter().rev().find_map(|packet| Some((packet.sent, packet.arrived?.at?)));
-        self.rtt = newest.map(|(sent, arrived)| {
-            let held = reported.as_nanos().saturating_sub(arrived.as_nanos()).max(0);
-            now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs()))
-        });
-    }
+    Some(joined)
 }
 
 /// A packet that has arrived.
@@ -349,5 +266,20 @@ impl Reporter {
     /// A compound of `len` bytes with the report has left.
     pub(crate) fn sent(&mut self, len: usize) {
         self.size = Bytes::new((len + IP_UDP_OVERHEAD) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_offers_what_its_format_its_packets_and_its_source_have() {
+        assert_eq!(FeedbackFormat::Own.offered(Ecn::NotEct, false), [Need::Probes]);
+        let marked = FeedbackFormat::Own.offered(Ecn::Ect1, true);
+        assert_eq!(marked, [Need::Ecn, Need::Queue, Need::Probes]);
+        for format in [FeedbackFormat::Rfc8888, FeedbackFormat::TransportWide] {
+            assert_eq!(format.offered(Ecn::Ect0, true), Need::ALL);
+        }
     }
 }

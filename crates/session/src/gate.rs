@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The shortest compound that says something.
 const SHORTEST: Bytes = Bytes::new(64);
-/// Reports that may come at once: those of so long.
+/// Reports that may come at once: as many as in this time.
 const BURST: Span = Span::secs(3);
 /// Addresses that are remembered; of more, those that were heard latest.
 const ADDRESSES: usize = 4_096;

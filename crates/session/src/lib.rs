@@ -11,6 +11,7 @@
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
+mod around;
 mod breaker;
 mod defence;
 mod feedback;
@@ -22,7 +23,6 @@ mod peers;
 mod probe;
 mod receiver;
 mod repair;
-mod replay;
 mod sender;
 mod share;
 mod simulcast;
@@ -37,11 +37,11 @@ pub use participant::{Identity, RtcpSettings};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver};
 pub use repair::{ParitySettings, Protected, Protection, RepairSettings, Repairs, Requests};
-pub use replay::Replayed;
 pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::Served;
 pub use steadycast_media::{Fragment, Frame, FrameKind, Part};
+pub use steadycast_remote::Replayed;
 pub use steadycast_rtcp::{Origin, Profile};
 
 use steadycast_control::Wake;

@@ -91,7 +91,7 @@ pub(crate) struct Participant {
     chance: Chance,
     /// SSRC given up after a collision, for which a BYE is to go.
     given_up: Option<u32>,
-    /// Whether any compound was sent: who was never heard has nothing to take back.
+    /// Whether any compound was sent: a member that never sent has nothing to take back.
     spoke: bool,
     /// RTCP bytes heard and sent, second by second.
     heard: [u32; SHARE_WINDOW as usize],

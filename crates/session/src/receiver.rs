@@ -11,7 +11,7 @@ use steadycast_control::{
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::rtcp::{Compound, Nack, Packet};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
@@ -47,16 +47,25 @@ pub struct MediaPacket<'a> {
     pub buffer: Option<BufferLevel>,
 }
 
+/// Packets since the beginning.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    expected: u64,
+    /// Duplicates included.
+    received: u64,
+    duplicates: u64,
+}
+
 /// The receiving end of a session.
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
-    /// What streams before the present one came to: packets expected, received and of these duplicates.
-    past: (u64, u64, u64),
-    /// The last regular report's counters: a half wants signed, full-precision losses.
-    prior: (u64, u64),
+    /// What streams before the present one came to.
+    past: Totals,
+    /// What the last regular report was about: a half wants signed, full-precision losses.
+    prior: Totals,
     unreadable: u64,
     /// In a simulcast.
     knock: Option<Knock>,
@@ -70,6 +79,10 @@ pub struct Receiver {
     repair: Option<Repairing>,
     /// Computes lost packets from parity.
     parity: Option<Box<Solving>>,
+    /// Asks for a key frame.
+    plea: Option<Plea>,
+    /// The number of its last full intra request.
+    intra: u8,
 }
 
 /// What a receiver needs to compute lost packets from parity.
@@ -81,9 +94,28 @@ struct Solving {
     sent: Option<PeerTime>,
 }
 
+/// A request for a key frame that stands.
+#[derive(Clone, Copy, Debug)]
+struct Plea {
+    /// Nothing could be decoded so far.
+    joins: bool,
+    /// Not to be sent, or sent again, before.
+    at: Time,
+    /// RTCP's timer knows of it.
+    wished: bool,
+}
+
+/// A key frame is asked for again after this time: when the answer, or the request, was lost.
+const ASKED_AGAIN: Span = Span::millis(700);
+/// For how long a request for a key frame is of use.
+const PLEA_USEFUL: Span = Span::secs(1);
+
 /// What a receiver needs to ask for lost packets.
 struct Repairing {
     settings: RepairSettings,
+    /// Whether nobody has said under which SSRC retransmissions come, and whether it is known by now.
+    of_any: bool,
+    associated: bool,
     requester: Requester,
     /// The retransmission stream's own numbers.
     reception: Reception,
@@ -101,6 +133,8 @@ impl Repairing {
     fn new(settings: RepairSettings) -> Self {
         Self {
             settings,
+            of_any: false,
+            associated: true,
             requester: Requester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
@@ -148,7 +182,7 @@ impl Receiver {
         now: Time,
     ) -> Self {
         let participant = Participant::new(identity, rtcp, false, chance, now);
-        let (stream, past, prior) = (None, (0, 0, 0), (0, 0));
+        let (stream, past, prior) = (None, Totals::default(), Totals::default());
         let (knock, siblings, answers, said) = (None, Vec::new(), false, None);
         Self {
             half,
@@ -165,10 +199,12 @@ impl Receiver {
             reporter: None,
             repair: None,
             parity: None,
+            plea: None,
+            intra: 0,
         }
     }
 
-    /// Of a sender that pauses while nobody reports: it says that it is there, at RTCP's times, where its half waits for more
+    /// For senders that pause while nobody reports: it sends a report without a body, at RTCP's times, where its half waits for more
     /// packets than such a sender sends (`tfmcc` is silent while packets are farther apart than the round trips it was told of).
     #[must_use]
     pub fn answering(self) -> Self {
@@ -255,6 +291,29 @@ impl Receiver {
         recovered.into_iter().map(|(_, packet)| packet).collect()
     }
 
+    /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
+    /// (RFC 4588, section 5.3), anew for each source of the media.
+    #[must_use]
+    pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
+        let repair = Repairing { of_any: true, associated: false, ..Repairing::new(settings) };
+        Self { repair: Some(repair), ..self }
+    }
+
+    /// It needs a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by a picture loss
+    /// indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`].
+    /// Poll afterwards.
+    pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
+        if self.plea.is_none_or(|plea| plea.joins != joins) {
+            self.intra = self.intra.wrapping_add(u8::from(joins));
+            self.plea = Some(Plea { joins, at: now, wished: false });
+        }
+    }
+
+    /// What it decodes next needs nothing that is lost.
+    pub fn has_key_frame(&mut self) {
+        self.plea = None;
+    }
+
     /// What it asked for, and what it got.
     pub fn requests(&self) -> Requests {
         self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default()
@@ -308,18 +367,18 @@ impl Receiver {
 
     /// Packets that were expected, from the first that came to the newest.
     pub fn expected(&self) -> u64 {
-        self.past.0 + self.stream.as_ref().map_or(0, |s| s.reception.expected())
+        self.past.expected + self.stream.as_ref().map_or(0, |s| s.reception.expected())
     }
 
     /// Distinct packets that came.
     pub fn received(&self) -> u64 {
-        let duplicates = self.past.2 + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
+        let duplicates = self.past.duplicates + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
         self.arrived().saturating_sub(duplicates)
     }
 
     /// Packets that came, duplicates included.
     fn arrived(&self) -> u64 {
-        self.past.1 + self.stream.as_ref().map_or(0, |s| s.reception.received())
+        self.past.received + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
     /// Whether the source that it follows has said BYE, and does not go on under another SSRC.
@@ -371,8 +430,10 @@ impl Receiver {
 
     /// Whether a packet with this header is of the stream of retransmissions.
     fn is_repair(&self, header: &RtpHeader) -> bool {
-        let settings = self.repair.as_ref().map(|repair| (repair.settings.ssrc, repair.settings.payload_type));
-        settings == Some((header.ssrc, header.payload_type))
+        self.repair.as_ref().is_some_and(|repair| {
+            let RepairSettings { ssrc, payload_type, .. } = repair.settings;
+            header.payload_type == payload_type && (header.ssrc == ssrc || !repair.associated)
+        })
     }
 
     /// A packet of the stream of retransmissions. Its bytes count as received; what it repairs stays lost, to the half as in reports.
@@ -381,6 +442,13 @@ impl Receiver {
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else { return Received::Stray };
         if stream.from != from || stream.ended {
             return Received::Stray;
+        }
+        if !repair.associated {
+            if !packet.repairs.is_some_and(|number| repair.requester.awaits(number)) {
+                return Received::Stray;
+            }
+            repair.settings.ssrc = header.ssrc;
+            (repair.reception, repair.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
@@ -428,9 +496,9 @@ impl Receiver {
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Restarted(seq) => {
-                self.prior = (self.past.0, self.past.1);
+                self.prior = self.past;
                 if let Some(repair) = &mut self.repair {
-                    repair.shown = self.past.1;
+                    repair.shown = self.past.received;
                     repair.requester.restart();
                 }
                 if let Some(parity) = &mut self.parity {
@@ -463,11 +531,16 @@ impl Receiver {
             parity.solver.on_packet(seq);
         }
         if let Some(repair) = &mut self.repair {
-            repair.requester.on_original(now, seq, sent, header.marker);
+            match header.send_time {
+                Some(_) => repair.requester.on_original(now, seq, sent, header.marker),
+                None => repair.requester.on_unstamped(now, seq, sent, header.marker),
+            }
             repair.shown += 1;
             // By the counters of the report block, which nothing but the media's numbers move.
-            let duplicates = self.past.2 + stream.reception.duplicates();
-            repair.check.see(repair.shown == (self.past.1 + stream.reception.received()).saturating_sub(duplicates));
+            let duplicates = self.past.duplicates + stream.reception.duplicates();
+            repair
+                .check
+                .see(repair.shown == (self.past.received + stream.reception.received()).saturating_sub(duplicates));
         }
         Received::New(seq)
     }
@@ -500,16 +573,16 @@ impl Receiver {
             if !(ended || old.reception.received() < 2 || renamed() || silent(self.participant.member_timeout())) {
                 return false;
             }
-            let (expected, received, duplicates) = self.past;
-            let reception = &old.reception;
-            self.past =
-                (expected + reception.expected(), received + reception.received(), duplicates + reception.duplicates());
+            self.past.expected += old.reception.expected();
+            self.past.received += old.reception.received();
+            self.past.duplicates += old.reception.duplicates();
             // To the controller it is one stream: a sender with another SSRC is no loss.
-            ahead = reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
+            ahead = old.reception.highest().map_or(0, |highest| highest + old.ahead + 1 - i64::from(header.seq));
         }
         self.stream = Some(Stream::new(now, from, header, ahead));
         if let Some(repair) = &mut self.repair {
             repair.requester.restart();
+            repair.associated = !repair.of_any;
         }
         if let Some(parity) = &mut self.parity {
             parity.solver.restart();
@@ -619,6 +692,7 @@ impl Receiver {
             return Output::Rtcp(self.feedback(now));
         }
         self.wish(now);
+        self.plead(now);
         // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then rests.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
@@ -627,7 +701,7 @@ impl Receiver {
                 }
             }
             Due::Rtcp => match self.participant.expiry(now) {
-                Some(Expiry::SendFeedback) if self.repair.is_some() => {
+                Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() => {
                     if let Some(bytes) = self.ask(now) {
                         return Output::Rtcp(bytes);
                     }
@@ -669,8 +743,8 @@ impl Receiver {
         let (expected, received) = (self.expected(), self.arrived());
         let slot = Slot {
             now,
-            expected: expected - self.prior.0.min(expected),
-            lost: (expected as i64 - self.prior.0 as i64) - (received as i64 - self.prior.1 as i64),
+            expected: expected - self.prior.expected.min(expected),
+            lost: (expected as i64 - self.prior.expected as i64) - (received as i64 - self.prior.received as i64),
             members: self.participant.census().members,
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
@@ -679,7 +753,7 @@ impl Receiver {
         if reply == Reply::Suppress {
             return None;
         }
-        self.prior = (expected, received);
+        self.prior = Totals { expected, received, ..self.prior };
         self.said = Some(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.receiver_report(now), self.participant.sdes()];
@@ -688,11 +762,33 @@ impl Receiver {
         }
         packets.extend(self.packet_reports(now));
         packets.extend(self.nack(now));
+        packets.extend(self.key_frame_request(now));
         Some(self.encode(now, packets))
     }
 
     fn wished(&self) -> bool {
-        self.repair.as_ref().is_some_and(|repair| repair.wished)
+        self.repair.as_ref().is_some_and(|repair| repair.wished) || self.plea.is_some_and(|plea| plea.wished)
+    }
+
+    /// Tells RTCP's timer when a key frame is to be asked for.
+    fn plead(&mut self, now: Time) {
+        let Some(plea) = self.plea.as_mut().filter(|plea| !plea.wished && plea.at <= now) else { return };
+        plea.wished = self.participant.request_early(now, PLEA_USEFUL);
+        if !plea.wished {
+            plea.at = self.participant.timer.next().max(now);
+        }
+    }
+
+    /// The request for a key frame, if it is time.
+    fn key_frame_request(&mut self, now: Time) -> Option<Packet> {
+        let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
+        let (sender, number) = (self.participant.identity.ssrc, self.intra);
+        let plea = self.plea.as_mut().filter(|plea| plea.wished || plea.at <= now)?;
+        (plea.wished, plea.at) = (false, now + ASKED_AGAIN);
+        Some(match plea.joins {
+            true => KeyFrameRequest::FullIntra { sender, media, number }.to_packet(),
+            false => KeyFrameRequest::PictureLoss { sender, media }.to_packet(),
+        })
     }
 
     /// Tells RTCP's timer when there is something to ask for.
@@ -715,6 +811,11 @@ impl Receiver {
 
     /// When [`Receiver::wish`] has something to do, or what it wished for comes.
     fn asks_at(&self) -> Option<Time> {
+        let plea = self.plea.map(|plea| if plea.wished { self.participant.timer.next() } else { plea.at });
+        self.asks_for_packets_at().into_iter().chain(plea).min()
+    }
+
+    fn asks_for_packets_at(&self) -> Option<Time> {
         let repair = self.repair.as_ref()?;
         if repair.wished {
             return Some(self.participant.timer.next());
@@ -737,9 +838,13 @@ impl Receiver {
     /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports that they would
     /// see without repair.
     fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
-        let nack = self.nack(now)?;
+        let asked: Vec<_> = self.nack(now).into_iter().chain(self.key_frame_request(now)).collect();
+        if asked.is_empty() {
+            return None;
+        }
         let report = Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks: Vec::new() };
-        Some(self.encode(now, vec![report, self.participant.sdes(), nack]))
+        let packets = [report, self.participant.sdes()].into_iter().chain(asked).collect();
+        Some(self.encode(now, packets))
     }
 
     /// When the session itself has to report single packets.

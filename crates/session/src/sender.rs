@@ -1,4 +1,4 @@
-use crate::feedback::{FeedbackFormat, History, Joined};
+use crate::feedback::{self, FeedbackFormat};
 use crate::gate::Gate;
 use crate::media::overhead;
 use crate::pacer::Pacer;
@@ -16,10 +16,11 @@ use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Limit, MediaQueue, Notice, ReceiverId,
     Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
+use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, Nack, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
@@ -95,6 +96,8 @@ pub struct Sender {
     parity: Option<Protecting>,
     /// How many times as fast as the target packets may leave.
     room: f64,
+    /// A receiver waits for a key frame; when the encoder was last told so.
+    key_frame: (bool, Option<Time>),
 }
 
 /// What a sender needs to send lost packets again.
@@ -183,6 +186,12 @@ struct Told<'a> {
     packets: Joined,
 }
 
+/// Least time between two key frames that one receiver asked for.
+const KEY_FRAMES_APART: Span = Span::millis(500);
+
+/// GStreamer 1.22 reports packets under this number until its session has one of its own.
+const NAMELESS: u32 = u32::MAX;
+
 /// Least time between a unicast sender's reports under AVPF.
 const BETWEEN_REPORTS: Span = Span::secs(1);
 
@@ -251,6 +260,7 @@ impl Sender {
             repair: None,
             parity: None,
             room: 1.0,
+            key_frame: (false, None),
             half,
             settings,
         }
@@ -337,6 +347,17 @@ impl Sender {
     /// The extended sequence number of the next packet of parity; `None` without parity.
     pub fn next_parity(&self) -> Option<u64> {
         Some(self.parity.as_ref()?.seq)
+    }
+
+    /// Whether the encoder is to make a key frame: true once for each time that a receiver's request (RFC 4585, section 6.3.1; RFC
+    /// 5104, section 4.3.1) is to be answered, which is at most twice a second, and once in two seconds in a group.
+    pub fn take_key_frame(&mut self) -> bool {
+        std::mem::take(&mut self.key_frame.0)
+    }
+
+    /// The extended sequence number of the first packet that may be sent again; `None` without repair.
+    pub fn first_kept(&self) -> Option<u64> {
+        Some(self.repair.as_ref()?.keeper.first())
     }
 
     /// The extended sequence number of the next packet.
@@ -518,9 +539,16 @@ impl Sender {
                         reports = true;
                     }
                 }
-                Packet::Feedback { .. } => self.on_request(now, from, packet),
+                Packet::Feedback { .. } => self.on_request(now, packet),
                 _ => {}
             }
+        }
+        // Feedback may come without a report (RFC 5506): a receiver sends what it knows of packets as a packet of its own.
+        if let Some((who, packets)) = reporter(&compound, mine).zip(joined)
+            && Standing::of(self.participant.members.on_rtcp(now, who, from)) == Standing::Good
+        {
+            self.report(now, from, who, &Told { block: None, body: None, packets });
+            reports = true;
         }
         for ssrc in self.participant.heard_byes(now, from, &compound, datagram.len()) {
             if self.peers.get(ssrc).is_some_and(|p| p.from == from) {
@@ -535,11 +563,13 @@ impl Sender {
         self.read_decision();
     }
 
-    /// Somebody asks for packets. One that reports is believed, from where it reports.
-    fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
+    /// Somebody asks for packets or a key frame. Who does has said in the same compound who it is, as a member, from where it is one:
+    /// GStreamer's session asks often, and reports little.
+    fn on_request(&mut self, now: Time, packet: &Packet) {
+        self.on_key_request(now, packet);
         let Some(repair) = &mut self.repair else { return };
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
-        let known = self.peers.get(nack.sender).is_some_and(|peer| peer.from == from);
+        let known = self.participant.members.contains(nack.sender);
         if !known || nack.media != self.participant.identity.ssrc || self.participant.farewell != Farewell::Stays {
             return;
         }
@@ -547,6 +577,22 @@ impl Sender {
         let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
         for number in nack.missing {
             repair.keeper.on_nack(&asked, number);
+        }
+    }
+
+    /// Somebody asks for a key frame.
+    fn on_key_request(&mut self, now: Time, packet: &Packet) {
+        let mine = self.participant.identity.ssrc;
+        let asks = KeyFrameRequest::all(packet).any(|request| {
+            let (sender, media) = match request {
+                KeyFrameRequest::PictureLoss { sender, media } => (sender, media),
+                KeyFrameRequest::FullIntra { sender, media, .. } => (sender, media),
+            };
+            media == mine && sender != mine && self.participant.members.contains(sender)
+        });
+        let apart = if self.settings.rtcp.group { KEY_FRAMES_APART * 4 } else { KEY_FRAMES_APART };
+        if asks && !self.stopped() && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
+            self.key_frame = (true, Some(now));
         }
     }
 
@@ -571,7 +617,7 @@ impl Sender {
             _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
         };
-        compound.packets.iter().filter_map(|packet| history.read(now, packet, stream_of)).reduce(Joined::and)
+        compound.packets.iter().filter_map(|packet| feedback::read(history, now, packet, stream_of)).reduce(Joined::and)
     }
 
     fn report(&mut self, now: Time, origin: Origin, from: u32, told: &Told<'_>) {
@@ -610,6 +656,10 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
+        if from != NAMELESS && self.peers.get(NAMELESS).is_some_and(|peer| peer.from == origin) {
+            self.peers.remove(NAMELESS);
+            self.half.on_leave(now, ReceiverId(NAMELESS));
+        }
     }
 
     /// What to do now. To be called until it says [`Output::Wait`], after every other call and when the time has come. A call too
@@ -629,18 +679,7 @@ impl Sender {
     ///
     /// let (packet, session_bandwidth, seed) = (Bytes::new(1000), Rate::mbps(1), Seed(1));
     /// let pair = Chosen::shared("fixed", Mode::Repaired, &[])?;
-    /// let setup = Setup {
-    ///     packet,
-    ///     mode: Mode::Repaired,
-    ///     floor: Rate::ZERO,
-    ///     cap: session_bandwidth,
-    ///     pictures: None,
-    ///     session_bandwidth,
-    ///     group: false,
-    ///     id: ReceiverId(1),
-    ///     chance: seed.part("half"),
-    ///     ecn: Ecn::NotEct,
-    /// };
+    /// let setup = Setup { packet, ..Setup::unicast(Rate::ZERO, session_bandwidth, seed.part("half")) };
     /// let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth, t_min: None, group: false, summary: false };
     /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
     /// let settings = SenderSettings {
@@ -1035,6 +1074,12 @@ impl Sender {
             }
         }
     }
+}
+
+/// Who sent the first feedback message in a compound, unless that was the source `mine` itself.
+fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
+    let sender = |packet: &Packet| if let Packet::Feedback { sender, .. } = packet { Some(*sender) } else { None };
+    compound.packets.iter().find_map(sender).filter(|ssrc| *ssrc != mine)
 }
 
 pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {

@@ -23,13 +23,14 @@
 //! A controller whose reports say what no report block holds (the registry's `standard_reports`) can't be served so. From the
 //! first such receiver on, [`FALLBACK`] takes its place for the whole session, and the decisions say so.
 
+use crate::around::{own_receivers, pass_on};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, FALLBACK, Factory, Feedback};
+use steadycast_control::registry::{Chosen, FALLBACK, Factory};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, ExtraSent, FrameEdge, Limit, MediaQueue, Mode, Notice, Probe,
-    ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
+    Announcement, Arrival, Body, Decision, Departing, FrameEdge, Limit, Mode, Notice, Probe, ReceiverHalf, ReceiverId,
+    Reply, Report, SenderHalf, Sent, Setup, Slot, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
@@ -38,34 +39,29 @@ pub struct Served {
     own: Arc<dyn Factory>,
     /// Whether the controller itself can be run on standard reports.
     able: bool,
+    /// Reports without more than a block that a receiver may begin with, before the controller is given up for it.
+    patience: u32,
 }
 
 impl Served {
     /// Around this controller.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
-        Self { own, able }
+        Self { own, able, patience: 0 }
+    }
+
+    /// Receivers were asked for reports of single packets: a standard one may begin with regular reports all the same.
+    #[must_use]
+    pub fn expecting_packets(self) -> Self {
+        Self { patience: BARE, ..self }
     }
 }
 
 impl Factory for Served {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        Box::new(Standard::new(Arc::clone(&self.own), self.able, setup.clone()))
+        let patience = if setup.group { BARE } else { self.patience };
+        Box::new(Standard { patience, ..Standard::new(Arc::clone(&self.own), self.able, setup.clone()) })
     }
-    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
-        self.own.receiver(setup)
-    }
-    fn extension(&self) -> u8 {
-        self.own.extension()
-    }
-    fn app(&self) -> [u8; 4] {
-        self.own.app()
-    }
-    fn feedback(&self) -> Feedback {
-        self.own.feedback()
-    }
-    fn repeats(&self) -> bool {
-        self.own.repeats()
-    }
+    own_receivers!();
 }
 
 /// A packet as it left.
@@ -137,22 +133,23 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// A loss fraction above this in one report shows that the rate was too high.
 const TOO_MUCH: f64 = 0.01;
-/// Of the rate that arrived then this much is allowed afterwards, and with each report without such a loss so much more.
+/// The share of the rate that arrived then which is allowed afterwards.
 const BELOW: f64 = 0.9;
-/// See above.
+/// The factor by which that grows with each report without such a loss.
 const MORE: f64 = 1.01;
 
 /// Packets per round trip at which TFRC starts (RFC 5348, 4.2).
 const START: f64 = 4.0;
-/// And of the rate that a half asks for not more than this.
+/// The largest multiple of the rate that a half asks for that its start may have.
 const MOST_LEAD: f64 = 2.0;
 
-/// One round trip in some seconds, with what kept the player from answering: by so much more than the least it tells of no queue.
+/// A round trip that is measured once in some seconds holds what kept the player from answering: up to this much above the least one it
+/// tells of no queue.
 const UNSURE: Span = Span::millis(30);
 
-/// For so long what a receiver's half has said stands, and so often it is repeated.
+/// How long what a receiver's half has said stands.
 const STANDS: Span = Span::secs(15);
-/// See above.
+/// How often it is repeated meanwhile.
 const REPEATED: Span = Span::secs(1);
 
 /// Packets of which it is remembered when they left: more than leave between two reports.
@@ -161,7 +158,7 @@ const REMEMBERED: usize = 1 << 16;
 const SHADOWS: usize = 4_096;
 /// In a group a receiver of our own may begin with reports that say nothing yet: no controller is given up for one or two.
 const BARE: u32 = 3;
-/// Who reports so soon after the first packet has been there since.
+/// A receiver that reports within this time of the first packet has been there since then.
 const EARLY: Span = Span::secs(10);
 
 struct Standard {
@@ -172,6 +169,8 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
+    /// Bare reports of a receiver before the controller is given up for it.
+    patience: u32,
     /// Those who have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
     /// Those who have not, and how many reports of theirs came.
@@ -193,6 +192,7 @@ impl Standard {
             half: factory.sender(&setup),
             factory,
             able,
+            patience: 0,
             fallen: false,
             begin: Rate::ZERO,
             setup,
@@ -265,7 +265,7 @@ impl Standard {
         seen.0 += 1;
         let (count, highest) = *seen;
         if !self.able && !self.fallen {
-            if self.setup.group && count < BARE {
+            if count < self.patience {
                 return self.half.on_report(report);
             }
             self.fall_back();
@@ -418,7 +418,7 @@ impl Interval {
         Self { from: shadow.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Whether its packet number `n` is one of those lost. They are spread evenly: the so-and-so-manieth loss where its share of the
+    /// Whether its packet number `n` is one of those lost. They are spread evenly: loss `k` falls where its share of the
     /// packets is full. The first losses come together before the last packet, which did arrive: a half of our own would have
     /// ended its start phase a round trip after the first of them, so that they are one sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
@@ -450,6 +450,8 @@ impl Interval {
 const MOST_PARTS: u64 = 10;
 
 impl SenderHalf for Standard {
+    pass_on!(on_extra_sent);
+
     fn on_sent(&mut self, sent: &Sent) {
         if self.left.is_empty() {
             self.first = sent.seq;
@@ -460,14 +462,6 @@ impl SenderHalf for Standard {
             self.first += 1;
         }
         self.half.on_sent(sent);
-    }
-
-    fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        self.half.on_extra_sent(sent);
-    }
-
-    fn on_queue(&mut self, queue: &MediaQueue) {
-        self.half.on_queue(queue);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
@@ -569,5 +563,48 @@ impl SenderHalf for Standard {
     fn announce(&mut self, now: Time) -> Option<Body> {
         let body = self.announce_to_shadows(now)?;
         if self.fallen { None } else { Some(body) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_control::Reception;
+    use steadycast_units::Seed;
+
+    /// How many bare reports of one receiver it takes until [`FALLBACK`] serves it, up to nine.
+    fn bare_reports(served: &Served) -> u64 {
+        let setup = Setup {
+            packet: Bytes::new(1_000),
+            mode: Mode::Repaired,
+            floor: Rate::kbps(50),
+            cap: Rate::mbps(2),
+            pictures: None,
+            session_bandwidth: Rate::mbps(2),
+            group: false,
+            id: ReceiverId(1),
+            chance: Seed(1).part("half"),
+            ecn: Ecn::NotEct,
+        };
+        let mut half = served.sender(&setup);
+        let at = |n: u64| Time::ZERO + Span::millis(100 * n);
+        (1..9)
+            .find(|n| {
+                half.on_sent(&Sent { at: at(*n), number: *n, seq: *n, size: setup.packet, data_limited: false });
+                let reception =
+                    Some(Reception { expected: 1, lost: 0, fraction: 0.0, highest: *n, jitter: Span::ZERO });
+                let (from, rtt) = (ReceiverId(2), Some(Span::millis(40)));
+                half.on_report(&Report { at: at(*n), from, rtt, reception, body: None, members: 1, packets: &[] });
+                half.decision().why.rule.starts_with("standard reports alone")
+            })
+            .unwrap_or(9)
+    }
+
+    #[test]
+    fn who_was_asked_for_packet_reports_may_begin_with_two_bare_ones() {
+        let tfrc = || Chosen::shared("tfrc", Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(bare_reports(&Served::new(tfrc(), false)), 1);
+        assert_eq!(bare_reports(&Served::new(tfrc(), false).expecting_packets()), 3);
+        assert_eq!(bare_reports(&Served::new(tfrc(), true).expecting_packets()), 9);
     }
 }

@@ -10,6 +10,7 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
+use steadycast_wire::rtcp::{Compound, Packet};
 
 /// What a sender half was told.
 #[derive(Default)]
@@ -50,6 +51,16 @@ impl ReceiverHalf for Silent {
 /// Ten seconds of 1 Mb/s over 20 ms each way, with numbers that wrap. Packet `n` is lost if `lost(n)`; every fourth packet is marked;
 /// report `n` is lost if `unheard(n)`.
 fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) -> Told {
+    run_as(format, lost, unheard, |datagram| datagram)
+}
+
+/// As [`run`], with what becomes of each of the receiver's datagrams on its way.
+fn run_as(
+    format: FeedbackFormat,
+    lost: fn(u64) -> bool,
+    unheard: fn(u64) -> bool,
+    becomes: fn(Vec<u8>) -> Vec<u8>,
+) -> Told {
     let rtcp = RtcpSettings {
         profile: Profile::Avpf { t_rr_interval: Span::secs(1) },
         session_bandwidth: Rate::mbps(1),
@@ -100,7 +111,7 @@ fn run(format: FeedbackFormat, lost: fn(u64) -> bool, unheard: fn(u64) -> bool) 
                     }
                     Output::Rtcp(datagram) if end == 1 => {
                         reports += 1;
-                        (false, !unheard(reports - 1), datagram)
+                        (false, !unheard(reports - 1), becomes(datagram))
                     }
                     Output::Rtcp(_) => continue,
                     Output::Wait(until) => {
@@ -176,6 +187,35 @@ fn a_lost_report_hides_no_packet() {
         let arrivals = told.reports.iter().flat_map(|(.., packets)| packets).filter(|p| p.arrived.is_some()).count();
         let under_way = told.sent.len() - arrivals;
         assert!(under_way <= 20, "{format:?}: {under_way} of {} were never told", told.sent.len());
+    }
+}
+
+/// The feedback messages of a compound alone, as a datagram.
+fn reduced(datagram: Vec<u8>) -> Vec<u8> {
+    let Compound { packets } = Compound::parse(&datagram).expect("a receiver writes what can be read");
+    let packets: Vec<_> = packets.into_iter().filter(|packet| matches!(packet, Packet::Feedback { .. })).collect();
+    let mut bytes = Vec::new();
+    if !packets.is_empty() {
+        Compound { packets }.encode(&mut bytes);
+    }
+    bytes
+}
+
+#[test]
+fn feedback_in_a_datagram_of_its_own_tells_what_it_tells_in_a_compound() {
+    for format in BOTH {
+        let arrivals = |told: &Told| -> Vec<(u64, bool)> {
+            let packets = told.reports.iter().flat_map(|(.., packets)| packets);
+            packets.map(|packet| (packet.number, packet.arrived.is_some())).collect()
+        };
+        let whole = run(format, |n| n % 50 == 7, |_| false);
+        let alone = run_as(format, |n| n % 50 == 7, |_| false, reduced);
+        assert!(arrivals(&whole).len() > 1_000);
+        // Packets of 1 Mb/s and reports leave at the same times in both.
+        assert_eq!(arrivals(&alone), arrivals(&whole), "{format:?}");
+        assert!(
+            alone.reports.iter().all(|(_, rtt, packets)| rtt.is_some() == packets.iter().any(|p| p.arrived.is_some()))
+        );
     }
 }
 

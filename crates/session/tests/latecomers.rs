@@ -9,7 +9,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_session::{Emit, Guarded, Orders, Origin, Output, Profile, Receiver, Sender, SenderSettings, Served};
-use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_units::{Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
 /// What came of it.
@@ -27,16 +27,10 @@ const DELAY: Span = Span::millis(20);
 
 fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
     let setup = |id| Setup {
-        packet: Bytes::new(1000),
-        mode: Mode::Repaired,
-        floor: Rate::kbps(50),
-        cap: Rate::mbps(1),
-        pictures: None,
         session_bandwidth: Rate::mbps(2),
         group: true,
         id: ReceiverId(id),
-        chance: seed.part("half"),
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::kbps(50), Rate::mbps(1), seed.part("half"))
     };
     let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
     let rtcp = rtcp(profile, Rate::mbps(2), true);

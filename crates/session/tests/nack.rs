@@ -7,7 +7,7 @@ use group::{SENDER, at, rtcp, sender, settings};
 use steadycast_control::Stream;
 use steadycast_session::{Emit, Origin, Output, Profile, RepairSettings, Sender, SenderSettings};
 use steadycast_units::{Rate, Span, Time};
-use steadycast_wire::rtcp::{Compound, Nack, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
 
 const RECEIVER: u32 = 77;
 const RATE: Rate = Rate::mbps(1);
@@ -87,7 +87,8 @@ fn what_was_never_sent_or_is_not_asked_by_a_receiver_is_not_sent_again() {
 #[test]
 fn a_packet_that_is_asked_for_twice_at_once_is_sent_again_once_with_the_originals_time_stamp() {
     let (mut sender, now) = sending(Some(Span::millis(300)));
-    let wanted = sender.next_seq() - 2;
+    // Of a packet every 8 ms one that left more than the 100 ms ago that a round trip is taken for.
+    let wanted = sender.next_seq() - 20;
     for _ in 0..3 {
         ask(&mut sender, now, 1, SENDER, vec![wanted as u16; 4]);
     }
@@ -105,4 +106,42 @@ fn a_packet_that_is_asked_for_twice_at_once_is_sent_again_once_with_the_original
     again.encode(&vec![7; again.payload_len()], &mut datagram);
     assert_eq!(datagram.len() + 28, again.size.get() as usize, "the size told is the size encoded");
     assert_eq!(count(&mut sender, now, at(1_200)).1, 0);
+}
+
+fn plead(sender: &mut Sender, now: Time, from: u64, request: KeyFrameRequest) {
+    let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() };
+    hear(sender, now, from, vec![report, request.to_packet()]);
+}
+
+#[test]
+fn a_flood_of_requests_for_key_frames_is_answered_twice_a_second() {
+    let (mut sender, start) = sending(None);
+    let mut answered = 0;
+    for n in 0..10_000u64 {
+        let number = n as u8;
+        let request = match n % 2 {
+            0 => KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER },
+            _ => KeyFrameRequest::FullIntra { sender: RECEIVER, media: SENDER, number },
+        };
+        plead(&mut sender, start + Span::millis(n), 1, request);
+        answered += u32::from(sender.take_key_frame());
+    }
+    assert_eq!(answered, 20);
+}
+
+#[test]
+fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
+    let (mut sender, now) = sending(None);
+    for request in [
+        KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER + 1 },
+        KeyFrameRequest::PictureLoss { sender: RECEIVER + 1, media: SENDER },
+    ] {
+        plead(&mut sender, now, 1, request);
+        assert!(!sender.take_key_frame(), "{request:?}");
+    }
+    // From elsewhere under a member's name.
+    plead(&mut sender, now, 2, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
+    assert!(!sender.take_key_frame());
+    plead(&mut sender, now, 1, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
+    assert!(sender.take_key_frame());
 }

@@ -129,18 +129,8 @@ fn with_nothing_to_send_no_probe_begins() {
 /// and its probes.
 fn drive(probes: bool) -> (Vec<Rate>, Probes) {
     let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::secs(1) });
-    let setup = |id| Setup {
-        packet: Bytes::new(1_000),
-        mode: Mode::Repaired,
-        floor: Rate::kbps(50),
-        cap: Rate::mbps(4),
-        pictures: None,
-        session_bandwidth: Rate::mbps(4),
-        group: false,
-        id: ReceiverId(id),
-        chance: Seed(1).part("half"),
-        ecn: Ecn::NotEct,
-    };
+    let setup =
+        |id| Setup { id: ReceiverId(id), ..Setup::unicast(Rate::kbps(50), Rate::mbps(4), Seed(1).part("half")) };
     let given = [("probes".to_owned(), steadycast_control::registry::Given::Switch(probes))];
     let gcc = Chosen::shared("gcc", Mode::Repaired, &given).expect("it is in the registry");
     let settings = settings(rtcp, Emit::Paced, true, FeedbackFormat::Rfc8888);

@@ -7,23 +7,17 @@ use group::{at, rtcp, settings};
 use steadycast_control::registry::{Chosen, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_session::{Emit, Origin, Profile, Sender, SenderSettings};
-use steadycast_units::{Bytes, Ecn, Rate, Seed};
+use steadycast_units::{Rate, Seed};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
 /// A sender with a controller that keeps a table of its own.
 fn sender() -> Sender {
     let asmp = Chosen::shared("asmp", Mode::Repaired, &[]).unwrap();
     let setup = Setup {
-        packet: Bytes::new(1000),
-        mode: Mode::Repaired,
-        floor: Rate::kbps(64),
-        cap: Rate::mbps(10),
         session_bandwidth: Rate::mbps(2),
         group: true,
         id: ReceiverId(group::SENDER),
-        chance: Seed(1).part("half"),
-        pictures: None,
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::kbps(64), Rate::mbps(10), Seed(1).part("half"))
     };
     let rtcp = rtcp(Profile::Asmp, Rate::mbps(2), true);
     let settings = SenderSettings { app: *b"ASMP", ..settings(rtcp, Emit::Paced) };

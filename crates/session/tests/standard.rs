@@ -24,16 +24,9 @@ struct Seen {
 
 fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     let setup = |id| Setup {
-        packet: Bytes::new(1000),
-        mode: Mode::Repaired,
-        floor: Rate::kbps(50),
-        cap: Rate::mbps(1_000),
-        pictures: None,
         session_bandwidth: Rate::mbps(2),
-        group: false,
         id: ReceiverId(id),
-        chance: seed.part("half"),
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::kbps(50), Rate::mbps(1_000), seed.part("half"))
     };
     let rtcp = |profile| rtcp(profile, Rate::mbps(2), false);
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
@@ -122,18 +115,7 @@ fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
 #[test]
 fn reports_of_single_packets_are_a_controllers_own_though_they_have_no_body() {
     let rule = |told: bool| {
-        let setup = Setup {
-            packet: Bytes::new(1_000),
-            mode: Mode::Repaired,
-            floor: Rate::kbps(50),
-            cap: Rate::mbps(4),
-            pictures: None,
-            session_bandwidth: Rate::mbps(4),
-            group: false,
-            id: ReceiverId(1),
-            chance: Seed(1).part("half"),
-            ecn: steadycast_units::Ecn::NotEct,
-        };
+        let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(4), Seed(1).part("half"));
         let mut half = Served::new(Chosen::shared("gcc", Mode::Repaired, &[]).unwrap(), false).sender(&setup);
         let at = |ms: u64| Time::ZERO + Span::millis(ms);
         let mut packets = Vec::new();

@@ -95,16 +95,9 @@ fn drive(world: &mut impl World) -> Seen {
     let factory = Chosen::shared("fixed", Mode::Repaired, &given).expect("fixed is in the registry");
     let seed = Seed(1);
     let setup = |id| Setup {
-        packet: Bytes::new(1000),
-        mode: Mode::Repaired,
-        floor: Rate::ZERO,
-        cap: Rate::MAX,
-        pictures: None,
         session_bandwidth: Rate::mbps(1),
-        group: false,
         id: ReceiverId(id),
-        chance: seed.part("half"),
-        ecn: Ecn::NotEct,
+        ..Setup::unicast(Rate::ZERO, Rate::MAX, seed.part("half"))
     };
     let rtcp = RtcpSettings {
         profile: Profile::Rfc3550,

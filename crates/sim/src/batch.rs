@@ -42,7 +42,8 @@ impl Batch {
         &mut self,
         plain: Plain,
         legs: &[Leg],
-        (network, group): (&Network, u32),
+        network: &Network,
+        group: u32,
         told: &mut Told<'_>,
     ) -> bool {
         let changes = network.changes(group);

@@ -1,7 +1,7 @@
 //! From a scenario to a world that is ready to run.
 
 use crate::port::Port;
-use crate::world::{Entry, Simulation, SimulcastSlot};
+use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
 use steadycast_ends::{Agent, AgentIx, Cast, Does, End, FlowEnds, Inputs, MakeError, Makers, Viewer, plan};
 use steadycast_network::{Alarm, BuildError as NetworkError, Network, To};
 use steadycast_scenario as sc;
@@ -59,7 +59,8 @@ impl<'a> Builder<'a> {
         }
         let numbers = |flow| network.directions_of(flow).into_iter().map(|direction| direction.0).collect();
         let ways = scenario.flows.iter().map(numbers).collect();
-        Ok(Simulation::new(scenario.clone(), network, (agents, ports), plan, (ends, ways), (viewers, slots)))
+        let parts = Parts { network, agents, ports, plan, flows: ends, ways, viewers, slots };
+        Ok(Simulation::new(scenario.clone(), parts))
     }
 
     fn add(&mut self, agent: Agent, node: sc::NodeIx, to: To, jitter: Span, name: &str) -> AgentIx {

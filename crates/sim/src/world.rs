@@ -49,6 +49,18 @@ pub(crate) struct SimulcastSlot {
     pub(crate) group: u32,
 }
 
+/// What a simulation is made of, as [`Simulation`] has it.
+pub(crate) struct Parts {
+    pub(crate) network: Network,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) plan: Vec<Entry>,
+    pub(crate) flows: Vec<FlowEnds>,
+    pub(crate) ways: Vec<Vec<u32>>,
+    pub(crate) viewers: Vec<Viewer>,
+    pub(crate) slots: Vec<Option<SimulcastSlot>>,
+}
+
 /// A run of a scenario.
 pub struct Simulation {
     scenario: Scenario,
@@ -90,14 +102,8 @@ impl Simulation {
         Builder::build(scenario, inputs)
     }
 
-    pub(crate) fn new(
-        scenario: Scenario,
-        network: Network,
-        (agents, ports): (Vec<Agent>, Vec<Port>),
-        plan: Vec<Entry>,
-        (flows, ways): (Vec<FlowEnds>, Vec<Vec<u32>>),
-        (viewers, slots): (Vec<Viewer>, Vec<Option<SimulcastSlot>>),
-    ) -> Self {
+    pub(crate) fn new(scenario: Scenario, parts: Parts) -> Self {
+        let Parts { network, agents, ports, plan, flows, ways, viewers, slots } = parts;
         let recorded = if scenario.record.packets.is_empty() { 0 } else { agents.len() };
         let mut logs: Vec<Option<Vec<PacketRow>>> = vec![None; recorded];
         for flow in &scenario.record.packets {
@@ -279,7 +285,7 @@ impl Simulation {
         let (To::Group(group), Body::Plain(number)) = (packet.head.to, &packet.body) else { return false };
         let plain = Plain { at: self.now, number: *number, size: packet.head.size, sent: packet.head.sent };
         let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        self.batches[group as usize].take(plain, fan.legs(), (&self.network, group), &mut told)
+        self.batches[group as usize].take(plain, fan.legs(), &self.network, group, &mut told)
     }
 
     /// Tells all sinks what they have not been told.

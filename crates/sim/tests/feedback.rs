@@ -1,4 +1,7 @@
 //! What receivers report: whether a controller does the same on reports of single packets as on its own.
+//!
+//! The bounds of both claims (a tenth and a quarter of the rate, a tenth and a quarter of the loss, 2 % lost) were set after their first
+//! results were seen.
 
 mod lab;
 

@@ -5,7 +5,8 @@
 //! `STEADYCAST_PIN=1 cargo test -p steadycast-sim --test record`
 //!
 //! Clips are replaced by made-up frame sizes. Left out is `examples/aimd.toml`, whose controller is written in Python
-//! (`tests/determinism` has Python controllers). `q-7-2.toml` is pinned as built only: its flows start after these seconds.
+//! (`tests/determinism` has Python controllers), and `cases/rfc8869`, whose traces are made in Python. `q-7-2.toml` is pinned as
+//! built only: its flows start after these seconds.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -21,7 +22,7 @@ use steadycast_sim::{Inputs, Simulation};
 const SECONDS: u32 = 8;
 
 /// Where scenarios stand; subfolders are read as well.
-const FOLDERS: [&str; 3] = ["scenarios", "papers/scenarios", "validation/scenarios"];
+const FOLDERS: [&str; 4] = ["scenarios", "papers/scenarios", "validation/scenarios", "python/steadycast/cases/rfc8867"];
 
 /// All scenario files in and below a folder: a folder's own first, by name.
 fn scenarios(folder: &Path) -> Vec<PathBuf> {

@@ -3,6 +3,7 @@
 use crate::delivery::{Loss, Sample};
 use crate::filter::Aggregation;
 use crate::model::{Seen, Wish};
+use crate::rounds::{PriorWindow, Rounds, quantum};
 use steadycast_units::{Chance, Span, Time};
 
 /// Pacing and window gains of Startup.
@@ -32,10 +33,6 @@ const RENO_ROUNDS: f64 = 63.0;
 /// Between two probes: this and up to [`WAIT_MORE`].
 const WAIT: Span = Span::secs(2);
 const WAIT_MORE: Span = Span::secs(1);
-/// A burst is what the pacing rate lets out in this time (BBR.send_quantum), in seconds.
-const QUANTUM: f64 = 0.001;
-/// Bursts in segments of 1500 B: two, and 64 KiB at most.
-const BURSTS: (f64, f64) = (2.0, 43.0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -68,9 +65,7 @@ pub(crate) struct Bbr {
     pacing: f64,
 
     // Rounds.
-    next_round: u64,
-    rounds: u64,
-    round_start: bool,
+    rounds: Rounds,
 
     // The path.
     /// Largest delivery rate of the previous cycle of ProbeBW and of this one.
@@ -116,10 +111,8 @@ pub(crate) struct Bbr {
     // ProbeRTT, and pauses.
     probe_rtt_done: Option<Time>,
     probe_rtt_round_done: bool,
-    prior_cwnd: f64,
+    prior: PriorWindow,
     idle_restart: bool,
-    /// The first round of a recovery: what leaves is what arrives.
-    conserve_until: Option<u64>,
 }
 
 impl Bbr {
@@ -132,9 +125,7 @@ impl Bbr {
             pacing_gain: STARTUP.0,
             cwnd_gain: STARTUP.1,
             pacing: STARTUP.0 * initial / 0.001,
-            next_round: 0,
-            rounds: 0,
-            round_start: false,
+            rounds: Rounds::default(),
             max_bw: [0.0; 2],
             bw_shortterm: f64::INFINITY,
             min_rtt: Span::MAX,
@@ -167,9 +158,8 @@ impl Bbr {
             previous_too_high: false,
             probe_rtt_done: None,
             probe_rtt_round_done: false,
-            prior_cwnd: 0.0,
+            prior: PriorWindow::default(),
             idle_restart: false,
-            conserve_until: None,
         }
     }
 
@@ -212,19 +202,12 @@ impl Bbr {
 
     /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
-        self.save(cwnd);
-        self.conserve_until = (!timeout).then_some(delivered);
+        self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
     /// Recovery is over: the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
-        self.conserve_until = None;
-        cwnd.max(self.prior_cwnd)
-    }
-
-    fn save(&mut self, cwnd: f64) {
-        let keeps = self.conserve_until.is_some() || self.state == State::ProbeRtt;
-        self.prior_cwnd = if keeps { self.prior_cwnd.max(cwnd) } else { cwnd };
+        self.prior.on_recovered(cwnd)
     }
 
     /// What an acknowledgment and the losses that it tells of ask for. `seen.cwnd` is the window so far.
@@ -235,8 +218,7 @@ impl Bbr {
             self.latest(seen);
             self.congestion_signals(seen);
             let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
-            let rounds = (self.rounds, length);
-            self.aggregation.on_ack(seen.now, self.bw(), sample.fresh, seen.cwnd, rounds);
+            self.aggregation.on_ack(seen.now, self.bw(), sample.fresh, seen.cwnd, self.rounds.count, length);
             self.check_full_bw(&sample);
             self.check_startup_done(seen);
             self.check_drain_done(seen);
@@ -248,7 +230,7 @@ impl Bbr {
         }
         self.set_pacing();
         let cwnd = self.window(seen, cwnd.unwrap_or(seen.cwnd));
-        Wish { cwnd, pacing: self.pacing, quantum: self.quantum(), limits_itself: self.state == State::ProbeRtt }
+        Wish { cwnd, pacing: self.pacing, quantum: quantum(self.pacing), limits_itself: self.state == State::ProbeRtt }
     }
 
     // ---- the model
@@ -267,7 +249,7 @@ impl Bbr {
 
     /// Room for the bursts that leave, wait for company at the receiver, and arrive.
     fn quantised(&self, inflight: f64) -> f64 {
-        let budget = 3.0 * f64::from(self.quantum());
+        let budget = 3.0 * f64::from(quantum(self.pacing));
         inflight.max(budget).max(LEAST) + if self.state == State::Up { 2.0 } else { 0.0 }
     }
 
@@ -287,10 +269,6 @@ impl Bbr {
         self.bdp(self.bw(), 1.0).min(cwnd)
     }
 
-    fn quantum(&self) -> u32 {
-        (self.pacing * QUANTUM).clamp(BURSTS.0, BURSTS.1) as u32
-    }
-
     fn latest(&mut self, seen: &Seen) {
         let sample = &seen.sample;
         self.loss_round_start = false;
@@ -303,12 +281,8 @@ impl Bbr {
 
     fn congestion_signals(&mut self, seen: &Seen) {
         let sample = &seen.sample;
-        self.round_start = sample.prior_delivered >= self.next_round;
-        if self.round_start {
-            self.next_round = seen.delivered;
-            self.rounds += 1;
-            self.rounds_since_probe += 1;
-        }
+        self.rounds.on_ack(seen);
+        self.rounds_since_probe += u64::from(self.rounds.begun);
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -335,7 +309,7 @@ impl Bbr {
     }
 
     fn start_round(&mut self, delivered: u64) {
-        self.next_round = delivered;
+        self.rounds.next = delivered;
     }
 
     // ---- Startup and Drain
@@ -345,7 +319,7 @@ impl Bbr {
     }
 
     fn check_full_bw(&mut self, sample: &Sample) {
-        if self.full_bw_now || !self.round_start || sample.app_limited || sample.rate == 0.0 {
+        if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
         if sample.rate >= self.full_bw * FULL_BW_GROWTH {
@@ -360,7 +334,7 @@ impl Bbr {
     /// At the end of a round of Startup: whether it lost too much.
     fn startup_losses(&mut self, seen: &Seen) {
         let much = too_much(seen.sample.lost as f64, f64::from(seen.sample.in_flight));
-        let settled = seen.recovering && self.conserve_until.is_none_or(|end| seen.sample.prior_delivered >= end);
+        let settled = seen.recovering && !self.prior.conserves(seen);
         if self.state == State::Startup && settled && much && self.loss_ranges >= STARTUP_FULL_LOSSES {
             self.full_bw_reached = true;
             self.inflight_longterm = self.bdp(self.max_bw(), 1.0).max(self.inflight_latest).trunc();
@@ -370,14 +344,14 @@ impl Bbr {
     fn check_startup_done(&mut self, seen: &Seen) {
         if self.state == State::Startup && self.full_bw_reached {
             self.enter(State::Drain, DRAIN_PACING, CWND);
-            self.drained_since = self.rounds;
+            self.drained_since = self.rounds.count;
             self.start_round(seen.delivered);
         }
     }
 
     fn check_drain_done(&mut self, seen: &Seen) {
         let drained = f64::from(seen.in_flight) <= self.inflight(1.0);
-        if self.state == State::Drain && (drained || self.rounds > self.drained_since + DRAIN_ROUNDS) {
+        if self.state == State::Drain && (drained || self.rounds.count > self.drained_since + DRAIN_ROUNDS) {
             self.down(seen);
         }
     }
@@ -423,7 +397,7 @@ impl Bbr {
         match state {
             State::Down | State::Cruise if self.time_to_probe(seen) => self.refill(seen),
             State::Down if self.time_to_cruise(seen) => self.enter(State::Cruise, 1.0, CWND),
-            State::Refill if self.round_start => {
+            State::Refill if self.rounds.begun => {
                 self.probing = true;
                 self.up(seen);
             }
@@ -460,10 +434,10 @@ impl Bbr {
     fn adapt_long_term(&mut self, seen: &Seen) -> bool {
         let sample = &seen.sample;
         let in_probe_bw = matches!(self.state, State::Down | State::Cruise | State::Refill | State::Up);
-        if self.acks == Acks::ProbeStarting && self.round_start {
+        if self.acks == Acks::ProbeStarting && self.rounds.begun {
             self.acks = Acks::ProbeFeedback;
         }
-        if self.acks == Acks::ProbeStopping && self.round_start {
+        if self.acks == Acks::ProbeStopping && self.rounds.begun {
             (self.probing, self.acks) = (false, Acks::Init);
             if in_probe_bw && !sample.app_limited && self.max_bw[1] > 0.0 {
                 self.max_bw = [self.max_bw[1], 0.0];
@@ -493,7 +467,7 @@ impl Bbr {
             self.up_acks -= steps * self.up_count;
             self.inflight_longterm += steps;
         }
-        if self.round_start {
+        if self.rounds.begun {
             self.raise_slope(seen.cwnd);
         }
     }
@@ -550,7 +524,7 @@ impl Bbr {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }
         if self.state != State::ProbeRtt && expired && !self.idle_restart {
-            self.save(seen.cwnd);
+            self.prior.save(seen.cwnd, false);
             self.enter(State::ProbeRtt, 1.0, PROBE_RTT_CWND);
             self.probe_rtt_done = None;
             self.acks = Acks::ProbeStopping;
@@ -566,7 +540,7 @@ impl Bbr {
                 }
                 None => {}
                 Some(_) => {
-                    self.probe_rtt_round_done |= self.round_start;
+                    self.probe_rtt_round_done |= self.rounds.begun;
                     if self.probe_rtt_round_done {
                         cwnd = self.leave_probe_rtt(now, seen.delivered, seen.cwnd);
                     }
@@ -590,13 +564,13 @@ impl Bbr {
         self.probe_rtt_stamp = now;
         self.reset_short_term();
         if self.full_bw_reached {
-            let seen = Seen { now, delivered: delivered.max(self.next_round), ..Seen::default() };
+            let seen = Seen { now, delivered: delivered.max(self.rounds.next), ..Seen::default() };
             self.down(&seen);
             self.enter(State::Cruise, 1.0, CWND);
         } else {
             self.enter(State::Startup, STARTUP.0, STARTUP.1);
         }
-        Some(cwnd.max(self.prior_cwnd))
+        Some(self.prior.restored(cwnd))
     }
 
     // ---- what follows
@@ -612,7 +586,7 @@ impl Bbr {
         let most = self.quantised(self.bdp(self.bw(), self.cwnd_gain) + self.aggregation.extra()).ceil();
         let fresh = f64::from(seen.sample.fresh);
         let mut cwnd = cwnd;
-        if self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end) {
+        if self.prior.conserves(seen) {
             cwnd = cwnd.max(f64::from(seen.in_flight) + fresh);
         } else if self.full_bw_reached {
             cwnd = (cwnd + fresh).min(most);

@@ -2,6 +2,7 @@
 
 use crate::filter::{Aggregation, Largest};
 use crate::model::{Seen, Wish};
+use crate::rounds::{PriorWindow, Rounds, quantum};
 use steadycast_units::{Chance, Span, Time};
 
 /// 2/ln 2: the least gain that doubles the rate each round.
@@ -19,9 +20,6 @@ const MIN_RTT_FILTER: Span = Span::secs(10);
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 const FULL_BW_GROWTH: f64 = 1.25;
 const FULL_BW_ROUNDS: u32 = 3;
-/// As in version 3.
-const QUANTUM: f64 = 0.001;
-const BURSTS: (f64, f64) = (2.0, 43.0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -37,9 +35,7 @@ pub(crate) struct Bbr1 {
     initial: f64,
     state: State,
     pacing: f64,
-    next_round: u64,
-    rounds: u64,
-    round_start: bool,
+    rounds: Rounds,
     max_bw: Largest,
     min_rtt: Span,
     min_rtt_stamp: Time,
@@ -50,9 +46,8 @@ pub(crate) struct Bbr1 {
     cycle_stamp: Time,
     probe_rtt_done: Option<Time>,
     probe_rtt_round_done: bool,
-    prior_cwnd: f64,
+    prior: PriorWindow,
     idle_restart: bool,
-    conserve_until: Option<u64>,
 }
 
 impl Bbr1 {
@@ -63,9 +58,7 @@ impl Bbr1 {
             initial,
             state: State::Startup,
             pacing: HIGH * initial / 0.001,
-            next_round: 0,
-            rounds: 0,
-            round_start: false,
+            rounds: Rounds::default(),
             max_bw: Largest::default(),
             min_rtt: Span::MAX,
             min_rtt_stamp: Time::ZERO,
@@ -76,9 +69,8 @@ impl Bbr1 {
             cycle_stamp: Time::ZERO,
             probe_rtt_done: None,
             probe_rtt_round_done: false,
-            prior_cwnd: 0.0,
+            prior: PriorWindow::default(),
             idle_restart: false,
-            conserve_until: None,
         }
     }
 
@@ -116,35 +108,30 @@ impl Bbr1 {
 
     /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
-        self.save(cwnd);
-        self.conserve_until = (!timeout).then_some(delivered);
+        self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
     /// Recovery is over: the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
-        self.conserve_until = None;
-        cwnd.max(self.prior_cwnd)
-    }
-
-    fn save(&mut self, cwnd: f64) {
-        let keeps = self.conserve_until.is_some() || self.state == State::ProbeRtt;
-        self.prior_cwnd = if keeps { self.prior_cwnd.max(cwnd) } else { cwnd };
+        self.prior.on_recovered(cwnd)
     }
 
     /// What an acknowledgment that tells of `losses` losses asks for.
     pub(crate) fn on_ack(&mut self, seen: &Seen, losses: usize) -> Wish {
         let sample = &seen.sample;
         if sample.fresh > 0 {
-            self.round_start = sample.prior_delivered >= self.next_round;
-            if self.round_start {
-                self.next_round = seen.delivered;
-                self.rounds += 1;
-            }
+            self.rounds.on_ack(seen);
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
-                self.max_bw.add(self.rounds, MAX_BW_ROUNDS, sample.rate);
+                self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
             }
-            let rounds = (self.rounds, EXTRA_ACKED_ROUNDS);
-            self.aggregation.on_ack(seen.now, self.bw(), sample.fresh, seen.cwnd, rounds);
+            self.aggregation.on_ack(
+                seen.now,
+                self.bw(),
+                sample.fresh,
+                seen.cwnd,
+                self.rounds.count,
+                EXTRA_ACKED_ROUNDS,
+            );
             self.cycle(seen, losses);
             self.check_full(seen);
             self.check_drain(seen);
@@ -155,7 +142,7 @@ impl Bbr1 {
             self.pacing = rate;
         }
         let cwnd = self.window(seen, cwnd.unwrap_or(seen.cwnd));
-        Wish { cwnd, pacing: self.pacing, quantum: self.quantum(), limits_itself: self.state == State::ProbeRtt }
+        Wish { cwnd, pacing: self.pacing, quantum: quantum(self.pacing), limits_itself: self.state == State::ProbeRtt }
     }
 
     fn bw(&self) -> f64 {
@@ -179,22 +166,18 @@ impl Bbr1 {
         }
     }
 
-    fn quantum(&self) -> u32 {
-        (self.pacing * QUANTUM).clamp(BURSTS.0, BURSTS.1) as u32
-    }
-
     fn bdp(&self, gain: f64) -> f64 {
         if self.min_rtt == Span::MAX { self.initial } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
     /// With room for bursts at both ends, even, and two more while it probes.
     fn quantised(&self, inflight: f64) -> f64 {
-        let even = ((inflight.ceil() + 3.0 * f64::from(self.quantum())) / 2.0).ceil() * 2.0;
+        let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
     }
 
     fn check_full(&mut self, seen: &Seen) {
-        if !self.full && self.round_start && !seen.sample.app_limited {
+        if !self.full && self.rounds.begun && !seen.sample.app_limited {
             if self.bw() >= self.full_bw * FULL_BW_GROWTH {
                 (self.full_bw, self.full_bw_count) = (self.bw(), 0);
             } else {
@@ -249,7 +232,7 @@ impl Bbr1 {
             (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
         }
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
-            self.save(seen.cwnd);
+            self.prior.save(seen.cwnd, false);
             self.state = State::ProbeRtt;
             self.probe_rtt_done = None;
         }
@@ -259,11 +242,11 @@ impl Bbr1 {
                 None if f64::from(seen.in_flight) <= LEAST => {
                     self.probe_rtt_done = Some(now + PROBE_RTT_DURATION);
                     self.probe_rtt_round_done = false;
-                    self.next_round = seen.delivered;
+                    self.rounds.next = seen.delivered;
                 }
                 None => {}
                 Some(_) => {
-                    self.probe_rtt_round_done |= self.round_start;
+                    self.probe_rtt_round_done |= self.rounds.begun;
                     if self.probe_rtt_round_done {
                         cwnd = self.leave_probe_rtt(now, seen.cwnd);
                     }
@@ -286,7 +269,7 @@ impl Bbr1 {
         } else {
             self.state = State::Startup;
         }
-        Some(cwnd.max(self.prior_cwnd))
+        Some(self.prior.restored(cwnd))
     }
 
     fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
@@ -294,7 +277,7 @@ impl Bbr1 {
         let most = self.quantised(self.bdp(self.cwnd_gain()) + extra);
         let fresh = f64::from(seen.sample.fresh);
         let mut cwnd = cwnd;
-        if self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end) {
+        if self.prior.conserves(seen) {
             cwnd = cwnd.max(f64::from(seen.in_flight) + fresh);
         } else if self.full {
             cwnd = (cwnd + fresh).min(most);

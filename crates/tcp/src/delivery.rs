@@ -71,10 +71,10 @@ pub(crate) struct Ledger {
     lost: u64,
     /// All below is counted as lost, if it has not arrived.
     lost_to: u32,
-    /// The application had nothing to send until as much as this is delivered; 0: it had.
+    /// The application has nothing to send until this is delivered; 0: it has.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
-    /// Of the last acknowledgment.
+    /// What the last acknowledgment showed to be lost.
     losses: Vec<Loss>,
 }
 

@@ -38,7 +38,7 @@ impl Aggregation {
     }
 
     /// `fresh` segments were acknowledged in round `round`; the maximum is over `length` rounds.
-    pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, (round, length): (u64, u64)) {
+    pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
         if self.delivered <= expected {
             self.restart(now);

@@ -1,5 +1,5 @@
 //! A sans-IO model of one TCP connection that carries bulk data one way: a [`Sender`], a [`Receiver`], and the
-//! [`Segment`]s and [`Ack`]s between them, to be carried by whoever drives them.
+//! [`Segment`]s and [`Ack`]s between them, to be carried by the caller.
 //!
 //! It is counted in segments of one size, as ns-2 counts: windows and thresholds are numbers of segments, a segment is
 //! lost or arrives as a whole. "Byte counting" (RFC 3465) here means that an acknowledgment of two segments counts for
@@ -101,6 +101,7 @@ mod offload;
 mod pacer;
 mod prague;
 mod receiver;
+mod rounds;
 mod rtt;
 mod scoreboard;
 mod sender;

@@ -46,6 +46,21 @@ pub(crate) enum Phase {
     Loss,
 }
 
+/// The segments that are not acknowledged yet, for a model.
+pub(crate) struct Outstanding<'a, Again> {
+    pub(crate) board: &'a Scoreboard,
+    /// Those that were sent again.
+    pub(crate) again: Again,
+}
+
+/// The sender's window, in segments, for a model that sets it.
+pub(crate) struct Window {
+    pub(crate) phase: Phase,
+    pub(crate) cwnd: f64,
+    /// The receiver's window.
+    pub(crate) most: f64,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Law {
     Bbr(Bbr),
@@ -192,11 +207,12 @@ impl Model {
         &mut self,
         now: Time,
         ack: &Ack,
-        (board, again): (&Scoreboard, impl Iterator<Item = &'a u32>),
-        (phase, cwnd, most): (Phase, f64, f64),
+        sent: Outstanding<'_, impl Iterator<Item = &'a u32>>,
+        window: &Window,
         least_rtt: Span,
     ) -> f64 {
-        let mut cwnd = cwnd;
+        let Outstanding { board, again } = sent;
+        let Window { phase, mut cwnd, most } = *window;
         let sample = self.ledger.on_ack(now, ack, board, again, least_rtt);
         let (delivered, in_flight) = (self.ledger.delivered(), board.pipe());
         if phase != self.phase {

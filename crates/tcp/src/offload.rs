@@ -36,7 +36,7 @@ pub(crate) struct View {
 pub(crate) struct Offload {
     /// Payload of a full segment.
     payload: Bytes,
-    /// Of the unit that is leaving: its length, and what is left of it.
+    /// The length of the unit that is leaving, and what is left of it.
     length: u32,
     left: u32,
     /// The first segment of each unit on its way, and when it left.

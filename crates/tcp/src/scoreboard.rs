@@ -136,7 +136,7 @@ impl Scoreboard {
         self.lost_to
     }
 
-    /// So many repaired holes are lost again, and wait to be repaired.
+    /// `count` repaired holes are lost again, and wait to be repaired.
     pub(crate) fn set_lost_again(&mut self, count: usize) {
         self.lost_again = count as u32;
     }

@@ -1,7 +1,7 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::cubic::Cubic;
 use crate::hystart::{Advice, Hystarter};
-use crate::model::{Law, Model, Phase};
+use crate::model::{Law, Model, Outstanding, Phase, Window};
 use crate::offload::{Offload, View};
 use crate::pacer::Pacer;
 use crate::prague::Told;
@@ -526,8 +526,9 @@ impl Sender {
                     State::Recovery => Phase::Recovery,
                     State::Loss => Phase::Loss,
                 };
-                let (board, again) = (&self.board, self.repairs.again.iter());
-                self.cwnd = model.on_ack(now, ack, (board, again), (phase, self.cwnd, most), self.rtt.least());
+                let sent = Outstanding { board: &self.board, again: self.repairs.again.iter() };
+                let window = Window { phase, cwnd: self.cwnd, most };
+                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.least());
             }
             Law::Dctcp(dctcp) => {
                 if let Some(factor) = dctcp.on_ack(self.una, self.max, fresh, marked)

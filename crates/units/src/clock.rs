@@ -99,7 +99,7 @@ impl Sum for Span {
     }
 }
 
-/// A point in time on the clock of whoever is told it, in whole nanoseconds from that clock's start.
+/// A point in time on the clock of the party that is told it, in whole nanoseconds from that clock's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 

@@ -4,7 +4,7 @@
 //! [`Bytes`] an amount. Their algebra is closed: `Bytes / Span = Rate`, `Bytes / Rate = Span`,
 //! `Rate * Span = Bytes`; nothing else compiles, so that a factor of 8 or 1000 has nowhere to hide.
 //!
-//! Two clocks are two types: [`Time`] is the clock of whoever is told it, [`PeerTime`] the other end's. Their
+//! Two clocks are two types: [`Time`] is the clock of the party that is told it, [`PeerTime`] the other end's. Their
 //! difference is an [`OneWay`], of which only the variation may be used.
 
 mod amount;

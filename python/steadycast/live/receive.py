@@ -53,6 +53,7 @@ class Options:
     force: bool = False
     buffer: str | None = None
     consume: str | None = None
+    latency: str | None = None
 
 
 @dataclass(frozen=True)
@@ -317,6 +318,7 @@ def _receive(options: Options, draft: Draft | None) -> Received:
         "local": None,
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
+        "latency_s": session.span(options.latency, "--latency") if options.latency is not None else None,
         "cname": options.name or session.own_name(),
     }
     try:

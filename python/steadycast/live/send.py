@@ -57,6 +57,8 @@ class Options:
     force: bool = False
     buffer: str | None = None
     consume: str | None = None
+    feedback: str = "own"
+    repair: str = "auto"
 
 
 def send(options: Options, progress: Progress | None = None) -> Json:
@@ -118,6 +120,8 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
         "clip": planned.clip,
+        "feedback": options.feedback,
+        "repair": options.repair,
     }
     try:
         sender = session.core().Sender(settings, planned.medium)

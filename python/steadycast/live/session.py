@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from steadycast.errors import UserError
+from steadycast.errors import UserError, need_linux
 from steadycast.folder import SOMETIMES, TABLES, Draft
 from steadycast.run import Columns, commit, unscored
 
@@ -164,9 +164,15 @@ def own_name() -> str:
 
 
 def core() -> Any:
-    """Return the compiled module."""
+    """Return the compiled module.
+
+    Raises:
+        MissingError: it was built for a system without the live world.
+
+    """
     from steadycast import _core
 
+    need_linux(_core, "Sender", "send and receive")
     return _core
 
 

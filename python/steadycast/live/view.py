@@ -130,8 +130,20 @@ def send_line(status: Json) -> str:
     present = [p for p in status["peers"] if not p["left"]]
     return (
         f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
-        f"{len(present)} receiver{'' if len(present) == 1 else 's'}; {why(status['decision'])}"
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}; {why(status['decision'])}"
     )
+
+
+def _again(status: Json) -> str:
+    """Say how much was sent again, once there was something."""
+    repair = status.get("repair")
+    return f", {repair['packets']} packets sent again" if repair and repair["packets"] else ""
+
+
+def _repaired(status: Json) -> str:
+    """Say what of the lost packets came again, once some were asked for."""
+    repair = status.get("repair")
+    return f"{repair['repaired']} lost packets came again, " if repair and repair["requests"] else ""
 
 
 def send_view(status: Json, to: str, port: int) -> Group:
@@ -168,7 +180,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
             share(peer["loss_frac"]),
             ms(peer["rtt_ms"]),
             ms(peer["jitter_ms"]),
-            f"not heard: {peer['aside']}" if peer["aside"] else "our reports" if peer["ours"] else "standard",
+            f"not heard: {peer['aside']}" if peer["aside"] else _kind(peer),
             style="bold" if limiting else "dim" if silent else "",
         )
     parts: list[Any] = [head, Text(why(status["decision"])), Text("")]
@@ -178,6 +190,13 @@ def send_view(status: Json, to: str, port: int) -> Group:
     parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
     parts.append(Text("1-9: exclude a receiver   a: hear all again   + -: floor   Ctrl-C: end", style="dim"))
     return Group(*parts)
+
+
+def _kind(peer: Json) -> str:
+    """Say what a receiver reports."""
+    if peer["ours"]:
+        return "our reports"
+    return "packet by packet" if peer["packets"] else "standard"
 
 
 def ordered(status: Json) -> list[Json]:
@@ -215,6 +234,7 @@ def receive_line(status: Json) -> str:
     frames = status["frames"]
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
+        + _repaired(status)
         + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
         + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
         f"{_not_whole(frames)} not; {status['reports']} reports sent"

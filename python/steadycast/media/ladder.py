@@ -2,14 +2,15 @@
 
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import IO, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 import av
 import av.error
@@ -26,7 +27,8 @@ from steadycast.workers import cores as cores
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done, and how many there are."""
 
-_FORMAT = 1
+About = dict[str, Any]
+_FORMAT = 2
 _LAMBDA = 118
 """FFmpeg's Lagrangian multiplier for quantizer 1."""
 
@@ -80,28 +82,94 @@ class Rung:
 
 @dataclass(eq=False)
 class Ladder:
-    """A clip at every quantizer, and the pictures it was made from."""
+    """A clip at every quantizer, and the pictures it was made from.
+
+    Its rungs are read, or encoded, when they are needed.
+    """
 
     table: FrameTable
     codec: Codec
     width: int
     height: int
     bframes: int
-    rungs: list[Rung]
     warnings: tuple[str, ...]
     """What was wrong with the source."""
     load_raw: Callable[[], RawVideo] = field(repr=False)
+    facts: About
+    """What it was made from and how, as the cache has it."""
+    place: Path
+    """Its file in the cache, beside which those of its rungs are."""
     scores: dict[tuple[object, ...], object] = field(default_factory=dict, repr=False)
     """What `quality` has already measured; pictures that many receivers share are measured once."""
+    _held: dict[int, Rung] = field(default_factory=dict, repr=False)
 
     @cached_property
     def raw(self) -> RawVideo:
         """The source's pictures, in display order."""
         return self.load_raw()
 
+    @property
+    def rungs(self) -> list[Rung]:
+        """All rungs, the finest quantizer first."""
+        self.need(self.table.qs)
+        return [self._held[q] for q in self.table.qs]
+
     def rung(self, q: int) -> Rung:
         """Return the rung of quantizer ``q``; `KeyError` when there is none."""
-        return self.rungs[self.table.row(q)]
+        if q not in self._held:
+            self.need([q])
+        return self._held[q]
+
+    def need(self, qs: Iterable[int], progress: Progress | None = None) -> None:
+        """Read these rungs from the cache; encode those that are not there.
+
+        Raises:
+            KeyError: there is no such quantizer.
+            UserError: the sizes that came with the program are not those of this machine's encoder.
+
+        """
+        wanted = sorted({q for q in qs if q not in self._held})
+        for q in wanted:
+            if (rung := _read_rung(self.place, q, self.table.sizes[self.table.row(q)])) is not None:
+                self._held[q] = rung
+        lacking = [q for q in wanted if q not in self._held]
+        if not lacking:
+            return
+        made = _encoded(self.raw, self.codec, self.bframes, self.table.gop, lacking, progress)
+        if not all(coded.is_row_of(self.table) for coded in made):
+            _encode(self.raw, self.codec, self.facts, self.table.label, self.place)
+            raise UserError(
+                self.table.label,
+                "this FFmpeg encodes it to other sizes than those that came with the program",
+                "run it again: the sizes of this FFmpeg are now in the cache",
+            )
+        for coded in made:
+            _store_rung(self.place, coded.rung)
+            self._held[coded.rung.q] = coded.rung
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """A rung as its encoder gave it."""
+
+    rung: Rung
+    kinds: U8
+    display: U32
+
+    @property
+    def sizes(self) -> U32:
+        return np.diff(self.rung.offsets).astype(np.uint32)
+
+    def is_row_of(self, table: FrameTable) -> bool:
+        return (
+            np.array_equal(self.kinds, table.kinds)
+            and np.array_equal(self.display, table.display)
+            and np.array_equal(self.sizes, table.sizes[table.row(self.rung.q)])
+        )
+
+
+KNOWN = Path(__file__).parent / "synthetic.npz"
+"""Sizes of the synthetic clip at the settings that a scenario has where it says nothing else."""
 
 
 def encode_ladder(
@@ -119,37 +187,38 @@ def encode_ladder(
     Every rung has I frames at the same places and no reference across them. ``bframes`` is the number of B
     frames between two others (default 2; H.263 has none); the last frame of a group is then a P frame in
     place of a B frame, since nothing may refer to the next group. ``qs`` are quantizers 2…31, for H.264 QPs
-    18…47.
+    18…47. Where the sizes are known beforehand (`KNOWN`), rungs are encoded when their pictures are needed.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
     def load_raw() -> RawVideo:
         return raw_video(source, size, fps)
 
-    name = cache.key(
-        {
-            "format": _FORMAT,
-            "source": source.identity(),
-            "codec": codec,
-            "size": size,
-            "fps": str(fps),
-            "gop": gop,
-            "bframes": between,
-            "qs": quantizers,
-            "libraries": [av.__version__, sorted(av.library_versions.items())],
-        }
-    )
+    facts = {
+        "source": source.identity(),
+        "codec": codec,
+        "size": size,
+        "fps": str(fps),
+        "gop": gop,
+        "bframes": between,
+        "qs": quantizers,
+    }
+    libraries = [av.__version__, sorted(av.library_versions.items())]
+    name = cache.key({"format": _FORMAT, **facts, "libraries": libraries})
     path = cache.folder() / f"{name}.ladder"
-    ladder = _load(path, kind, between, source, load_raw)
-    if ladder is None:
+    made = _load(path, source.label)
+    if made is None:
         if progress is not None:
             progress("reading pictures", 0, 1)
         raw = load_raw()
-        ladder = _encode(raw, kind, between, gop, quantizers, source.label, progress)
-        ladder.load_raw = load_raw
-        ladder.raw = raw
-        _store(path, ladder)
-    return ladder
+        made = _known(facts, raw, kind, source.label)
+        if made is not None:
+            _store(path, *made)
+        else:
+            made = _encode(raw, kind, facts, source.label, path, progress)
+    table, about = made
+    width, height, warnings = int(about["width"]), int(about["height"]), tuple(map(str, about["warnings"]))
+    return Ladder(table, kind, width, height, between, warnings, load_raw, facts, path)
 
 
 def _settings(
@@ -186,8 +255,28 @@ def _range(codec: Codec) -> str:
 
 
 def _encode(
-    raw: RawVideo, codec: Codec, bframes: int, gop: int, qs: list[int], label: str, progress: Progress | None
-) -> Ladder:
+    raw: RawVideo, codec: Codec, facts: About, label: str, path: Path, progress: Progress | None = None
+) -> tuple[FrameTable, About]:
+    """Encode every rung, and put all into the cache."""
+    gop, qs = facts["gop"], facts["qs"]
+    coded = _encoded(raw, codec, facts["bframes"], gop, qs, progress)
+    sizes = np.stack([each.sizes for each in coded])
+    table = FrameTable(raw.fps, gop, coded[0].kinds, qs, sizes, coded[0].display, label)
+    for each in coded:
+        if not each.is_row_of(table):
+            raise RuntimeError(
+                f"{codec.encoder} chose other frame types at quantizer {each.rung.q}: nothing can be spliced"
+            )
+    about = {**facts, "width": raw.width, "height": raw.height, "warnings": raw.warnings}
+    for each in coded:
+        _store_rung(path, each.rung)
+    _store(path, table, about)
+    return table, about
+
+
+def _encoded(
+    raw: RawVideo, codec: Codec, bframes: int, gop: int, qs: Sequence[int], progress: Progress | None
+) -> list[_Coded]:
     if raw.width % codec.multiple or raw.height % codec.multiple:
         raise UserError(
             "encode.size",
@@ -204,20 +293,10 @@ def _encode(
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    encoded = [job.result() for job in jobs]
-    rungs = [rung for rung, _, _ in encoded]
-    _, kinds, display = encoded[0]
-    for rung, its_kinds, its_display in encoded[1:]:
-        if not (np.array_equal(kinds, its_kinds) and np.array_equal(display, its_display)):
-            raise RuntimeError(
-                f"{codec.encoder} chose other frame types at quantizer {rung.q}: nothing can be spliced"
-            )
-    sizes = np.stack([np.diff(rung.offsets).astype(np.uint32) for rung in rungs])
-    table = FrameTable(raw.fps, gop, kinds, qs, sizes, display, label)
-    return Ladder(table, codec, raw.width, raw.height, bframes, rungs, raw.warnings, lambda: raw)
+    return [job.result() for job in jobs]
 
 
-def _follow(jobs: list[Future[tuple[Rung, U8, U32]]], progress: Progress | None) -> None:
+def _follow(jobs: list[Future[_Coded]], progress: Progress | None) -> None:
     waiting = set(jobs)
     while waiting:
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -282,9 +361,7 @@ def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av
     return context
 
 
-def _encode_rung(
-    raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event
-) -> tuple[Rung, U8, U32]:
+def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:
     encoder = open_encoder(codec, raw, bframes, gop, q)
     shape = (raw.height * 3 // 2, raw.width)
     units: list[bytes] = []
@@ -311,56 +388,76 @@ def _encode_rung(
     kinds[opens] = Kind.I
     offsets = np.concatenate([[0], np.cumsum([len(unit) for unit in units])]).astype(np.uint64)
     data = np.frombuffer(b"".join(units), dtype=np.uint8)
-    return Rung(q, data, offsets, bytes(encoder.extradata or b"")), kinds, display
+    return _Coded(Rung(q, data, offsets, bytes(encoder.extradata or b"")), kinds, display)
 
 
-def _store(path: Path, ladder: Ladder) -> None:
-    about = {
-        "width": ladder.width,
-        "height": ladder.height,
-        "fps": str(ladder.table.fps),
-        "gop": ladder.table.gop,
-        "qs": ladder.table.qs,
-        "warnings": ladder.warnings,
-        "extradata": [rung.extradata.hex() for rung in ladder.rungs],
-    }
+def _store(path: Path, table: FrameTable, about: About) -> None:
+    told = json.dumps({**about, "rate": str(table.fps)})
 
     def fill(file: IO[bytes]) -> None:
         # A zip archive checks each of its members when it is read.
-        np.savez(
+        np.savez_compressed(
             file,
-            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
-            kinds=ladder.table.kinds,
-            display=ladder.table.display,
-            sizes=ladder.table.sizes,
-            data=np.concatenate([rung.data for rung in ladder.rungs]),
+            about=np.frombuffer(told.encode(), dtype=np.uint8),
+            kinds=table.kinds,
+            display=table.display,
+            sizes=table.sizes,
         )
 
     cache.write(path, fill)
 
 
-def _load(
-    path: Path, codec: Codec, bframes: int, source: Source, load_raw: Callable[[], RawVideo]
-) -> Ladder | None:
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    zlib.error,
+)
+"""What reading an archive that is absent or damaged may raise: it is then made again."""
+
+
+def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
     try:
         with np.load(path, allow_pickle=False) as archive:
             about = json.loads(archive["about"].tobytes())
-            kinds, display, sizes, data = (archive[name] for name in ("kinds", "display", "sizes", "data"))
+            kinds, display, sizes = (archive[name] for name in ("kinds", "display", "sizes"))
         qs = [int(q) for q in about["qs"]]
-        table = FrameTable(Fraction(about["fps"]), int(about["gop"]), kinds, qs, sizes, display, source.label)
-        rungs = []
-        start = 0
-        for q, row, extradata in zip(qs, sizes, about["extradata"], strict=True):
-            offsets = np.concatenate([[0], np.cumsum(row, dtype=np.uint64)]).astype(np.uint64)
-            rungs.append(Rung(q, data[start : start + int(offsets[-1])], offsets, bytes.fromhex(extradata)))
-            start += int(offsets[-1])
-        if start != len(data):
-            return None
-        width, height, warnings = (
-            int(about["width"]),
-            int(about["height"]),
-            tuple(map(str, about["warnings"])),
-        )
-        return Ladder(table, codec, width, height, bframes, rungs, warnings, load_raw)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, NotImplementedError):
-        return None  # absent or damaged: made again
+        return FrameTable(Fraction(about["rate"]), int(about["gop"]), kinds, qs, sizes, display, label), about
+    except _DAMAGE:
+        return None
+
+
+def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
+    """Return the sizes that came with the program, if they are of this clip and this encoder makes the same.
+
+    The coarsest rung is encoded and compared, since it takes least; `Ladder.need` compares each of the others.
+    """
+    found = _load(KNOWN, label)
+    if found is None or any(found[1].get(key) != value for key, value in facts.items()):
+        return None
+    table = found[0]
+    probe = _encode_rung(raw, codec, facts["bframes"], table.gop, table.qs[-1], Event())
+    return found if probe.is_row_of(table) else None
+
+
+def _rung_path(path: Path, q: int) -> Path:
+    return path.with_name(f"{path.stem}-{q}.rung")
+
+
+def _store_rung(path: Path, rung: Rung) -> None:
+    extradata = np.frombuffer(rung.extradata, dtype=np.uint8)
+    cache.write(_rung_path(path, rung.q), lambda file: np.savez(file, data=rung.data, extradata=extradata))
+
+
+def _read_rung(path: Path, q: int, sizes: U32) -> Rung | None:
+    try:
+        with np.load(_rung_path(path, q), allow_pickle=False) as archive:
+            data, extradata = archive["data"], archive["extradata"].tobytes()
+    except _DAMAGE:
+        return None
+    offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.uint64)]).astype(np.uint64)
+    return Rung(q, data, offsets, extradata) if int(offsets[-1]) == len(data) else None

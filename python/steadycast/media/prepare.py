@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def media_of(
     video: Mapping[str, Any], seed: int, progress: Progress | None = None
 ) -> Ladder | FrameTable | None:
-    """Ladder of a flow with pixels, frame table of one without, `None` for one that always has data.
+    """Ladder of a flow with pixels, frame table of one without, `None` for one that needs neither.
 
     ``video`` is what the core says of the flow (`_core.Scenario.videos`). Ladders come from the cache when
     they have been encoded before.
@@ -27,6 +27,8 @@ def media_of(
 
     """
     kind = video["media"]
+    if kind == "rfc8593":
+        return _sequence(video, seed, progress)
     if kind == "greedy":
         return None
     gop, fps = int(video["gop"]), video["fps"]
@@ -68,3 +70,11 @@ def media_of(
         qs=range(int(video["q_min"]), int(video["q_max"]) + 1),
         progress=progress,
     )
+
+
+def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
+    """Frame sizes that RFC 8593's codec takes from a sequence; it mixes quantizers, so that there are no pixels."""
+    if video["sequence"] is None:
+        return None
+    sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
+    return sizes if sizes is None or isinstance(sizes, FrameTable) else sizes.table

@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -162,6 +162,13 @@ def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequen
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
+
+
+def screen(ladder: Ladder, chosen_q: Quantizers, told: Fates) -> Iterator[tuple[Picture, Picture]]:
+    """Yield the source's picture and the one on the screen, display slot by display slot."""
+    view = _View(ladder, chosen_q, told)
+    for slot, shown in enumerate(view.shown()):
+        yield view.raw(slot), view.received(int(shown))
 
 
 class _Decoded:

@@ -53,20 +53,54 @@ _RC: Any = {
 }
 
 
-def svg(figure: Figure, name: str) -> str:
-    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure of a run or of a sweep, which a notebook shows."""
+
+    figure: Figure
+    """For whoever wants to change it: matplotlib's."""
+
+    def save(self, path: Path | str) -> None:
+        """Save it; the ending says how (.png, .svg, .pdf).
+
+        Raises:
+            UserError: an ending that is not known.
+            UnwrittenError: the system refused.
+
+        """
+        save_drawing(lambda: self.figure, Path(path))
+
+    def _repr_svg_(self) -> str:
+        """Show it in a notebook."""
+        return _plain_svg(self.figure)
+
+
+def drawn(draw: Callable[[], Figure | None]) -> Drawing | None:
+    """Return what ``draw`` draws, in the report's style; nothing where there is nothing to show."""
+    with _context():
+        figure = draw()
+    return None if figure is None else Drawing(figure)
+
+
+def _plain_svg(figure: Figure) -> str:
+    """Drawing as SVG with its own colours, the fonts of whoever looks at it, and nothing about when it was made."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    # A reader may lack matplotlib's own font; Verdana's widths are all but the same.
+    return text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+
+
+def svg(figure: Figure, name: str) -> str:
+    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
+    text = _plain_svg(figure)
     # Several drawings share one page: what one refers to must not be found in another.
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text)
-    # A reader may lack matplotlib's own font; Verdana's widths are all but the same.
-    text = text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     for colour, variable in (
         (style.INK, "ink"),
         (style.MUTED, "muted"),

@@ -16,6 +16,7 @@ from steadycast.folder import Folder, Json, number
 from steadycast.report import say
 from steadycast.report.canvas import (
     WIDTH,
+    Drawing,
     Label,
     beside,
     canvas,
@@ -26,6 +27,7 @@ from steadycast.report.canvas import (
     save_drawing,
     scale_of,
 )
+from steadycast.report.canvas import drawn as canvas_drawn
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.series import (
     capacity,
@@ -63,15 +65,44 @@ def save(folder: Folder, name: str, path: Path) -> None:
         UserError: no such figure, nothing to show, or an ending that is not known.
 
     """
+    plot = named(name)
+    if not save_drawing(lambda: plot.draw(folder), path):
+        raise _nothing(folder, name)
+
+
+def drawing(folder: Folder, name: str) -> Drawing:
+    """Draw one figure, for a notebook.
+
+    Raises:
+        UserError: no such figure, or nothing to show.
+
+    """
+    plot = named(name)
+    found = canvas_drawn(lambda: plot.draw(folder))
+    if found is None:
+        raise _nothing(folder, name)
+    return found
+
+
+def named(name: str) -> Plot:
+    """Find a figure by its name.
+
+    Raises:
+        UserError: there is none.
+
+    """
     plots = {plot.name: plot for plot in PLOTS}
     if name not in plots:
         raise UserError(name, "no such figure", f"there are: {', '.join(plots)}")
-    if not save_drawing(lambda: plots[name].draw(folder), path):
-        raise UserError(
-            str(folder.path),
-            f'this run has nothing that the figure "{name}" could show',
-            f"there are: {', '.join(plots)}",
-        )
+    return plots[name]
+
+
+def _nothing(folder: Folder, name: str) -> UserError:
+    return UserError(
+        str(folder.path),
+        f'this run has nothing that the figure "{name}" could show',
+        f"there are: {', '.join(plot.name for plot in PLOTS)}",
+    )
 
 
 def drawn(plot: Plot, folder: Folder) -> str | None:

@@ -111,7 +111,7 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw what the median viewer of each run saw."""
+    """Draw what the viewer in the middle by mean score saw in each run; of two in the middle the better."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -121,7 +121,11 @@ def draw_mos(runs: Sequence[Run]) -> Figure | None:
             if seen:
                 seen.sort(key=lambda r: number(r["mos"]["mean"]) or 0.0)
                 rows.append((f"{run.name}: {title(flow)}", seen[len(seen) // 2]["mos"]))
-    return figures.mos_bars(rows, "What the median viewer saw: share of frames by class") if rows else None
+    return (
+        figures.mos_bars(rows, "What the viewer in the middle saw: share of frames by class")
+        if rows
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,10 @@ def sections(runs: Sequence[Run], command: str) -> str:
     if drawing:
         parts.append(
             page.section(
-                "What viewers saw", page.figure(drawing, "The median receiver of each run.", command, "mos")
+                "What viewers saw",
+                page.figure(
+                    drawing, "Of each run's receivers, by mean score, the one in the middle.", command, "mos"
+                ),
             )
         )
     return "\n".join(parts)

@@ -20,6 +20,7 @@ from steadycast.sweep.plan import Base, Plan, Task
 if TYPE_CHECKING:
     import polars as pl
 
+    from steadycast.report.canvas import Drawing
     from steadycast.scenario import Scenario
 
 _SHARDS = "shard-*-of-*"
@@ -80,6 +81,21 @@ class Sweep:
 
         return frame(self.plan.axes, differences(self, metric, baseline))
 
+    def plot(self, metric: str) -> Drawing:
+        """Draw a metric: a curve over one axis, a heat map over the last two of several. A notebook shows it.
+
+        Raises:
+            UserError: there is no such column, or nothing to draw over.
+
+        """
+        from steadycast.report.canvas import drawn
+        from steadycast.sweep.show import figures
+
+        found = drawn(lambda: next((figure for _, figure in figures(self, metric)), None))
+        if found is None:
+            raise UserError(metric, "there is nothing to draw it over", "sweep over at least one axis")
+        return found
+
     def report(self, metrics: Sequence[str] = (), baseline: str | None = None) -> Path:
         """Write sweep.html and figures/, and return the page's path.
 
@@ -114,6 +130,7 @@ def sweep(
     jobs: int | None = None,
     pixels: bool = False,
     shard: tuple[int, int] | None = None,
+    scheduler: object = None,
     metrics: Sequence[str] = (),
     baseline: str | None = None,
     out: Path | str | None = None,
@@ -134,6 +151,7 @@ def sweep(
         jobs: processes; by default one per processor.
         pixels: decode and measure the pictures.
         shard: (I, N): only part I of N, counted from 0, into ``out``/shard-I-of-N; `collect` joins them.
+        scheduler: address of a Dask scheduler (tcp://HOST:PORT) or a `distributed.Client`, whose workers do the runs.
         metrics: columns that must be there; looked for in the first run.
         baseline: PATH=VALUE of an axis that must be there; looked for before the first run.
         out: the sweep's folder; without it one that goes with the result.
@@ -152,6 +170,8 @@ def sweep(
     heads = planning.table(Path(table)) if table is not None else ((), ((),))
     given = [(path, [_literal(value) for value in values]) for path, values in (over or {}).items()]
     axes, rows = planning.grid(given, heads)
+    if jobs is not None and scheduler is not None:
+        raise UserError("--jobs", "a cluster's workers are as many as it has", "leave it out, or --scheduler")
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs {jobs}", "at least one process is needed", "give 1 or more, or leave it out")
     if shard is not None and out is None:
@@ -179,7 +199,7 @@ def sweep(
         ]
         if todo:
             told = progress or stack.enter_context(Rated() if isinstance(shown(), Terminal) else shown())
-            _work(base, place, todo, scenarios, pixels, jobs, metrics, told)
+            _work(base, place, todo, scenarios, pixels, jobs, scheduler, metrics, told)
         return Sweep(store.join(place, plan), plan, place, len(todo), scratch)
 
 
@@ -240,22 +260,29 @@ def _work(
     scenarios: Sequence[Any],
     pixels: bool,
     jobs: int | None,
+    scheduler: object,
     metrics: Sequence[str],
     progress: Progress,
 ) -> None:
     from steadycast.run import prepare
+    from steadycast.sweep.cluster import Cluster, pack
     from steadycast.sweep.work import Setup, failed
     from steadycast.workers import Workers, cores
 
-    prepare(scenarios, progress)
-    processes = min(jobs or cores(), len(todo))
+    encoded = prepare(scenarios, progress)
+    crew: Cluster | Workers
+    if scheduler is None:
+        processes = min(jobs or cores(), len(todo))
+        crew = Workers("steadycast.sweep.work:begin", Setup(base, pixels), processes)
+    else:
+        crew = Cluster(scheduler, pack(base, pixels, scenarios, encoded))
     unseen = list(metrics)
     done = 0
     progress("runs", 0, len(todo))
     try:
         with (
             store.Part(place) as part,
-            Workers("steadycast.sweep.work:begin", Setup(base, pixels), processes) as workers,
+            crew as workers,
             closing(workers.do(todo)) as outcomes,
         ):
             for index, outcome in outcomes:

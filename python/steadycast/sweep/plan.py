@@ -136,7 +136,7 @@ class Plan:
             UserError: such a value, or a scenario that is wrong as it stands.
 
         """
-        program = _program()
+        made_by = program()
         keys, scenarios, wrong = [], [], {}
         whole = hashlib.sha256(repr((base.text, base.sets)).encode()).hexdigest()
         for values in rows:
@@ -144,16 +144,16 @@ class Plan:
                 loaded = base.load(*_sets(axes, values))
             except UserError as error:
                 wrong[values] = error
-                key = _hash(whole, program, *axes, *values, str(error))
+                key = _hash(whole, made_by, *axes, *values, str(error))
             else:
                 scenarios.append(loaded)
-                key = _hash(program, str(pixels), *_contents(loaded, base.folder))
+                key = _hash(made_by, str(pixels), *_contents(loaded, base.folder))
             keys.append(key)
         if wrong:
             _blame(axes, rows, wrong)
         given = tuple(dict.fromkeys(seeds if seeds is not None else (scenarios[0].seed,)))
         points = (Point(values, key, given) for values, key in zip(rows, keys, strict=True))
-        plan = cls(base.name, file, whole, base.sets, program, pixels, tuple(axes), tuple(points))
+        plan = cls(base.name, file, whole, base.sets, made_by, pixels, tuple(axes), tuple(points))
         return plan, scenarios
 
     @classmethod
@@ -387,7 +387,8 @@ def _blame(
                 raise UserError(f"--over {path}={value}: {error.place}", error.problem, error.remedy)
 
 
-def _program() -> str:
+def program() -> str:
+    """Version, and what the core was made of."""
     from steadycast import _core
 
     made_of = hashlib.sha256(repr(_core.sources()).encode()).hexdigest()
@@ -402,26 +403,31 @@ def _contents(loaded: _core.Scenario, folder: Path) -> list[str]:
     """Return the resolved scenario without its seed, and the contents of all files that it names."""
     resolved = tomllib.loads(loaded.toml())
     resolved.pop("seed", None)
-    files: set[Path] = set()
-    _find_files(resolved, folder, files)
     # Where the files stand changes nothing: the same sweep on another machine has the same keys.
     told = json.dumps(resolved, sort_keys=True, default=str).replace(f"{folder.resolve()}/", "")
-    return [told, *sorted(_content(file) for file in files)]
+    return [told, *sorted(_content(file) for file in files(loaded, folder))]
 
 
-def _find_files(value: Any, folder: Path, files: set[Path]) -> None:
+def files(loaded: _core.Scenario, folder: Path) -> set[Path]:
+    """Return all files that a scenario names."""
+    found: set[Path] = set()
+    _find_files(tomllib.loads(loaded.toml()), folder, found)
+    return found
+
+
+def _find_files(value: Any, folder: Path, found: set[Path]) -> None:
     if isinstance(value, dict):
         for each in value.values():
-            _find_files(each, folder, files)
+            _find_files(each, folder, found)
     elif isinstance(value, list):
         for each in value:
-            _find_files(each, folder, files)
+            _find_files(each, folder, found)
     elif isinstance(value, str):
         # A controller is FILE.py:Class.
         name = value.rpartition(":")[0] if re.search(r"\.py:\w+$", value) else value
         if "/" in name or "." in name:
             # Relative to the scenario, or to where the command is typed.
-            files.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
+            found.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
 
 
 def _content(path: Path) -> str:

@@ -281,23 +281,13 @@ impl Config {
 mod tests {
     use super::*;
     use crate::registry::{Chosen, Mode};
-    use steadycast_units::{Bytes, Ecn, Seed};
+    use steadycast_units::Seed;
 
     /// As printed: 150 kb/s to 1.5 Mb/s.
     pub(super) fn printed() -> Config {
         let chosen = Chosen::new("nada", Mode::Paper, &[]).unwrap();
-        let setup = Setup {
-            packet: Bytes::new(1_000),
-            mode: Mode::Paper,
-            floor: Rate::kbps(10),
-            cap: Rate::mbps(50),
-            pictures: None,
-            session_bandwidth: Rate::mbps(50),
-            group: false,
-            id: crate::ReceiverId(1),
-            ecn: Ecn::NotEct,
-            chance: Seed(1).part("config"),
-        };
+        let setup =
+            Setup { mode: Mode::Paper, ..Setup::unicast(Rate::kbps(10), Rate::mbps(50), Seed(1).part("config")) };
         Config::new(&setup, &chosen.values)
     }
 
@@ -305,18 +295,7 @@ mod tests {
     fn limits_that_are_not_set_are_the_sessions() {
         let printed = printed();
         assert_eq!([printed.r_min, printed.r_max], [150e3, 1.5e6]);
-        let setup = Setup {
-            packet: Bytes::new(1_000),
-            mode: Mode::Repaired,
-            floor: Rate::kbps(300),
-            cap: Rate::mbps(4),
-            pictures: None,
-            session_bandwidth: Rate::mbps(4),
-            group: false,
-            id: crate::ReceiverId(1),
-            ecn: Ecn::NotEct,
-            chance: Seed(1).part("config"),
-        };
+        let setup = Setup::unicast(Rate::kbps(300), Rate::mbps(4), Seed(1).part("config"));
         let own = Config::new(&setup, &Chosen::new("nada", Mode::Repaired, &[]).unwrap().values);
         assert_eq!([own.r_min, own.r_max], [300e3, 4e6]);
     }

@@ -112,7 +112,7 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: whoever comes has to
+    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: a newcomer has to
     /// hear a packet to report.
     fn patience(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }

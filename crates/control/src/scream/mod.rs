@@ -452,24 +452,13 @@ impl Config {
 mod tests {
     use super::*;
     use crate::registry::{Chosen, Given};
-    use steadycast_units::{Bytes, Ecn, Rate, Seed};
+    use steadycast_units::{Rate, Seed};
 
     /// Of a session with 1000-byte packets without ECN.
     pub(super) fn config(profile: &str) -> Config {
         let given = [("profile".to_owned(), Given::Text(profile.into()))];
         let chosen = Chosen::new("scream", Mode::Repaired, &given).unwrap();
-        let setup = Setup {
-            packet: Bytes::new(1_000),
-            mode: Mode::Repaired,
-            floor: Rate::kbps(10),
-            cap: Rate::mbps(50),
-            pictures: None,
-            session_bandwidth: Rate::mbps(50),
-            group: false,
-            id: crate::ReceiverId(1),
-            ecn: Ecn::NotEct,
-            chance: Seed(1).part("config"),
-        };
+        let setup = Setup::unicast(Rate::kbps(10), Rate::mbps(50), Seed(1).part("config"));
         Config::new(&setup, &chosen.values)
     }
 

@@ -158,14 +158,9 @@ impl World {
         let setup = Setup {
             packet: PACKET,
             mode,
-            floor: Rate::kbps(10),
-            cap: Rate::mbps(50),
-            pictures: None,
             session_bandwidth: Rate::mbps(2),
             group: true,
-            id: ReceiverId(1),
-            chance: Seed(seed).part("sender"),
-            ecn: Ecn::NotEct,
+            ..Setup::unicast(Rate::kbps(10), Rate::mbps(50), Seed(seed).part("sender"))
         };
         let mut world = Self {
             now: Time::ZERO,
@@ -248,7 +243,7 @@ impl World {
         }
         self.members[index].alive = false;
         let id = self.members[index].id;
-        self.sender.on_leave(self.now, id);
+        self.sender.on_bye(self.now, id);
         self.check_sender();
     }
 

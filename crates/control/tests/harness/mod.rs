@@ -578,7 +578,7 @@ impl World {
             };
             self.sender.on_report(&report);
         }
-        self.sender.on_leave(now + self.ahead, id);
+        self.sender.on_bye(now + self.ahead, id);
     }
 
     fn note(&mut self) {

@@ -141,7 +141,7 @@ impl PlainSink {
         Self { intake, first: None, next: 0, came: 0 }
     }
 
-    /// Packet number so-and-so of the flow, which left at `sent`, has come.
+    /// Packet `number` of the flow, which left at `sent`, has come.
     #[inline]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);

@@ -161,7 +161,7 @@ impl TcpSource {
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    /// An acknowledgement of the transfer so-and-so has come; whether it is this one's, and to be polled for what leaves now.
+    /// An acknowledgement of transfer `transfer` has come; whether it is this one's, and to be polled for what leaves now.
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
         if !self.running || transfer != self.number {
             return false;
@@ -333,7 +333,7 @@ impl TcpSink {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// A segment of the transfer so-and-so has come; what is answered to it, and that packet's size.
+    /// A segment of transfer `transfer` has come; what is answered to it, and that packet's size.
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
         let segment = match packet.ecn {

@@ -132,6 +132,8 @@ pub struct VideoSource {
     /// How many times as fast as the target packets may leave.
     room: f64,
     past_repairs: Repairs,
+    /// Key frames that the encoder was told to make.
+    pub key_frames: u64,
     /// It may send: not before its start, nor after its stop.
     open: bool,
     /// All frames, and which packets each went into.
@@ -221,6 +223,7 @@ impl VideoSource {
             parity: None,
             room: 1.0,
             past_repairs: Repairs::default(),
+            key_frames: 0,
             open: false,
             frames: SentFrames::default(),
             decisions: Rows::default(),
@@ -384,6 +387,12 @@ impl VideoSource {
         }
         if let Some(sender) = self.sender.as_mut().filter(|_| self.running || !self.finished) {
             sender.on_rtcp(now, Origin(u64::from(from.0)), bytes);
+            if sender.take_key_frame()
+                && let Some(encoder) = &mut self.encoder
+            {
+                encoder.key_frame();
+                self.key_frames += 1;
+            }
             self.drain(now, out);
         }
     }
@@ -585,7 +594,7 @@ pub struct CumulativeJitter {
     pub max: Offset,
 }
 
-/// Makes the receiver of the so-and-so-manieth join.
+/// Makes the receiver for join number `n`; 0 is the first.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
 /// A video session's receiver, with an assembly behind it.
@@ -846,6 +855,18 @@ impl VideoSink {
         if let Some(delay) = self.player.on_packet(&came, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
             self.intake.digest.add(delay.as_nanos());
+        }
+    }
+
+    /// What its decoder lacks: a key frame, and whether it has just joined; or nothing.
+    pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
+        let own = self.skew.own(now);
+        if let Some(receiver) = &mut self.receiver {
+            match lacks {
+                Some(joins) => receiver.needs_key_frame(own, joins),
+                None => receiver.has_key_frame(),
+            }
+            self.drain(now, out);
         }
     }
 

@@ -10,6 +10,8 @@ const SHARE: f64 = 0.15;
 const SAVED: Span = Span::millis(500);
 /// Round trips of which the shortest counts.
 const ROUND_TRIPS: usize = 16;
+/// The round trip before it is measured, as far as a packet may still be under way (libwebrtc's `kDefaultRtt`).
+const UNKNOWN: Span = Span::millis(100);
 /// Packets that are kept at most: a number of 16 bits names one of them.
 const MOST: usize = 1 << 14;
 
@@ -125,8 +127,9 @@ impl Keeper {
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
         let Some(place) = seq.checked_sub(self.first) else { return };
         let (rtt, by) = (self.round_trip(), self.settings.useful());
+        let flight = if self.round_trips.is_empty() { UNKNOWN } else { rtt };
         let Some(kept) = self.packets.get_mut(place as usize) else { return };
-        if kept.waits || now.since(kept.sent) < rtt || scarce && kept.kind != FrameKind::I {
+        if kept.waits || now.since(kept.sent) < flight || scarce && kept.kind != FrameKind::I {
             return;
         }
         let due = (kept.ready + by).before(rtt / 2);
@@ -144,6 +147,11 @@ impl Keeper {
         self.tokens -= kept.size.as_f64();
         kept.waits = true;
         self.queue.insert((due, kept.kind != FrameKind::I, seq));
+    }
+
+    /// The extended number of the first that may still be sent again.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
     }
 
     /// Whether a packet waits to be sent again; what would come too late does not.

@@ -184,6 +184,17 @@ impl Requester {
     /// An original has come for the first time; `ends` says that it is the last one of its frame.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
+        self.came(now, seq, expected, ends);
+    }
+
+    /// As [`Requester::on_original`], of a packet that does not say when it was sent: by its media's time alone nobody knows how long it
+    /// took before it left, so that it counts as not queued.
+    pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
+        let _ = self.without_queueing(now, sampled);
+        self.came(now, seq, now, ends);
+    }
+
+    fn came(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         self.missing.remove(&seq);
         let lost = self.newest.map_or(0, |(newest, _)| seq.saturating_sub(newest + 1));
         self.loss.see(lost);
@@ -225,10 +236,21 @@ impl Requester {
         }
     }
 
+    /// Whether this packet was asked for and has not come.
+    pub(crate) fn awaits(&self, osn: u16) -> bool {
+        let Some(seq) = self.named(osn) else { return false };
+        self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
+    }
+
+    /// The extended number that is nearest to the newest one.
+    fn named(&self, osn: u16) -> Option<u64> {
+        let (newest, _) = self.newest?;
+        Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
+    }
+
     /// A retransmission has come. Returns the extended number of its original, unless that has come before.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
-        let (newest, _) = self.newest?;
-        let seq = newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16));
+        let (newest, seq) = (self.newest?.0, self.named(osn)?);
         let missing = self.missing.remove(&seq)?;
         if missing.tries > 0 {
             self.round_trip.on_answer(now.since(missing.asked), missing.tries);
@@ -411,6 +433,16 @@ mod tests {
         requester.on_original(ms(1_022), 100, sent(1_000), true);
         assert!(requester.wake().is_none());
         assert_eq!(requester.on_repair(ms(1_060), 100, true), None);
+    }
+
+    #[test]
+    fn of_packets_without_a_send_time_a_late_frame_makes_no_later_one_too_late() {
+        let mut requester = Requester::new(SETTINGS);
+        running(&mut requester);
+        // From here on the source takes 500 ms to code a frame; number 100 is lost.
+        requester.on_unstamped(ms(1_530), 101, sent(1_010), true);
+        let first = requester.wake().expect("something is missing");
+        assert_eq!(requester.take(first.max(ms(1_540))), [100]);
     }
 
     #[test]

@@ -5,28 +5,35 @@
 //! the way back then counts as part of the way there. Delays keep their variation, and what a half computes as the round trip is the
 //! round trip. Time goes on for such a half with the reports alone, so that silence of a receiver is silence to the sender half, too.
 
-use crate::feedback::FeedbackFormat;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, Feedback};
 use steadycast_control::{
     Allowance, Announcement, Arrival, Body, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
-    MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Setup, Slot,
-    Stream, Wake,
+    MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent,
+    Setup, Slot, Stream, Wake,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
-/// Makes the halves of a controller whose receivers report single packets: [`FeedbackFormat::Rfc8888`] or
-/// [`FeedbackFormat::TransportWide`].
+/// Makes the halves of a controller whose receivers report single packets, in RFC 8888's format or by transport-wide numbers.
 pub struct Replayed {
     own: Arc<dyn Factory>,
+    least: Span,
+    /// The receiver halves are the controller's own.
+    own_receivers: bool,
 }
 
 impl Replayed {
-    /// Around this controller, where receivers report in `format` and the controller itself does not read packet reports; otherwise
-    /// the controller as it is.
-    pub fn around(own: Arc<dyn Factory>, format: FeedbackFormat, reads_packets: bool) -> Arc<dyn Factory> {
-        if format == FeedbackFormat::Own || reads_packets { own } else { Arc::new(Self { own }) }
+    /// Around a controller that does not itself read reports of single packets. A half that leaves its times to RTCP reports as often as
+    /// RTCP's share of the session's bandwidth allows (RFC 3550, section 6.3.1), but no more often than each `least`.
+    pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
+        Arc::new(Self { own, least, own_receivers: false })
+    }
+
+    /// As [`Replayed::around`], for a sender alone: the receiver halves that it makes are the controller's own, which stand in for
+    /// receivers that report nothing but standard reports all the same.
+    pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
+        Arc::new(Self { own, least, own_receivers: true })
     }
 }
 
@@ -36,14 +43,17 @@ impl Factory for Replayed {
             half: self.own.sender(setup),
             make: Arc::clone(&self.own),
             setup: setup.clone(),
+            least: self.least,
             shadows: BTreeMap::new(),
             left: VecDeque::new(),
             edge: FrameEdge::default(),
             notice: Notice::NONE,
+            arrivals: Vec::new(),
+            said: Vec::new(),
         })
     }
-    fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
-        Box::new(Counting)
+    fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
+        if self.own_receivers { self.own.receiver(setup) } else { Box::new(Counting) }
     }
     fn extension(&self) -> u8 {
         self.own.extension()
@@ -53,6 +63,9 @@ impl Factory for Replayed {
     }
     fn feedback(&self) -> Feedback {
         Feedback::Clocked
+    }
+    fn repeats(&self) -> bool {
+        self.own_receivers && self.own.repeats()
     }
 }
 
@@ -86,7 +99,7 @@ const OFFSETS: Span = Span::secs(10);
 /// The mean size of a compound with a report block and a body, headers of IP and UDP included.
 const COMPOUND: Bytes = Bytes::new(120);
 
-/// The interval at which so many receivers and the sender would report (RFC 3550, section 6.3.1), without a least one (RFC 4585).
+/// The interval at which so many receivers and the sender would report (RFC 3550, section 6.3.1), without a least one.
 fn interval(setup: &Setup, receivers: u32) -> Span {
     COMPOUND.at(setup.session_bandwidth.scale(0.05)) * (u64::from(receivers) + 1)
 }
@@ -95,10 +108,22 @@ struct Replay {
     half: Box<dyn SenderHalf>,
     make: Arc<dyn Factory>,
     setup: Setup,
+    least: Span,
     shadows: BTreeMap<ReceiverId, Shadow>,
     left: VecDeque<Left>,
     edge: FrameEdge,
     notice: Notice,
+    /// Of the report that is played back: kept, so that a report takes no new memory.
+    arrivals: Vec<(PeerTime, PacketReport)>,
+    /// See above.
+    said: Vec<Said>,
+}
+
+/// What a half that stands in for a receiver has reported.
+struct Said {
+    body: Option<Body>,
+    /// What the report block beside it would tell.
+    reception: Reception,
 }
 
 /// The receiver half that stands in for a receiver.
@@ -123,14 +148,19 @@ impl Shadow {
         Self { half, offsets, until, seqs: None, came: 0, said: (0, 0), said_at: now }
     }
 
-    /// Learns how the clocks stand from the newest arrival of a report, and maps a time of arrival.
+    /// Learns how the clocks stand from the newest arrival of a report.
     fn learn(&mut self, now: Time, newest: PeerTime) {
+        let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         let (offsets, since) = &mut self.offsets;
+        let least = offsets.iter().flatten().min();
+        if least.is_some_and(|least| offset.saturating_sub(*least) > OFFSETS.as_nanos() as i64) {
+            // No way back takes as long: the receiver's clock has been set back.
+            *offsets = [None; 3];
+        }
         if now.since(*since) > OFFSETS {
             offsets.rotate_right(1);
             (offsets[0], *since) = (None, now);
         }
-        let offset = now.as_nanos() as i64 - newest.as_nanos();
         offsets[0] = Some(offsets[0].map_or(offset, |least| least.min(offset)));
     }
 
@@ -184,7 +214,7 @@ impl Shadow {
     }
 
     /// What the half says now, if it is time; `interval` is RTCP's.
-    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<Body> {
+    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<Said> {
         let due = match self.half.due() {
             Due::Rtcp => regular && now.since(self.said_at) >= interval,
             Due::At(wake) => wake.at <= now,
@@ -193,39 +223,44 @@ impl Shadow {
         if !due {
             return None;
         }
-        let expected = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
+        let (first, highest) = self.seqs.unwrap_or_default();
+        let expected = self.seqs.map_or(0, |_| highest - first + 1);
         let since = (expected - self.said.0.min(expected), self.came - self.said.1);
-        let lost = since.0 as i64 - since.1 as i64;
-        let reply = self.half.report(&Slot { now, expected: since.0, lost, members, interval, rtcp_share: 0.05 });
-        match reply {
-            Reply::Suppress => None,
-            Reply::Plain | Reply::Body(_) => {
-                (self.said, self.said_at) = ((expected, self.came), now);
-                if let Reply::Body(body) = reply { Some(body) } else { None }
-            }
-        }
+        let (expected_since, lost) = (since.0, since.0 as i64 - since.1 as i64);
+        let slot = Slot { now, expected: expected_since, lost, members, interval, rtcp_share: 0.05 };
+        let body = match self.half.report(&slot) {
+            Reply::Suppress => return None,
+            Reply::Plain => None,
+            Reply::Body(body) => Some(body),
+        };
+        (self.said, self.said_at) = ((expected, self.came), now);
+        // In 1/256, as a report block has it (RFC 3550, 6.4.1).
+        let share = (lost.max(0) as f64 / expected_since.max(1) as f64).min(1.0);
+        let fraction = (share * 256.0).floor().min(255.0) / 256.0;
+        let jitter = Span::ZERO;
+        Some(Said { body, reception: Reception { expected: expected_since, lost, fraction, highest, jitter } })
     }
 }
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { shadows, make, setup, left, .. } = self;
+        let Self { half, shadows, make, setup, least, left, arrivals, said, .. } = self;
         if shadows.len() >= SHADOWS && !shadows.contains_key(&report.from) {
             return;
         }
         let now = report.at;
-        let interval = interval(setup, report.members);
+        let interval = interval(setup, report.members).max(*least);
         let shadow = shadows.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, ..setup.clone() };
             Shadow::new(make.receiver(&setup), now)
         });
         let arrived = |packet: &PacketReport| Some((packet.arrived?.at?, *packet));
-        let mut arrivals: Vec<_> = report.packets.iter().filter_map(arrived).collect();
-        arrivals.sort_by_key(|(at, packet)| (at.as_nanos(), packet.number));
+        arrivals.clear();
+        arrivals.extend(report.packets.iter().filter_map(arrived));
+        arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             shadow.learn(now, *newest);
         }
-        let mut bodies = Vec::new();
         for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (shadow.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
             if packet.stream != Stream::Media {
@@ -236,17 +271,19 @@ impl Replay {
             // A half that is due with each packet acknowledges them one by one. Any other reports once the report is here: what it says of
             // the time for which it held a packet is then right, and with it the round trip.
             if n + 1 < arrivals.len() && shadow.acknowledges() {
-                bodies.extend(shadow.report(at, report.members, interval, false));
+                said.extend(shadow.report(at, report.members, interval, false));
             }
         }
         shadow.timers(now);
-        bodies.extend(shadow.report(now, report.members, interval, true));
+        said.extend(shadow.report(now, report.members, interval, true));
         // The last of several says all that the others do, but for halves that acknowledge packets one by one.
-        for body in &bodies {
-            self.half.on_report(&Report { body: Some(body), packets: &[], ..*report });
+        if said.is_empty() {
+            half.on_report(&Report { packets: &[], ..*report });
         }
-        if bodies.is_empty() {
-            self.half.on_report(&Report { packets: &[], ..*report });
+        for Said { body, reception } in said.drain(..) {
+            // A report block that has come is the receiver's own count.
+            let reception = report.reception.or(Some(reception));
+            half.on_report(&Report { body: body.as_ref(), reception, packets: &[], ..*report });
         }
     }
 }
@@ -275,6 +312,11 @@ impl SenderHalf for Replay {
     fn on_leave(&mut self, at: Time, receiver: ReceiverId) {
         self.shadows.remove(&receiver);
         self.half.on_leave(at, receiver);
+    }
+
+    fn on_bye(&mut self, at: Time, receiver: ReceiverId) {
+        self.shadows.remove(&receiver);
+        self.half.on_bye(at, receiver);
     }
 
     fn on_timer(&mut self, now: Time) {
@@ -311,10 +353,13 @@ impl SenderHalf for Replay {
     }
 
     fn announce(&mut self, now: Time) -> Option<Body> {
-        let body = self.half.announce(now)?;
+        let body = self.half.announce(now);
         for shadow in self.shadows.values_mut() {
-            shadow.half.on_announce(&Announcement { at: now, body: &body });
+            shadow.half.on_sender_report(now);
+            if let Some(body) = &body {
+                shadow.half.on_announce(&Announcement { at: now, body });
+            }
         }
-        Some(body)
+        body
     }
 }

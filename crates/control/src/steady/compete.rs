@@ -1,0 +1,352 @@
+//! The law of a sender beside somebody elastic: CUBIC's window (RFC 9438), paced, and the tests by which it finds out that
+//! it is alone.
+
+use super::Config;
+use super::delay::{Step, Turn};
+use super::verdict::{Backoff, Chance};
+
+/// RFC 9438, 4.6 and 5.
+const BETA: f64 = 0.7;
+const C: f64 = 0.4;
+/// A mark is a loss's gentler sister (RFC 8511).
+const BETA_MARK: f64 = 0.85;
+/// Highest growth of the window per round trip (RFC 9438, 4.2).
+const GROWTH: f64 = 1.5;
+
+/// CUBIC's window, in segments (RFC 9438).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cubic {
+    w: f64,
+    w_max: f64,
+    w_est: f64,
+    epoch: f64,
+    k: f64,
+    /// Nothing was lost yet since the session began: the window grows by a share of itself.
+    slow: bool,
+}
+
+impl Cubic {
+    /// A window at which nothing was lost yet: its plateau lies ahead.
+    fn new(now: f64, w: f64) -> Self {
+        let mut cubic = Self { w, w_max: w / 0.85, w_est: w, epoch: now, k: 0.0, slow: false };
+        cubic.set_k();
+        cubic
+    }
+
+    /// K of equation 2.
+    fn set_k(&mut self) {
+        self.k = libm::cbrt((self.w_max - self.w).max(0.0) / C);
+    }
+
+    fn curve(&self, t: f64) -> f64 {
+        let t = t - self.k;
+        C * t * t * t + self.w_max
+    }
+
+    /// A cut, with fast convergence (4.7).
+    fn cut(&mut self, now: f64, beta: f64, least: f64) {
+        self.w_max = if self.w < self.w_max { self.w * (1.0 + beta) / 2.0 } else { self.w };
+        self.w = (self.w * beta).max(least);
+        self.w_est = self.w;
+        self.epoch = now;
+        self.slow = false;
+        self.set_k();
+    }
+
+    /// Growth over `dt` (4.2 to 4.5): the curve, or the Reno-friendly window where that is larger.
+    fn grow(&mut self, now: f64, dt: f64, rtt: f64, up: f64) {
+        if self.slow {
+            self.w *= libm::pow(up, dt / rtt);
+            (self.w_max, self.w_est, self.epoch, self.k) = (self.w, self.w, now, 0.0);
+            return;
+        }
+        let alpha = if self.w_est < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
+        self.w_est += alpha * dt / rtt;
+        let goal = self.curve(now - self.epoch + rtt).clamp(self.w, GROWTH * self.w);
+        self.w = (self.w + (goal - self.w) * (dt / rtt).min(1.0)).max(self.w_est);
+    }
+
+    /// Whether Reno's growth rules, not the curve's.
+    fn friendly(&self, now: f64, rtt: f64) -> bool {
+        !self.slow && self.w_est >= self.curve(now - self.epoch + rtt)
+    }
+
+    fn limit(&mut self, most: f64) {
+        self.w = self.w.min(most.max(2.0));
+        self.w_est = self.w_est.min(self.w);
+    }
+
+    /// What it would be now, had it gone on; no more than at its last loss.
+    fn would_be(&self, now: f64) -> f64 {
+        self.curve(now - self.epoch).clamp(0.0, self.w_max)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    since: f64,
+    until: f64,
+    /// The queueing delay and the received rate at the loss.
+    q: f64,
+    received: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    since: f64,
+    length: f64,
+    before: f64,
+    q: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Compete {
+    pub(super) cubic: Option<Cubic>,
+    /// When the window was cut last.
+    cut_at: f64,
+    congested_at: f64,
+    loss_gap: f64,
+    drain: Option<Drain>,
+    test: Option<Test>,
+    next_test: f64,
+    /// Tests in a row that showed nobody else.
+    alone: u32,
+    empty_since: Option<f64>,
+    /// The highest queueing delay lately.
+    high: f64,
+    /// Packets told of at a report, and those of them that are lost, in the mean.
+    told: f64,
+    lost: f64,
+    /// What may be sent again at once after less was sent to find something out, in bit/s.
+    pub(super) restore: f64,
+}
+
+/// What comes of a report while competing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum After {
+    Stay(Turn),
+    /// Leave with this rate; whether it is proven that nobody else was there.
+    Leave {
+        rate: f64,
+        rule: &'static str,
+        proven: bool,
+    },
+}
+
+impl Compete {
+    pub(super) fn new() -> Self {
+        Self {
+            cubic: None,
+            cut_at: f64::MIN,
+            congested_at: f64::MIN,
+            loss_gap: 1.0,
+            drain: None,
+            test: None,
+            next_test: 0.0,
+            alone: 0,
+            empty_since: None,
+            high: 0.01,
+            told: 0.0,
+            lost: 0.0,
+            restore: 0.0,
+        }
+    }
+
+    /// Keeps the highest queueing delay of the last while.
+    pub(super) fn watch(&mut self, q: f64, dt: f64) {
+        self.high = (self.high * libm::exp2(-dt / 10.0)).max(q);
+    }
+
+    /// What the window would carry now, had this flow gone on competing, in bit/s.
+    pub(super) fn would_carry(&self, now: f64, rtt: f64, config: &Config) -> Option<f64> {
+        self.cubic.map(|cubic| cubic.would_be(now) * config.segment() / rtt)
+    }
+
+    /// `first`: nothing was lost since the session began.
+    pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
+        let w = (rate * rtt / config.segment()).max(config.window_least);
+        match self.cubic.as_mut().filter(|_| again) {
+            Some(cubic) => {
+                cubic.w = w.max(cubic.would_be(now));
+                cubic.w_est = cubic.w_est.max(cubic.w.min(cubic.w_max));
+            }
+            None => self.cubic = Some(Cubic { slow: first, ..Cubic::new(now, w) }),
+        }
+        (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
+        (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
+        self.next_test = now + 1.0 + 10.0 * rtt;
+        self.restore = rate;
+    }
+
+    pub(super) fn step(
+        &mut self,
+        step: &Step<'_>,
+        chance: &mut Chance,
+        backoff: &Backoff,
+        target: f64,
+        config: &Config,
+    ) -> After {
+        let Step { now, dt, rtt, signals, .. } = *step;
+        let base = signals.base_rtt;
+        let q = signals.q;
+        let received = signals.received(rtt.max(config.received_span));
+        let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, config.window_least));
+        let mut rule = "compete: up";
+        if step.loss.is_some() || step.mark {
+            let congested = match &step.loss {
+                Some(loss) => chance.see(now, loss, config.bits / step.rate, config) || loss.q > 0.02,
+                None => true,
+            };
+            if congested {
+                (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
+            }
+            cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
+            (self.cut_at, self.test) = (now, None);
+            if let Some(received) = received.filter(|_| q > config.drain_above && config.drain_to < 1.0) {
+                let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
+                self.drain = Some(Drain { since: now, until: now + length, q, received });
+            }
+            self.restore = BETA * received.unwrap_or(0.0);
+            rule = "compete: loss";
+        } else {
+            cubic.grow(now, dt, rtt, config.start_up);
+        }
+        if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {
+            cubic.limit(most);
+        }
+        self.cubic = Some(cubic);
+        let carries = cubic.w * config.segment() / rtt;
+        let mut rate = carries;
+        if let Some(received) = received.filter(|_| !signals.is_idle(now, config.idle)) {
+            // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is not.
+            // Up to what a drain or an experiment gave away it may jump.
+            rate = rate.min((config.ahead * received + 2.0 * config.bits / rtt).max(self.restore));
+        }
+        if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
+            rate = rate.min(config.drain_to * drain.received);
+            rule = "compete: drain";
+            // In a queue of its own it gets as much as before, and no TCP gives back so much at a loss.
+            let served = signals.served(drain.since, 0.003, config.served_packets as usize);
+            let told = drain.q / (drain.q + base);
+            let proven = match served.map(|served| served / drain.received) {
+                Some(part) if part > config.served => true,
+                Some(_) => told > config.tell_shared,
+                None => told > config.tell,
+            };
+            let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
+            if emptied && proven {
+                self.cubic = None;
+                return After::Leave { rate: 0.85 * drain.received, rule: "delay: drained, so nobody's", proven };
+            }
+            if emptied && backoff.may_leave(now, config) {
+                return After::Leave { rate: carries, rule: "delay: drained", proven };
+            }
+        }
+        if let Some(after) = self.leave(step, rate, received, target, backoff, config) {
+            return after;
+        }
+        self.test(step, rate, rule, received, target, backoff, config)
+    }
+
+    /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348, 3.1), where Reno's
+    /// growth rules: beside a short queue TCP's bursts lose more than paced packets do.
+    fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
+        let Step { dt, rtt, news, .. } = *step;
+        let gain = (dt / config.equation_span).min(1.0);
+        self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
+        self.lost += gain * (f64::from(news.lost) - self.lost);
+        let p = self.lost / self.told.max(1e-9);
+        if !friendly || p <= 0.0 || self.told <= 0.0 {
+            return None;
+        }
+        let timeout = (4.0 * rtt).max(0.2);
+        let root = libm::sqrt(2.0 * p / 3.0);
+        let out = timeout * 3.0 * libm::sqrt(3.0 * p / 8.0) * p * (1.0 + 32.0 * p * p);
+        Some(config.equation * rtt / (rtt * root + out))
+    }
+
+    /// Leaves when the queue is empty though nobody lost anything lately, or to try where queues are too short to tell.
+    fn leave(
+        &mut self,
+        step: &Step<'_>,
+        rate: f64,
+        received: Option<f64>,
+        target: f64,
+        backoff: &Backoff,
+        config: &Config,
+    ) -> Option<After> {
+        let Step { now, rtt, signals, .. } = *step;
+        let near = if self.high > 0.02 { (0.1 * self.high).max(0.003) } else { 0.5 * target };
+        if signals.low(0.05) < near {
+            self.empty_since.get_or_insert(now);
+        } else {
+            self.empty_since = None;
+        }
+        let tried = config.shallow_try * f64::from(1u32 << backoff.stays().min(16));
+        if self.high < config.shallow && now - backoff.entered > tried && received.is_some() {
+            return Some(After::Leave { rate, rule: "delay: try", proven: false });
+        }
+        let calm = now - self.congested_at > (1.5 * self.loss_gap).max(10.0 * rtt).max(1.0);
+        let empty = self.empty_since.is_some_and(|since| now - since > 0.1);
+        (empty && calm && backoff.may_leave(now, config)).then_some(After::Leave {
+            rate,
+            rule: "delay: queue is empty",
+            proven: false,
+        })
+    }
+
+    /// Sends less for a moment: alone, as much arrives as before, and the queue falls by what was not sent.
+    #[allow(clippy::too_many_arguments, reason = "all of it is known where it is called")]
+    fn test(
+        &mut self,
+        step: &Step<'_>,
+        mut rate: f64,
+        mut rule: &'static str,
+        received: Option<f64>,
+        target: f64,
+        backoff: &Backoff,
+        config: &Config,
+    ) -> After {
+        let Step { now, rtt, signals, .. } = *step;
+        if self.test.is_none()
+            && now > self.next_test
+            && signals.q > 2.0 * target
+            && now - self.cut_at > 3.0 * rtt
+            && received.is_some()
+            && let Some(before) = signals.received(rtt.max(0.3))
+        {
+            self.test = Some(Test { since: now, length: rtt.max(0.15), before, q: 0.0 });
+        }
+        if let Some(mut test) = self.test {
+            if now < test.since + rtt {
+                test.q = signals.low(config.low_span);
+                self.test = Some(test);
+            }
+            if now < test.since + test.length {
+                rate = rate.min(config.test_to * test.before);
+                rule = "compete: test";
+            } else if now > test.since + test.length + rtt {
+                self.test = None;
+                let shows = signals.low(test.length) > 0.002;
+                match signals.received(test.length).filter(|_| shows) {
+                    Some(after) => {
+                        let fell = test.q - signals.low(config.low_span);
+                        let expected = (1.0 - config.test_to) * test.length;
+                        if after > 0.97 * test.before && fell > 0.7 * expected {
+                            self.alone += 1;
+                            self.next_test = now + 2.0 * rtt;
+                        } else {
+                            self.alone = 0;
+                            self.next_test = now + config.test_every + 10.0 * rtt;
+                        }
+                        if self.alone >= config.tests as u32 + backoff.stays() {
+                            return After::Leave { rate: after, rule: "delay: tests show nobody else", proven: false };
+                        }
+                    }
+                    None => self.next_test = now + 1.0,
+                }
+            }
+        }
+        After::Stay(Turn::Rate(rate, rule))
+    }
+}

@@ -1,0 +1,357 @@
+//! The law of a sender that is alone, or among its kind: a rate that keeps a packet or two in the queue.
+
+use super::Config;
+use super::signals::{Loss, News, Signals};
+use super::verdict::{Backoff, Chance, Memory, Press};
+
+/// Over the target: since when, and how it was then.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    since: f64,
+    /// The highest of the least queueing delays, and when that was.
+    peak: f64,
+    peak_at: f64,
+    /// The rate from which the yield is counted.
+    rate: f64,
+    received: f64,
+    target: f64,
+}
+
+/// Something tells of somebody else: half of the rate for a moment shows whether the queue is shared.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    since: f64,
+    until: f64,
+    /// What competing would begin with.
+    rate: f64,
+    received: f64,
+    rule: &'static str,
+}
+
+/// What a law says at a report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Turn {
+    Rate(f64, &'static str),
+    /// On to the other law, with this rate.
+    Go(f64, &'static str),
+}
+
+/// What all laws are told at a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step<'a> {
+    pub(super) now: f64,
+    pub(super) dt: f64,
+    pub(super) rate: f64,
+    pub(super) rtt: f64,
+    pub(super) signals: &'a Signals,
+    pub(super) news: &'a News,
+    /// The newest loss, if its packet left after the last one that was answered.
+    pub(super) loss: Option<Loss>,
+    /// The same of a packet that carries CE.
+    pub(super) mark: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Delay {
+    /// The target's scale: less where an AQM drops at the target.
+    scale: f64,
+    /// When it came to its least.
+    least_at: f64,
+    /// What the path carried at the last overuse.
+    pub(super) carried: Option<f64>,
+    pub(super) cut_at: f64,
+    episode: Option<Episode>,
+    /// When the start was over.
+    pub(super) started: f64,
+    loss_at: f64,
+    pub(super) press: Press,
+    pub(super) memory: Memory,
+    suspicion: Option<Suspicion>,
+    /// When losses that emptied queues too short to tell were seen last.
+    strike_at: f64,
+    /// When this law began to rule, and how much of the time lately its queue was over the target.
+    begun: f64,
+    over: f64,
+    /// The rate a while ago, when that was, and how many whiles in a row it has fallen.
+    sampled: f64,
+    sampled_at: f64,
+    falling: u32,
+    noise: f64,
+    /// The rate may go up to what the path carried at once when the queue is gone.
+    pub(super) refill: bool,
+}
+
+impl Delay {
+    pub(super) fn new() -> Self {
+        Self {
+            scale: 1.0,
+            least_at: 0.0,
+            carried: None,
+            cut_at: f64::MIN,
+            episode: None,
+            started: f64::MIN,
+            loss_at: f64::MIN,
+            press: Press::new(),
+            memory: Memory::default(),
+            suspicion: None,
+            strike_at: f64::MIN,
+            begun: 0.0,
+            over: 0.0,
+            sampled: 0.0,
+            sampled_at: 0.0,
+            falling: 0,
+            noise: 0.0,
+            refill: false,
+        }
+    }
+
+    /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two of
+    /// this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time. Bent where it
+    /// comes near its greatest value, so that it still falls there.
+    pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
+        let raw = config.target_floor + self.noise + config.target_packets * config.bits / rate.max(config.least);
+        let bent = config.target_most * (1.0 - libm::exp(-raw * self.scale / config.target_most));
+        bent.max(config.target_least)
+    }
+
+    /// Comes from another law.
+    pub(super) fn begin(&mut self, now: f64, carried: f64) {
+        self.carried = Some(carried);
+        self.cut_at = now;
+        self.episode = None;
+        self.suspicion = None;
+        self.press.own = true;
+        (self.begun, self.over) = (now, 0.0);
+        (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
+    }
+
+    pub(super) fn step(
+        &mut self,
+        step: &Step<'_>,
+        chance: &mut Chance,
+        backoff: &Backoff,
+        window: Option<f64>,
+        config: &Config,
+    ) -> Turn {
+        let Step { now, dt, rate, rtt, signals, .. } = *step;
+        self.memory.see(rate, dt, config);
+        let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
+        self.noise = (signals.jitter() - 1.5 * packet).clamp(0.0, config.noise_most);
+        let target = self.target(rate, config);
+        let low = signals.low(config.low_span);
+        let once = self.target(self.memory.0, config);
+        self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
+        let mut received = signals.received(rtt.max(config.received_span)).unwrap_or(rate);
+        if signals.is_idle(now, config.idle) {
+            // What arrives of a source that sends less than it might says nothing of the path.
+            received = received.max(0.9 * rate);
+        }
+        if let Some(suspicion) = self.suspicion {
+            return self.look(step, &suspicion, target, config);
+        }
+        if let Some(turn) = self.losses(step, low, received, chance, config).or_else(|| self.starves(step, low, config))
+        {
+            return match turn {
+                Turn::Go(rate, rule) if signals.q > config.drain_above => {
+                    self.suspect(step, rate, received, rule, config)
+                }
+                turn => turn,
+            };
+        }
+        self.scale = (self.scale + config.scale_up * dt).min(1.0);
+        if low > target {
+            // A queue that is there for certain shows what the path carries within a few packets.
+            let soon =
+                signals.received(config.low_span).filter(|_| low > 3.0 * target && !signals.is_idle(now, config.idle));
+            return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
+        }
+        if signals.low(rtt.max(0.1)) <= 0.7 * target
+            && let Some(over) = self.episode.take()
+        {
+            self.press.see(over.peak / over.target, config);
+        }
+        if now - self.cut_at < rtt + 0.05 {
+            return Turn::Rate(rate, "delay: wait");
+        }
+        if std::mem::take(&mut self.refill)
+            && let Some(carried) = self.carried.filter(|c| rate < config.refill * c)
+        {
+            return Turn::Rate(config.refill * carried, "delay: drained");
+        }
+        self.grow(step, low, received, target, backoff, window, config)
+    }
+
+    /// Losses and marks: what they say of the queue, and whether they tell of somebody else.
+    fn losses(
+        &mut self,
+        step: &Step<'_>,
+        low: f64,
+        received: f64,
+        chance: &mut Chance,
+        config: &Config,
+    ) -> Option<Turn> {
+        let Step { now, rate, rtt, signals, .. } = *step;
+        if step.loss.is_none() && !step.mark {
+            return None;
+        }
+        self.loss_at = now;
+        let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
+        let mut congested = step.mark;
+        if step.mark {
+            chance.note(now);
+        }
+        if let Some(loss) = &step.loss {
+            congested |= chance.see(now, loss, packet, config);
+            let (arrived, share) = signals.lossy(now, 1.0);
+            if share > config.policer && f64::from(arrived) > config.policer_packets {
+                return Some(Turn::Rate(rate.min(0.85 * received), "delay: policed"));
+            }
+        }
+        let memory = self.memory.0;
+        if rate < config.pushed * memory && chance.many(now, 2, (now - self.begun).min(20.0)) && !chance.is_radio() {
+            return Some(Turn::Go(0.8 * memory, "compete: pushed down, with losses"));
+        }
+        if now < self.started + 3.0 * rtt + 0.1 {
+            return None;
+        }
+        if self.press.mean > config.press && !chance.is_radio() {
+            self.press.mean = 1.0;
+            return Some(Turn::Go(rate.max(0.8 * memory), "compete: pressed, with a loss"));
+        }
+        let settled = self.scale < 0.3 && now - self.least_at > 0.5 + 5.0 * rtt;
+        if congested && settled && chance.many(now, config.aqm_losses as usize, (20.0 * rtt).max(3.0)) {
+            return Some(Turn::Go(0.85 * rate, "compete: losses of a queue"));
+        }
+        if step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(config.drain_above) {
+            return Some(Turn::Go(0.85 * rate.max(received), "compete: lost, with a queue"));
+        }
+        if congested {
+            // An AQM drops or marks at our target.
+            if self.scale >= 0.3 {
+                self.least_at = now;
+            }
+            self.scale = (self.scale * 0.5).max(0.25);
+            if step.mark {
+                self.cut_at = now;
+                return Some(Turn::Rate(0.95 * rate.min(received), "delay: marked"));
+            }
+        }
+        None
+    }
+
+    /// Pushed far below what it had by something that never loses packets, and the queue is still there.
+    fn starves(&mut self, step: &Step<'_>, low: f64, config: &Config) -> Option<Turn> {
+        let Step { now, rate, rtt, .. } = *step;
+        let memory = self.memory.0;
+        if now - self.sampled_at > config.starved_span + 5.0 * rtt {
+            self.falling = if rate < 0.75 * self.sampled { self.falling.saturating_add(1) } else { 0 };
+            (self.sampled, self.sampled_at) = (rate, now);
+        }
+        let long = self.falling >= 2 || rate < 1.2 * config.least;
+        let starves = rate < config.starved * memory && long && self.over > config.starved_over && low > 0.0;
+        starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
+    }
+
+    fn suspect(&mut self, step: &Step<'_>, rate: f64, received: f64, rule: &'static str, config: &Config) -> Turn {
+        let Step { now, rtt, signals, rate: had, .. } = *step;
+        let length = (signals.q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
+        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, rule });
+        Turn::Rate(had.min(config.drain_to * received), "delay: suspects somebody")
+    }
+
+    /// Half of the rate has been sent. In a queue of one's own as much arrives as before, as long as there is a queue; in one
+    /// that is shared, less.
+    fn look(&mut self, step: &Step<'_>, suspicion: &Suspicion, target: f64, config: &Config) -> Turn {
+        let Step { now, signals, .. } = *step;
+        let lower = step.rate.min(config.drain_to * suspicion.received);
+        let served = signals.served(suspicion.since, 0.003, config.served_packets as usize);
+        let own = served.map(|served| served > config.served * suspicion.received);
+        let emptied = signals.low(0.03) < target;
+        if !emptied && (now < suspicion.until || (own == Some(true) && now < suspicion.until + 2.0)) {
+            return Turn::Rate(lower, "delay: suspects somebody");
+        }
+        self.suspicion = None;
+        let strikes = own.is_none() && now - self.strike_at < 20.0;
+        if own == Some(false) || (own.is_none() && !emptied) || strikes {
+            return Turn::Go(suspicion.rate, suspicion.rule);
+        }
+        if own.is_none() {
+            self.strike_at = now;
+        }
+        let carried = served.unwrap_or(suspicion.received);
+        if own == Some(true) {
+            self.memory.0 = carried;
+        }
+        self.begin(now, carried);
+        Turn::Rate(config.refill * carried, "delay: the queue was its own")
+    }
+
+    /// Above the target: yield, and see whether the queue goes.
+    fn over(&mut self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
+        let Step { now, rate, rtt, signals, .. } = *step;
+        let scale = self.scale;
+        let over = self.episode.get_or_insert(Episode {
+            since: now,
+            peak: low,
+            peak_at: now,
+            rate: rate.min(received.max(0.5 * rate)),
+            received,
+            target: target / scale,
+        });
+        if low >= over.peak {
+            (over.peak, over.peak_at) = (low, now);
+        }
+        if received < 0.85 * over.rate {
+            // The path itself carries less.
+            over.rate = received / 0.9;
+        }
+        let age = now - over.since;
+        let enough = over.peak.min(0.3) / config.yield_drain + 4.0 * signals.base_rtt + config.slack;
+        let yielded = (1.0 - rate / received).max(0.0) * (now - over.peak_at);
+        let going = over.peak > 0.1 && yielded > 0.0 && over.peak - low > config.going * yielded;
+        if age > enough && !going && (low > target.max(config.gone * over.peak) || age > 3.0 * enough) {
+            return Turn::Go(over.received.max(over.rate), "compete: yielded, and still a queue");
+        }
+        if now - self.cut_at > rtt.min(0.2) + 0.05 {
+            let cut = ((low - target / 2.0) / config.cut_scale).clamp(config.cut_least, config.cut_most);
+            let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * over.rate);
+            self.carried = Some(received);
+            self.cut_at = now;
+            return Turn::Rate(lower, "delay: down");
+        }
+        Turn::Rate(rate, "delay: over target")
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all of it is known where it is called")]
+    fn grow(
+        &self,
+        step: &Step<'_>,
+        low: f64,
+        received: f64,
+        target: f64,
+        backoff: &Backoff,
+        window: Option<f64>,
+        config: &Config,
+    ) -> Turn {
+        let Step { now, dt, rate, signals, .. } = *step;
+        let room = 1.0 - low / target;
+        let mut gain = config.gain;
+        if self.carried.is_some_and(|carried| rate < 0.92 * carried) {
+            gain = config.gain_below;
+        }
+        let free = now - self.cut_at - config.fast_after;
+        if free > 0.0 {
+            gain = gain.max((config.gain * libm::exp2(free / config.fast_double)).min(config.gain_most));
+        }
+        let mut faster = rate * (1.0 + gain * room * dt);
+        if let Some(window) = window
+            && backoff.left.is_some_and(|left| now - left < 6.0)
+        {
+            faster = faster.max(window.min(rate * (1.0 + dt)));
+        }
+        let most = 1.3 * received.max(signals.received(0.5).unwrap_or(0.0)) + 2.0 * config.bits;
+        // Caps only stop growth: what a source with little to send is allowed stays.
+        let next = if rate < most { faster.min(most) } else { rate };
+        Turn::Rate(next, "delay: up")
+    }
+}

@@ -1,0 +1,194 @@
+//! `steady`: fair beside TCP, and an empty queue where nobody else fills it.
+//!
+//! ```text
+//!            queue                      experiment failed, or losses that tell of somebody
+//!  START ───────────▶ DELAY ────────────────────────────────────────────────────▶ COMPETE
+//!    │                  ▲                                                            │
+//!    │ loss             └──── the queue empties, or tests show nobody else ──────────┘
+//!    └──────────────────────────────────────────────────────────────────────────────▶
+//! ```
+//!
+//! A sender can't see whether somebody elastic shares its queue. It can make an experiment: yield a third, and see whether the
+//! queue goes. Alone, among its kind or in a queue of its own it does; beside a TCP that fills the queue it does not. Until then
+//! [`delay`] keeps a packet or two in the queue; from then on [`compete`] is a paced CUBIC window (RFC 9438), which tests after
+//! its losses, and now and then, whether it is alone again. [`scalable`] rules where packets are L4S and marked.
+//! `docs/controllers/steady.md` has the rules.
+
+mod compete;
+mod delay;
+mod receiver;
+mod scalable;
+mod sender;
+mod signals;
+mod verdict;
+
+use crate::Need;
+use crate::entry::{Cast, Controller, Feedback, Param, Setup, Values};
+use steadycast_units::{Ecn, Span};
+
+/// The registry's entry.
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "steady",
+    about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
+    source: "own; RFC 9438 beside TCP",
+    cast: Cast::Unicast,
+    feedback: Feedback::Clocked,
+    needs: |_| &[Need::PacketReports],
+    standard_reports: false,
+    repeats: false,
+    fallback: false,
+    own_rate: false,
+    extension: 0,
+    app: *b"STDY",
+    colour: "#00798c",
+    dashes: &[],
+    params: PARAMS,
+    sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
+    receiver: |setup, values| Box::new(receiver::Receiver::new(Config::new(setup, values))),
+};
+
+/// Declares a parameter and the field of [`Config`] that has its value: numbers as they are, times in seconds.
+macro_rules! params {
+    ($($kind:ident $name:ident: $about:literal, $source:literal, $default:expr, $range:expr;)*) => {
+        const PARAMS: &[Param] = &[$(params!(@param $kind $name, $about, $source, $default, $range)),*];
+
+        /// What the parameters say, looked up once.
+        #[derive(Clone, Copy, Debug)]
+        struct Config {
+            $($name: f64,)*
+            /// Bits of the session's packets.
+            bits: f64,
+            /// Packets are sent as L4S ones.
+            l4s: bool,
+        }
+
+        impl Config {
+            fn new(setup: &Setup, values: &Values) -> Self {
+                $(let $name = params!(@value $kind $name, values);)*
+                let bits = 8.0 * setup.packet.as_f64().max(1.0);
+                Self { bits, l4s: setup.ecn == Ecn::Ect1, $($name,)* }
+            }
+        }
+    };
+    (@param number $name:ident, $about:literal, $source:literal, $default:expr, $range:expr) => {
+        Param::number(stringify!($name), $about, $source, [$default, $default], $range)
+    };
+    (@param span $name:ident, $about:literal, $source:literal, $default:expr, $range:expr) => {
+        Param::span(
+            stringify!($name),
+            $about,
+            $source,
+            [Span::micros($default), Span::micros($default)],
+            [Span::micros($range[0]), Span::micros($range[1])],
+        )
+    };
+    (@value number $name:ident, $values:ident) => { $values.number(stringify!($name)) };
+    (@value span $name:ident, $values:ident) => { $values.span(stringify!($name)).as_secs_f64() };
+}
+
+impl Config {
+    /// Bits of the segments of which the competing window consists.
+    fn segment(&self) -> f64 {
+        8.0 * self.segment_bytes
+    }
+}
+
+/// Microseconds in a millisecond and in a second.
+const MS: u64 = 1_000;
+const S: u64 = 1_000_000;
+
+params! {
+    span report_every: "the receiver reports this often, where that is at most 5 % of what arrives",
+        "own; RFC 3550, 6.2", 25 * MS, [5 * MS, S];
+    span report_most: "and at least this often, with a packet at all", "own", 100 * MS, [5 * MS, S];
+    number report_bytes: "bytes of which a report is 5 %", "own; RFC 3550, 6.2", 2_000.0, [0.0, 100_000.0];
+    span base_kept: "how long a base delay is believed", "own", 20 * S, [S, 600 * S];
+    span base_kept_competing: "and while competing, when the queue may never be empty",
+        "own", 600 * S, [S, 3_600 * S];
+    span low_span: "the least queueing delay of this while is the queue: a burst passes sooner",
+        "own", 60 * MS, [5 * MS, S];
+    span received_span: "the received rate is that of this while, or of a round trip", "own", 150 * MS, [20 * MS, 2 * S];
+    number idle: "a source that sends less than this share of its rate says nothing of the path",
+        "own", 0.8, [0.0, 1.0];
+    number least: "bit/s that the laws never go below, above the session's floor", "own", 60_000.0, [1_000.0, 1e6];
+    number start: "bit/s at first", "own", 300_000.0, [10_000.0, 1e7];
+    number start_up: "growth per round trip, or 50 ms, in the start", "own", 1.35, [1.01, 4.0];
+    number start_most: "the start grows up to so many times what arrives", "own", 2.0, [1.0, 10.0];
+    number start_slope: "a queue that grows by this share of the time ends the start", "own", 0.15, [0.01, 10.0];
+    number start_to: "share of the received rate that is sent after the start, until the queue is gone",
+        "own", 0.7, [0.1, 1.0];
+    number refill: "share of what the path carried that is sent once the queue of the start is gone",
+        "own", 0.9, [0.1, 1.0];
+    span target_floor: "queueing delay that is noise", "own", 2 * MS, [0, S];
+    span noise_most: "and what delays vary by from packet to packet beyond one and a half packets, up to this",
+        "own", 10 * MS, [0, 100 * MS];
+    number target_packets: "packets that each flow keeps in the queue", "Copa", 1.75, [0.1, 20.0];
+    span target_least: "least target", "own", 1_500, [0, S];
+    span target_most: "what the target comes near at low rates", "own", 50 * MS, [MS, S];
+    number scale_up: "growth per second of the target's scale after an AQM dropped at the target",
+        "own", 0.005, [0.0, 1.0];
+    number cut_scale: "seconds of queueing delay above half of the target that cut the whole rate",
+        "own", 0.2, [0.01, 10.0];
+    number cut_least: "least cut", "own", 0.02, [0.0, 1.0];
+    number cut_most: "greatest cut", "own", 0.25, [0.0, 1.0];
+    number yield_to: "share of the rate at the beginning that an experiment leaves", "own", 0.65, [0.1, 1.0];
+    number yield_drain: "share of the link's rate by which a lone flow's queue falls during an experiment",
+        "own", 0.25, [0.05, 1.0];
+    span slack: "and this much longer, for somebody else's start", "own", 600 * MS, [0, 10 * S];
+    number gone: "a queue below this share of its peak is going", "own", 0.6, [0.0, 1.0];
+    number going: "a queue is going while it falls at this share of what the yield takes from it", "own", 0.5, [0.0, 1.0];
+    number gain: "growth per second near what the path carries", "own", 0.06, [0.0, 1.0];
+    number gain_below: "growth per second below 0.92 of what the path carried at the last cut", "own", 0.4, [0.0, 4.0];
+    span fast_after: "without a cut for this long growth doubles", "own", 2 * S, [0, 60 * S];
+    number fast_double: "seconds in which it doubles", "own", 1.0, [0.05, 60.0];
+    number gain_most: "growth per second at most", "own", 1.0, [0.0, 10.0];
+    number rank_gain: "gain of the mean rank of the queue at losses", "own", 0.125, [0.0, 1.0];
+    number rank_congested: "mean rank above which losses are a queue's", "own", 0.68, [0.5, 1.0];
+    span noise_loss: "queueing delay below which losses are by chance, beside that of a packet",
+        "own", 3 * MS, [0, S];
+    number policer: "loss in a second above which a policer is assumed", "own", 0.1, [0.0, 1.0];
+    number policer_packets: "packets in that second at least", "own", 60.0, [1.0, 10_000.0];
+    number aqm_losses: "losses of a queue in 20 round trips, with the target at its least, that tell of others",
+        "own", 3.0, [1.0, 100.0];
+    number pushed: "share of the highest rate lately below which two losses tell of others", "own", 0.7, [0.0, 1.0];
+    span memory: "half-life of the highest rate lately", "own", 60 * S, [S, 3_600 * S];
+    span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
+        "own", 2 * S, [S, 600 * S];
+    number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
+    number starved_over: "share of that time with a queue over the target", "own", 0.4, [0.0, 1.0];
+    number served: "share of what arrived before that arrives at half of the rate, in a queue of one's own",
+        "own", 0.93, [0.5, 1.0];
+    number served_packets: "packets that tell it", "own", 5.0, [2.0, 1_000.0];
+    number press: "mean excess of episodes over the target above which a loss tells of others", "own", 1.8, [1.0, 10.0];
+    number press_gain: "gain of that mean", "own", 0.25, [0.0, 1.0];
+    number segment_bytes: "the segments of the window that is emulated", "own", 1_500.0, [100.0, 65_535.0];
+    number window_least: "least window in segments", "own", 2.0, [0.1, 10.0];
+    number ahead: "while competing at most so many times what arrives", "own", 1.2, [1.0, 4.0];
+    number drain_to: "share of what arrives that is sent after a loss, to see whether the queue empties; 1: never",
+        "own", 0.5, [0.1, 1.0];
+    span drain_above: "queueing delay from which on that is done", "own", 20 * MS, [0, S];
+    span drain_most: "and for how long at most, beside a round trip", "own", 400 * MS, [0, 10 * S];
+    number tell: "share of the round trip that was queue: where a drain empties more, no TCP was there",
+        "own; RFC 9438, 4.6", 0.55, [0.0, 1.0];
+    number tell_shared: "the same where less arrived during the drain than before", "own; RFC 5681", 0.7, [0.0, 1.0];
+    number equation: "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
+        "own; RFC 5348, 3.1", 1.25, [0.5, 100.0];
+    span equation_span: "over which that share is a mean", "own", 20 * S, [S, 600 * S];
+    number test_to: "share of what arrives that is sent to test whether somebody else is there", "own", 0.75, [0.1, 1.0];
+    number tests: "tests in a row that show nobody", "own", 2.0, [1.0, 10.0];
+    span test_every: "time between two tests, beside ten round trips", "own", 3 * S, [0, 60 * S];
+    span shallow: "a highest queueing delay below this is too short for tests", "own", 30 * MS, [0, S];
+    span shallow_try: "leaving is then tried after this, and after twice as long each time that it was wrong",
+        "own", 10 * S, [0, 600 * S];
+    span again: "competing again so soon after leaving it, or ten round trips more, was one competition",
+        "own", 12 * S, [0, 600 * S];
+    span stay: "time to stay after leaving was wrong once; twice as long each time", "own", 4 * S, [0, 600 * S];
+    number stays_most: "how often it doubles", "own", 4.0, [0.0, 16.0];
+    number pacing: "video's packets leave at this many times the target", "own", 1.25, [1.0, 10.0];
+    span silence: "without feedback for this, or four round trips, the rate is halved", "RFC 8083", 500 * MS,
+        [100 * MS, 10 * S];
+    span l4s_kept: "how long after a mark the scalable rule holds", "own", 10 * S, [S, 600 * S];
+    number l4s_gain: "gain of the mean share of marks", "draft-briscoe-iccrg-prague-congestion-control", 0.0625, [0.0, 1.0];
+    span l4s_rtt: "the round-trip time down to which flows share equally",
+        "draft-briscoe-iccrg-prague-congestion-control", 25 * MS, [MS, S];
+}

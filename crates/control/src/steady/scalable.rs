@@ -1,0 +1,73 @@
+//! The law of a sender of L4S packets that are marked: it answers to the share of marks (RFC 9331, 4.3), and never competes.
+
+use super::Config;
+use super::delay::{Step, Turn};
+
+/// Marks of the last while, and the window in segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scalable {
+    alpha: f64,
+    window: f64,
+    /// Packets told of in this round, and those of them that were marked.
+    told: u32,
+    marked: u32,
+    round_since: f64,
+    cut_at: f64,
+    marked_at: Option<f64>,
+}
+
+impl Scalable {
+    /// Whether it rules: packets have been marked not long ago.
+    pub(super) fn rules(&mut self, step: &Step<'_>, config: &Config) -> bool {
+        if !config.l4s {
+            return false;
+        }
+        let before = self.marked_at.is_some_and(|at| step.now - at < config.l4s_kept);
+        if step.news.marked > 0 {
+            self.marked_at = Some(step.now);
+        }
+        let rules = self.marked_at.is_some_and(|at| step.now - at < config.l4s_kept);
+        if rules && !before {
+            *self = Self { marked_at: self.marked_at, alpha: 1.0, round_since: step.now, ..Self::default() };
+            self.window = step.rate * step.rtt / config.segment();
+        }
+        rules
+    }
+
+    pub(super) fn step(&mut self, step: &Step<'_>, config: &Config) -> Turn {
+        let Step { now, dt, rtt, news, signals, .. } = *step;
+        let round = rtt.max(config.l4s_rtt);
+        self.told += news.arrived + news.lost;
+        self.marked += news.marked;
+        if now - self.round_since >= round && self.told > 0 {
+            let share = f64::from(self.marked) / f64::from(self.told);
+            self.alpha += config.l4s_gain * (share - self.alpha);
+            (self.told, self.marked, self.round_since) = (0, 0, now);
+        }
+        let mut rule = "l4s: up";
+        if step.loss.is_some() {
+            self.window *= 0.7;
+            self.cut_at = now;
+            rule = "l4s: loss";
+        } else if news.marked > 0 && now - self.cut_at >= round {
+            self.window *= 1.0 - 0.5 * self.alpha;
+            self.cut_at = now;
+            rule = "l4s: marks";
+        } else if news.marked == 0 {
+            // A segment per round trip of `round`, whatever the path's own is.
+            self.window += dt / round * (rtt / round);
+        }
+        self.window = self.window.max(config.window_least * 0.1);
+        let mut rate = self.window * config.segment() / rtt;
+        if let Some(received) = signals.received(rtt.max(config.received_span))
+            && !signals.is_idle(now, config.idle)
+        {
+            let most = config.ahead * received + 2.0 * config.bits / rtt;
+            if rate > most {
+                rate = most;
+                self.window = rate * rtt / config.segment();
+            }
+        }
+        Turn::Rate(rate, rule)
+    }
+}

@@ -1,0 +1,348 @@
+//! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
+
+use crate::PacketReport;
+use std::collections::VecDeque;
+use steadycast_units::{OneWay, PeerTime, Span, Time};
+
+/// A packet is lost when a packet this many numbers later has arrived (RFC 9002, 6.1.1).
+const REORDERING: u64 = 3;
+/// Packets that are remembered in flight: as many as a session joins with reports.
+const MOST_IN_FLIGHT: usize = 1 << 14;
+/// How long arrivals, rates and losses are remembered, in seconds.
+const MEMORY: f64 = 3.0;
+/// Arrivals that are remembered, whatever the rate.
+const MOST_ARRIVALS: usize = 1 << 15;
+/// A clock that moves this far against ours between two reports, in seconds, is another clock.
+const JUMP: f64 = 10.0;
+/// A round-trip time above this is no measurement.
+const ABSURD_RTT: Span = Span::secs(60);
+/// Round-trip time before the first measurement, in seconds.
+const FIRST_RTT: f64 = 0.1;
+/// The least round-trip time is that of this many seconds.
+const RTT_KEPT: u64 = 600;
+/// A slope is fitted over this many packets at least, and over this time.
+const SLOPE_PACKETS: usize = 8;
+
+/// The least value of the last while, by seconds.
+#[derive(Clone, Debug, Default)]
+struct Least(VecDeque<(u64, f64)>);
+
+impl Least {
+    fn add(&mut self, now: f64, value: f64) {
+        match self.0.back_mut() {
+            Some((second, least)) if *second >= now as u64 => *least = least.min(value),
+            _ => self.0.push_back((now as u64, value)),
+        }
+    }
+
+    /// Forgets what is older than `seconds`; the least of the rest.
+    fn of(&mut self, now: f64, seconds: u64) -> Option<f64> {
+        let from = (now as u64).saturating_sub(seconds);
+        while self.0.len() > 1 && self.0.front().is_some_and(|(second, _)| *second < from) {
+            self.0.pop_front();
+        }
+        self.0.iter().map(|(_, value)| *value).min_by(f64::total_cmp)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    number: u64,
+    size: u64,
+    sent: f64,
+    /// Known once its arrival has been told.
+    delay: Option<f64>,
+}
+
+/// A packet that arrived. Times in seconds, `at` on the receiver's clock.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    at: f64,
+    sent: f64,
+    delay: f64,
+    /// Bytes that had arrived up to and with it.
+    bytes: u64,
+}
+
+/// A lost packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Loss {
+    /// When it left.
+    pub(super) sent: f64,
+    /// Queueing delay of the packet that arrived before it.
+    pub(super) q: f64,
+    /// The share of the last seconds' packets with a smaller queueing delay than that: 0.5 in the mean where losses come by chance.
+    pub(super) rank: f64,
+}
+
+/// What one report brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct News {
+    /// Packets whose arrival it is the first to tell of, and those of them that carry CE.
+    pub(super) arrived: u32,
+    pub(super) marked: u32,
+    /// Packets that are lost by now.
+    pub(super) lost: u32,
+    /// The newest of the lost packets.
+    pub(super) loss: Option<Loss>,
+    /// When the newest packet with CE left.
+    pub(super) latest_marked: Option<f64>,
+}
+
+/// What became of the packets of one report.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    at: f64,
+    arrived: u32,
+    lost: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Signals {
+    flight: VecDeque<Out>,
+    last_number: Option<u64>,
+    highest: Option<u64>,
+    /// When packets left, and the bytes that had left up to and with them.
+    sent: VecDeque<(f64, u64)>,
+    sent_bytes: u64,
+    arrivals: VecDeque<Arrived>,
+    arrived_bytes: u64,
+    told: VecDeque<Told>,
+    rates: VecDeque<(f64, f64)>,
+    /// Delay and arrival from which all others are counted.
+    anchor: Option<(OneWay, PeerTime)>,
+    /// The receiver's clock less ours at the last report.
+    ahead: Option<f64>,
+    delays: Least,
+    base: f64,
+    rtts: Least,
+    /// Least round-trip time of ten minutes, in seconds.
+    pub(super) base_rtt: f64,
+    /// The last packet's queueing delay, in seconds.
+    pub(super) q: f64,
+    /// Delay of the last packet that arrived before the next one in flight.
+    before: Option<f64>,
+}
+
+impl Signals {
+    pub(super) fn new() -> Self {
+        Self { base_rtt: FIRST_RTT, ..Self::default() }
+    }
+
+    pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64) {
+        let at = at.as_secs_f64();
+        if self.last_number.is_some_and(|last| number <= last) {
+            return;
+        }
+        self.last_number = Some(number);
+        self.sent_bytes += size;
+        self.sent.push_back((at, self.sent_bytes));
+        self.flight.push_back(Out { number, size, sent: at, delay: None });
+        while self.flight.len() > MOST_IN_FLIGHT {
+            self.flight.pop_front();
+        }
+        while self.sent.front().is_some_and(|(was, _)| *was < at - 2.0 * MEMORY) {
+            self.sent.pop_front();
+        }
+    }
+
+    /// The round-trip time now: the least one and the queueing delay.
+    pub(super) fn rtt(&self) -> f64 {
+        self.base_rtt + self.q
+    }
+
+    /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the sender was allowed until now.
+    pub(super) fn hear(
+        &mut self,
+        at: Time,
+        rtt: Option<Span>,
+        packets: &[PacketReport],
+        (rate, keep): (f64, u64),
+    ) -> News {
+        let now = at.as_secs_f64();
+        let mut news = News::default();
+        self.see_clock(now, packets);
+        let mut newest: Option<f64> = None;
+        for packet in packets {
+            let Some(arrived) = packet.arrived else { continue };
+            let Ok(place) = self.flight.binary_search_by_key(&packet.number, |out| out.number) else { continue };
+            let out = self.flight[place];
+            if out.delay.is_some() {
+                continue;
+            }
+            let delay = arrived.at.map(|at| self.arrive(now, &out, at));
+            self.flight[place].delay = Some(delay.unwrap_or(self.base + self.q));
+            self.highest = self.highest.max(Some(out.number));
+            newest = Some(newest.map_or(out.sent, |sent| sent.max(out.sent)));
+            news.arrived += 1;
+            if arrived.ecn.is_some_and(|ecn| ecn.is_ce()) {
+                news.marked += 1;
+                news.latest_marked = Some(news.latest_marked.unwrap_or(0.0).max(out.sent));
+            }
+        }
+        let round = rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent));
+        if let Some(round) = round.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
+            self.rtts.add(now, round);
+        }
+        self.base_rtt = self.rtts.of(now, RTT_KEPT).unwrap_or(FIRST_RTT).max(1e-3);
+        self.base = self.delays.of(now, keep).unwrap_or(0.0);
+        self.q = self.arrivals.back().map_or(0.0, |last| (last.delay - self.base).max(0.0));
+        self.count_losses(&mut news);
+        self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost });
+        self.rates.push_back((now, rate));
+        while self.told.front().is_some_and(|told| told.at < now - MEMORY) {
+            self.told.pop_front();
+        }
+        while self.rates.front().is_some_and(|(at, _)| *at < now - MEMORY) {
+            self.rates.pop_front();
+        }
+        news
+    }
+
+    /// A receiver's clock that jumps makes all delays so far worthless.
+    fn see_clock(&mut self, now: f64, packets: &[PacketReport]) {
+        let Some(peer) = packets.iter().rev().find_map(|p| p.arrived?.at) else { return };
+        let ahead = peer.as_nanos() as f64 / 1e9 - now;
+        if self.ahead.is_some_and(|before| (ahead - before).abs() > JUMP) {
+            self.anchor = None;
+            self.arrivals.clear();
+            self.delays = Least::default();
+            self.before = None;
+        }
+        self.ahead = Some(ahead);
+    }
+
+    fn arrive(&mut self, now: f64, out: &Out, at: PeerTime) -> f64 {
+        let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(out.sent), at);
+        let (first, begin) = *self.anchor.get_or_insert((way, at));
+        let delay = way.variation_since(first).as_secs_f64().clamp(-JUMP, JUMP);
+        let last = self.arrivals.back().map_or(f64::MIN, |last| last.at);
+        let at = at.since(begin).as_secs_f64().max(last);
+        self.arrived_bytes += out.size;
+        self.arrivals.push_back(Arrived { at, sent: out.sent, delay, bytes: self.arrived_bytes });
+        self.delays.add(now, delay);
+        while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - MEMORY) {
+            self.arrivals.pop_front();
+        }
+        delay
+    }
+
+    fn count_losses(&mut self, news: &mut News) {
+        let Some(highest) = self.highest else { return };
+        let mut newest = None;
+        while let Some(out) = self.flight.front().copied().filter(|out| out.number + REORDERING <= highest) {
+            self.flight.pop_front();
+            match out.delay {
+                Some(delay) => self.before = Some(delay),
+                None => {
+                    news.lost += 1;
+                    newest = Some((out.sent, self.before.unwrap_or(self.base)));
+                }
+            }
+        }
+        news.loss = newest.map(|(sent, delay)| Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) });
+    }
+
+    /// The share of remembered packets with a smaller delay; equal ones count half.
+    fn rank(&self, delay: f64) -> f64 {
+        if self.arrivals.is_empty() {
+            return 0.5;
+        }
+        let below: f64 = self
+            .arrivals
+            .iter()
+            .map(|a| {
+                if a.delay < delay {
+                    1.0
+                } else if a.delay == delay {
+                    0.5
+                } else {
+                    0.0
+                }
+            })
+            .sum();
+        below / self.arrivals.len() as f64
+    }
+
+    /// The least queueing delay of the packets that arrived in the last `span` seconds before the newest one.
+    pub(super) fn low(&self, span: f64) -> f64 {
+        let Some(newest) = self.arrivals.back() else { return 0.0 };
+        let late = self.arrivals.iter().rev().take_while(|a| a.at >= newest.at - span);
+        (late.map(|a| a.delay).fold(newest.delay, f64::min) - self.base).max(0.0)
+    }
+
+    /// The rate of what arrived in the last `span` seconds, in bit/s; `None` where packets cover less than a third of them.
+    pub(super) fn received(&self, span: f64) -> Option<f64> {
+        let newest = self.arrivals.back()?;
+        let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
+        let first = self.arrivals.get(place)?;
+        let covered = newest.at - first.at;
+        (covered >= 0.3 * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
+    }
+
+    /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in bit/s; `None` with
+    /// fewer than so many packets.
+    pub(super) fn served(&self, since: f64, q: f64, packets: usize) -> Option<f64> {
+        let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.delay - self.base >= q);
+        let (last, first) = (waited().next()?, waited().last()?);
+        let covered = last.at - first.at;
+        (waited().count() >= packets && covered > 0.0).then(|| 8.0 * (last.bytes - first.bytes) as f64 / covered)
+    }
+
+    /// By how much the delay changes from packet to packet over the last second, in the mean.
+    pub(super) fn jitter(&self) -> f64 {
+        let Some(newest) = self.arrivals.back() else { return 0.0 };
+        let (mut sum, mut count, mut after) = (0.0, 0.0, newest.delay);
+        for arrived in self.arrivals.iter().rev().skip(1).take_while(|a| a.at >= newest.at - 1.0) {
+            sum += (after - arrived.delay).abs();
+            count += 1.0;
+            after = arrived.delay;
+        }
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+
+    /// How fast the delay grows over the packets that left in the last `span` seconds before the newest one that arrived, in
+    /// seconds per second: the slope of the line of least squares.
+    pub(super) fn slope(&self, span: f64) -> Option<f64> {
+        let newest = self.arrivals.back()?;
+        let late = || self.arrivals.iter().rev().take_while(|a| a.sent >= newest.sent - span);
+        let count = late().count();
+        if count < SLOPE_PACKETS {
+            return None;
+        }
+        let (mut x, mut y) = (0.0, 0.0);
+        late().for_each(|a| (x, y) = (x + a.sent / count as f64, y + a.delay / count as f64));
+        let (mut xx, mut xy) = (0.0, 0.0);
+        late().for_each(|a| {
+            xx += (a.sent - x) * (a.sent - x);
+            xy += (a.sent - x) * (a.delay - y);
+        });
+        (xx > 0.0).then(|| xy / xx)
+    }
+
+    /// The rate of what was sent between two times, in bit/s.
+    fn sent_rate(&self, from: f64, to: f64) -> f64 {
+        let up_to = |time: f64| {
+            let place = self.sent.partition_point(|(at, _)| *at < time);
+            place
+                .checked_sub(1)
+                .and_then(|place| self.sent.get(place))
+                .map_or_else(|| self.sent.front().map_or(0, |(_, bytes)| *bytes), |(_, bytes)| *bytes)
+        };
+        8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
+    }
+
+    /// Whether the source sent less than a part of what it might have, a round trip ago.
+    pub(super) fn is_idle(&self, now: f64, part: f64) -> bool {
+        let rtt = self.rtt();
+        let least = self.rates.iter().map(|(_, rate)| *rate).min_by(f64::total_cmp);
+        least.is_some_and(|least| self.sent_rate(now - rtt - 0.2, now - rtt) < part * least)
+    }
+
+    /// Packets told of in the last `span` seconds, and the share of them that is lost.
+    pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64) {
+        let late = self.told.iter().filter(|told| told.at > now - span);
+        let (arrived, lost) = late.fold((0, 0), |(n, m), told| (n + told.arrived, m + told.lost));
+        (arrived, f64::from(lost) / f64::from((arrived + lost).max(1)))
+    }
+}

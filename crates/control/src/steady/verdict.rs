@@ -1,0 +1,138 @@
+//! What tells a queue that somebody elastic fills from one of our own, and losses of a queue from losses by chance.
+
+use super::Config;
+use super::signals::Loss;
+use std::collections::VecDeque;
+
+/// Losses this far apart, in seconds, are told from each other in the mean rank.
+const RANK_APART: f64 = 0.5;
+/// Loss events are remembered for this long, in seconds.
+const EVENTS: f64 = 20.0;
+
+/// Whether losses come with a queue or by chance.
+#[derive(Clone, Debug)]
+pub(super) struct Chance {
+    /// Mean rank of the queueing delay at losses: 0.5 where they come by chance.
+    rank: f64,
+    events: VecDeque<f64>,
+    any: bool,
+}
+
+impl Chance {
+    pub(super) fn new() -> Self {
+        Self { rank: 0.5, events: VecDeque::new(), any: false }
+    }
+
+    /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is one. `packet`:
+    /// how long the path takes for a packet.
+    pub(super) fn see(&mut self, now: f64, loss: &Loss, packet: f64, config: &Config) -> bool {
+        // Losses close together meet the same queue: they say it once.
+        let since = self.events.back().map_or(f64::MAX, |at| now - at);
+        self.rank += config.rank_gain * (since / RANK_APART).min(1.0) * (loss.rank - self.rank);
+        self.note(now);
+        self.rank > config.rank_congested && loss.q > config.noise_loss + packet
+    }
+
+    /// A mark: certainly one of congestion.
+    pub(super) fn note(&mut self, now: f64) {
+        self.any = true;
+        self.events.push_back(now);
+        while self.events.front().is_some_and(|at| *at < now - EVENTS) {
+            self.events.pop_front();
+        }
+    }
+
+    /// Whether nothing was lost or marked yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.any
+    }
+
+    /// Whether this many loss events, the last one included, came within so many seconds.
+    pub(super) fn many(&self, now: f64, count: usize, within: f64) -> bool {
+        self.events
+            .len()
+            .checked_sub(count)
+            .and_then(|place| self.events.get(place))
+            .is_some_and(|at| *at > now - within)
+    }
+
+    /// Many losses, and at any queue.
+    pub(super) fn is_radio(&self) -> bool {
+        self.rank < 0.6 && self.events.len() > 5
+    }
+}
+
+/// How hard others press: the mean by which episodes of a queue above its target exceed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Press {
+    pub(super) mean: f64,
+    /// The next episode is of our own making.
+    pub(super) own: bool,
+}
+
+impl Press {
+    pub(super) fn new() -> Self {
+        Self { mean: 1.0, own: true }
+    }
+
+    /// An episode with a queue of so many times the target is over.
+    pub(super) fn see(&mut self, times: f64, config: &Config) {
+        if std::mem::take(&mut self.own) {
+            return;
+        }
+        self.mean += config.press_gain * (times.min(4.0) - self.mean);
+    }
+}
+
+/// The highest rate of the last while, by half-life.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory(pub(super) f64);
+
+impl Memory {
+    pub(super) fn see(&mut self, rate: f64, dt: f64, config: &Config) {
+        self.0 = (self.0 * libm::exp2(-dt / config.memory)).max(rate);
+    }
+}
+
+/// How long to stay with competing, once leaving it was wrong.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backoff {
+    stays: u32,
+    pub(super) entered: f64,
+    pub(super) left: Option<f64>,
+}
+
+impl Backoff {
+    pub(super) fn new() -> Self {
+        Self { stays: 0, entered: 0.0, left: None }
+    }
+
+    /// Whether competing was left a short while ago.
+    pub(super) fn again(&self, now: f64, rtt: f64, config: &Config) -> bool {
+        self.left.is_some_and(|left| now - left < config.again + 10.0 * rtt)
+    }
+
+    pub(super) fn enter(&mut self, now: f64, rtt: f64, config: &Config) {
+        if self.again(now, rtt, config) {
+            self.stays = (self.stays + 1).min(config.stays_most as u32);
+        } else if self.left.is_none_or(|left| now - left > 30.0) {
+            self.stays = self.stays.saturating_sub(1);
+        }
+        self.entered = now;
+    }
+
+    /// Leaving was proven right.
+    pub(super) fn clear(&mut self) {
+        self.stays = 0;
+    }
+
+    pub(super) fn stays(&self) -> u32 {
+        self.stays
+    }
+
+    /// Whether it has lasted long enough to be left.
+    pub(super) fn may_leave(&self, now: f64, config: &Config) -> bool {
+        let longer = if self.stays > 0 { config.stay * f64::from(1u32 << self.stays.min(16)) } else { 0.0 };
+        now - self.entered > 1.0 + longer
+    }
+}

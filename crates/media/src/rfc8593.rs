@@ -1,0 +1,268 @@
+//! RFC 8593's synthetic codec: what a live encoder does with the rates that it is asked for, without a picture.
+
+use crate::{Coded, Feed, FrameKind, Ladder};
+use std::sync::Arc;
+use steadycast_units::{Bytes, Chance, Rate, Span};
+
+/// The smallest frame (RFC 8593, 6.2.1).
+const SMALLEST: f64 = 10.0;
+/// The largest frame (RFC 8593, 6.2.1).
+const LARGEST: f64 = 1e6;
+/// The shortest time between two frames, as a share of the reference interval. The Laplace distribution has no lower end.
+const SHORTEST: f64 = 0.1;
+
+/// Which of the RFC's models makes the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CodecModel {
+    /// Drawn sizes and intervals, with a burst after each abrupt change (section 5).
+    #[default]
+    Statistical,
+    /// Sizes of an encoded sequence, between those of two rates (section 6).
+    Trace,
+    /// Bursts and intervals of the first, steady frames of the second (section 7).
+    Hybrid,
+}
+
+/// The codec's parameters, by the RFC's names (figure 2 and section 6.2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodecSettings {
+    /// Which model.
+    pub model: CodecModel,
+    /// The reference interval between frames t0, which is 1/FPS.
+    pub t0: Span,
+    /// The lowest rate R_min, packet headers included.
+    pub r_min: Rate,
+    /// The highest rate R_max, packet headers included.
+    pub r_max: Rate,
+    /// After a request was taken, further ones are ignored for tau_v.
+    pub tau_v: Span,
+    /// A request that differs by more than this share from the one before is abrupt: a burst follows.
+    pub abrupt: f64,
+    /// Frames of a burst K_d.
+    pub k_d: u32,
+    /// Size of a burst's first frame K_B.
+    pub k_b: Bytes,
+    /// Scale of the Laplace distribution of intervals SCALE_t.
+    pub scale_t: f64,
+    /// Scale of the Laplace distribution of sizes SCALE_B.
+    pub scale_b: f64,
+    /// Frames at the beginning of the sequence that are played once only, SkipFrames.
+    pub skip_frames: u32,
+}
+
+impl CodecSettings {
+    /// The RFC's values, at `fps` frames per second.
+    pub fn at(fps: f64) -> Self {
+        Self {
+            model: CodecModel::Statistical,
+            t0: Span::from_secs_f64(1.0 / fps),
+            r_min: Rate::kbps(150),
+            r_max: Rate::kbps(1_500),
+            tau_v: Span::millis(200),
+            abrupt: 0.1,
+            k_d: 8,
+            k_b: Bytes::new(13_500),
+            scale_t: 0.15,
+            scale_b: 0.15,
+            skip_frames: 20,
+        }
+    }
+}
+
+/// Frame sizes of one sequence at several rates: the RFC's map `Traces`.
+#[derive(Clone, Debug)]
+struct Traces {
+    /// Each rate in bit/s, packet headers included, and its row in the ladder; rates rise.
+    rungs: Vec<(f64, usize)>,
+    ladder: Arc<Ladder>,
+}
+
+impl Traces {
+    fn new(ladder: Arc<Ladder>, payload: u64, overhead: u64) -> Self {
+        let rate = |row| ladder.rates(row, payload, overhead).0.as_bps_f64();
+        let mut rungs: Vec<_> = (0..ladder.quantizers.len()).map(|row| (rate(row), row)).collect();
+        rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rungs.dedup_by(|a, b| a.0 <= b.0);
+        Self { rungs, ladder }
+    }
+
+    /// Frame `at` when `rate` is asked for: interpolated between two rungs, or in proportion beyond them (6.2.1, a to c).
+    fn size(&self, at: u64, rate: f64) -> f64 {
+        let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
+        let above = self.rungs.partition_point(|rung| rung.0 <= rate);
+        match (above.checked_sub(1).map(|below| self.rungs[below]), self.rungs.get(above)) {
+            (Some((low, row)), Some((high, other))) => {
+                let part = (rate - low) / (high - low);
+                size(*other) * part + size(row) * (1.0 - part)
+            }
+            (Some((edge, row)), None) | (None, Some(&(edge, row))) => size(row) * rate / edge.max(1.0),
+            (None, None) => SMALLEST,
+        }
+    }
+
+    /// The place after `at` (6.2.1): the beginning comes once only.
+    fn after(&self, at: u64, skip: u32) -> u64 {
+        let (frames, skip) = (self.ladder.frames(), u64::from(skip));
+        if skip >= frames {
+            return (at + 1) % frames;
+        }
+        if at < skip { at + 1 } else { (at + 1 - skip) % (frames - skip) + skip }
+    }
+}
+
+/// The frames that follow make room for what waits at the pacer within this time, as far as half of what they may have: where
+/// the pacer lets no more go than is asked of the codec, what a burst leaves behind would wait for ever (RFC 8593 has no pacer).
+const DRAINED: f64 = 0.4;
+
+/// A source of frames that have a size and nothing else. Each stands alone: the models do not say what depends on what.
+#[derive(Clone, Debug)]
+pub struct SyntheticCodec {
+    settings: CodecSettings,
+    traces: Option<Traces>,
+    payload: f64,
+    overhead: f64,
+    chance: Chance,
+    /// When each frame was due.
+    times: Vec<Span>,
+    /// When the next one is.
+    due: Span,
+    /// The request R_v that holds, in bit/s, and until when no other is taken.
+    asked: Option<(f64, Span)>,
+    /// Frames of the burst that are still to come.
+    burst: u32,
+    /// The place in the sequence, t_current.
+    place: u64,
+    limited: bool,
+}
+
+impl SyntheticCodec {
+    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each. The ladder has the sequence's frame sizes, which
+    /// [`CodecModel::Statistical`] does without: its rows are the encodings, each as its mean rate.
+    pub fn new(
+        settings: CodecSettings,
+        ladder: Option<Arc<Ladder>>,
+        payload: u64,
+        overhead: u64,
+        chance: Chance,
+    ) -> Self {
+        let ladder = ladder.filter(|_| settings.model != CodecModel::Statistical);
+        Self {
+            settings,
+            traces: ladder.map(|ladder| Traces::new(ladder, payload, overhead)),
+            payload: payload.max(1) as f64,
+            overhead: overhead as f64,
+            chance,
+            times: Vec::new(),
+            due: Span::ZERO,
+            asked: None,
+            burst: 0,
+            place: 0,
+            limited: false,
+        }
+    }
+
+    /// Takes the request `rate` at `now`, unless it comes too soon after the one before, and returns the one that holds.
+    fn request(&mut self, now: Span, rate: Rate) -> f64 {
+        let of = &self.settings;
+        self.limited = rate > of.r_max;
+        let wanted = rate.as_bps_f64().min(of.r_max.as_bps_f64()).max(of.r_min.as_bps_f64());
+        if of.model == CodecModel::Trace {
+            return wanted;
+        }
+        match self.asked {
+            Some((held, until)) if now < until || held == wanted => return held,
+            Some((held, _)) if (wanted / held - 1.0).abs() <= of.abrupt => {}
+            _ => self.burst = of.k_d,
+        }
+        self.asked = Some((wanted, now + of.tau_v));
+        wanted
+    }
+
+    /// The frame that costs `bytes` on the wire.
+    fn within(&self, bytes: f64) -> f64 {
+        (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(SMALLEST)
+    }
+
+    /// What a frame of `size` costs on the wire.
+    fn cost(&self, size: f64) -> f64 {
+        size + libm::ceil(size / self.payload) * self.overhead
+    }
+
+    /// A burst's frame: the first is K_B, the others share what the burst has left of its K_d frames at the rate (5.2). Where K_B is
+    /// more than all of that, the first is as large as the others, at their smallest, leave room for.
+    fn burst_size(&self, mean: f64) -> f64 {
+        let frames = f64::from(self.settings.k_d);
+        let others = (frames - 1.0) * self.cost(SMALLEST);
+        let first = self.cost(self.settings.k_b.as_f64()).min(frames * mean - others);
+        if self.burst == self.settings.k_d {
+            self.within(first)
+        } else {
+            self.within((frames * mean - first) / (frames - 1.0))
+        }
+    }
+
+    /// Zero mean, `scale` wide.
+    fn laplace(&mut self, scale: f64) -> f64 {
+        let u = self.chance.unit_open() - 0.5;
+        -scale * u.signum() * libm::log(1.0 - 2.0 * u.abs())
+    }
+}
+
+impl Feed for SyntheticCodec {
+    fn due(&self) -> Span {
+        self.due
+    }
+
+    fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
+        let now = self.due;
+        let rate = self.request(now, rate);
+        let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
+        let room = (1.0 - backlog.as_f64() * 8.0 / (rate * DRAINED)).max(0.5);
+        let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));
+        let (t, b) = match self.settings.model {
+            CodecModel::Trace => (0.0, 0.0),
+            CodecModel::Statistical | CodecModel::Hybrid => {
+                // Both are drawn for each frame, so that a burst shifts no later draw.
+                let t = self.laplace(self.settings.scale_t);
+                (t, self.laplace(self.settings.scale_b))
+            }
+        };
+        let size = match by_trace {
+            _ if self.burst > 0 => self.burst_size(mean),
+            Some(size) => size,
+            None => self.within(mean * room * (1.0 + b)),
+        };
+        let index = self.times.len() as u32;
+        let coded = Coded {
+            index,
+            clip: self.traces.as_ref().map_or(index, |_| self.place as u32),
+            display: index,
+            kind: FrameKind::I,
+            quantizer: 0,
+            size: Bytes::new(libm::round(size.clamp(SMALLEST, LARGEST)) as u64),
+        };
+        self.burst = self.burst.saturating_sub(1);
+        if let Some(traces) = &self.traces {
+            self.place = traces.after(self.place, self.settings.skip_frames);
+        }
+        self.times.push(now);
+        self.due = now + self.settings.t0.scale((1.0 + t).max(SHORTEST));
+        Some(coded)
+    }
+
+    fn shown_at(&self, display: u32) -> Span {
+        self.times.get(display as usize).copied().unwrap_or(self.due)
+    }
+
+    fn resume(&mut self) -> u32 {
+        (self.asked, self.burst, self.place, self.limited) = (None, 0, 0, false);
+        self.times.len() as u32
+    }
+
+    /// Requests are taken with the frames: between two of them nothing could show.
+    fn on_rate(&mut self, _rate: Rate) {}
+
+    fn limited(&self) -> bool {
+        self.limited
+    }
+}

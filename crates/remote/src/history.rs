@@ -1,0 +1,115 @@
+use std::collections::VecDeque;
+use steadycast_control::{PacketArrival, PacketReport, Stream};
+use steadycast_units::{Bytes, PeerTime, Span, Time};
+
+/// Packets that a sender remembers: fewer than half of a 16-bit number's range, so that a number names one packet.
+const REMEMBERED: usize = 1 << 14;
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    at: Time,
+    size: Bytes,
+    stream: Stream,
+    /// The sequence number in its own stream.
+    seq: u16,
+    /// Its arrival has been told.
+    arrived: bool,
+}
+
+/// The last 16,384 packets that a sender has sent, of all its streams. Feedback names packets; the history says which they are.
+#[derive(Debug, Default)]
+pub struct History {
+    packets: VecDeque<Left>,
+    /// The number of the first that is remembered.
+    first: u64,
+    near: Option<PeerTime>,
+}
+
+/// Per-packet feedback, joined with what was sent.
+#[derive(Debug, Default)]
+pub struct Joined {
+    /// The packets, in the order in which they were sent. Those that had arrived by an earlier report are left out.
+    pub packets: Vec<PacketReport>,
+    /// The round trip by the newest packet that has just been told: from its sending to this report's coming, less the time for
+    /// which the receiver held it.
+    pub rtt: Option<Span>,
+}
+
+impl History {
+    /// A packet leaves; `number` is one more than the last one's, and `seq` its number in its own stream.
+    pub fn on_sent(&mut self, number: u64, at: Time, size: Bytes, stream: Stream, seq: u16) {
+        if self.packets.is_empty() {
+            self.first = number;
+        }
+        if self.packets.len() == REMEMBERED {
+            self.packets.pop_front();
+            self.first += 1;
+        }
+        self.packets.push_back(Left { at, size, stream, seq, arrived: false });
+    }
+
+    /// The newest time that the receiver's clock has told.
+    pub fn near(&self) -> Option<PeerTime> {
+        self.near
+    }
+
+    /// The newest packet whose number has these lowest 16 bits; `None` when it is not remembered.
+    pub fn by_low_bits(&self, low: u16) -> Option<u64> {
+        let newest = self.first + (self.packets.len() as u64).checked_sub(1)?;
+        let back = (newest as u16).wrapping_sub(low);
+        newest.checked_sub(u64::from(back)).filter(|number| *number >= self.first)
+    }
+
+    /// The number of the newest packet with this sequence number in its stream.
+    pub fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
+        // A stream's packets lie in the order of their numbers. Of the media's nearly all lie next to each other, so that the
+        // distance from the newest one is a good first guess; with other streams in between it is too near the end.
+        let newest = self.packets.iter().rposition(|left| left.stream == stream)?;
+        let back = usize::from(self.packets[newest].seq.wrapping_sub(seq));
+        let guess = newest.checked_sub(back)?;
+        let found = (0..=guess).rev().find(|n| {
+            let left = &self.packets[*n];
+            left.stream == stream && (left.seq == seq || left.seq.wrapping_sub(seq) > 1 << 15)
+        })?;
+        let left = &self.packets[found];
+        (left.stream == stream && left.seq == seq).then_some(self.first + found as u64)
+    }
+
+    /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent, is
+    /// forgotten, or had arrived before.
+    pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
+        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        let Some(left) = place.and_then(|place| self.packets.get_mut(place)) else { return };
+        if left.arrived {
+            return;
+        }
+        left.arrived = arrived.is_some();
+        self.near = self.near.max(arrived.and_then(|arrived| arrived.at));
+        joined.packets.push(PacketReport { number, sent: left.at, size: left.size, stream: left.stream, arrived });
+    }
+}
+
+impl Joined {
+    /// Both, of packets of one compound.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.packets.extend(other.packets);
+        self.sort();
+        Self { rtt: other.rtt.or(self.rtt), ..self }
+    }
+
+    /// Puts the packets into the order in which they were sent.
+    pub fn sort(&mut self) {
+        self.packets.sort_unstable_by_key(|packet| packet.number);
+    }
+
+    /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes `now`.
+    pub fn measure(&mut self, now: Time, reported: PeerTime) {
+        let newest = self.packets.iter().rev().find_map(|packet| Some((packet.sent, packet.arrived?.at?)));
+        self.rtt = newest.map(|(sent, arrived)| {
+            let held = reported.as_nanos().saturating_sub(arrived.as_nanos()).max(0);
+            now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs()))
+        });
+    }
+}

@@ -1,0 +1,285 @@
+use crate::{History, Joined, Replayed};
+use std::fmt;
+use std::sync::Arc;
+use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
+use steadycast_control::{
+    Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, Probe, ReceiverId,
+    Report, SenderHalf, Sent, Setup, Stream, Wake,
+};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
+
+/// What a controller is to keep to, and what the product offers it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The rate never goes below this.
+    pub floor: Rate,
+    /// Nor above this.
+    pub cap: Rate,
+    /// Nominal size of a full packet, IP and UDP headers included.
+    pub packet: Bytes,
+    /// The ECN field with which packets are sent.
+    pub ecn: Ecn,
+    /// What the product offers beside reports of single packets: [`Need::Queue`] where it calls [`Remote::queued`], [`Need::Probes`]
+    /// where it sends what [`Remote::probe`] asks for.
+    pub offers: Vec<Need>,
+    /// From which the halves draw what they leave to chance.
+    pub seed: Seed,
+}
+
+impl Bounds {
+    /// From `floor` to `cap`, with packets of 1,200 bytes and without ECN.
+    pub fn new(floor: Rate, cap: Rate) -> Self {
+        Self { floor, cap, packet: Bytes::new(1_200), ecn: Ecn::NotEct, offers: Vec::new(), seed: Seed(0) }
+    }
+}
+
+/// A packet of the media that leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Its size on the wire, IP and UDP headers included.
+    pub size: Bytes,
+    /// Where it stands in its frame.
+    pub edge: FrameEdge,
+    /// Nothing waits behind it: the encoder, not the controller, limits the rate.
+    pub data_limited: bool,
+}
+
+/// What feedback tells of one packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fate {
+    /// The number that [`Remote::sent`] or [`Remote::sent_extra`] gave to the packet.
+    pub number: u64,
+    /// How it arrived; `None` when it had not when the feedback was written.
+    pub arrived: Option<PacketArrival>,
+}
+
+impl Fate {
+    /// It arrived at this time of the receiver's clock; the feedback does not tell of ECN.
+    pub const fn at(number: u64, at: PeerTime) -> Self {
+        Self { number, arrived: Some(PacketArrival { at: Some(at), ecn: None }) }
+    }
+    /// It had not arrived when the feedback was written.
+    pub const fn missing(number: u64) -> Self {
+        Self { number, arrived: None }
+    }
+}
+
+/// The one receiver.
+const RECEIVER: ReceiverId = ReceiverId(2);
+/// And the sender.
+const SENDER: ReceiverId = ReceiverId(1);
+/// How often each half tells the other what RTCP's reports would, unless it has times of its own: RFC 4585's default.
+const TOLD: Span = Span::secs(1);
+/// Times beyond a century, of either clock, can't be true.
+const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
+
+/// Both halves of a controller at the sender.
+///
+/// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it reads
+/// [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says. Times are of one clock of the
+/// product's own, from any start on. A time before the last one counts as the last one, but for when a packet left.
+pub struct Remote {
+    half: Box<dyn SenderHalf>,
+    history: History,
+    joined: Joined,
+    now: Time,
+    /// Packets that have left, and those of the media.
+    numbers: u64,
+    media: u64,
+    told: Time,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (now, sent, decision) = (self.now, self.numbers, self.decision());
+        f.debug_struct("Remote").field("now", &now).field("sent", &sent).field("decision", &decision).finish()
+    }
+}
+
+impl Remote {
+    /// The controller called `controller` in the registry, with `params` over its defaults.
+    ///
+    /// # Errors
+    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, or a floor above the cap.
+    ///
+    /// ```
+    /// use steadycast_remote::{Bounds, Rate, Remote};
+    ///
+    /// let bounds = Bounds::new(Rate::kbps(100), Rate::mbps(4));
+    /// let error = Remote::new("tfcr", &[], &bounds).unwrap_err();
+    /// assert_eq!(error.to_string(), "tfcr: no such controller; did you mean \"tfrc\"?");
+    /// ```
+    pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
+        let chosen = Chosen::new(controller, Mode::Repaired, params)?;
+        let ecn = (bounds.ecn != Ecn::NotEct).then_some(Need::Ecn);
+        let offered: Vec<_> =
+            [Need::PacketReports].into_iter().chain(ecn).chain(bounds.offers.iter().copied()).collect();
+        check_needs(controller, chosen.needs(), &offered)?;
+        Self::around(Arc::new(chosen), bounds)
+    }
+
+    /// A controller of the product's own.
+    ///
+    /// # Errors
+    /// A floor above the cap, or packets without a size.
+    pub fn around(controller: Arc<dyn Factory>, bounds: &Bounds) -> Result<Self, ParamError> {
+        let wrong = |name: &str, problem: String, remedy: &str| {
+            Err(ParamError { name: name.into(), problem, remedy: remedy.into() })
+        };
+        let Bounds { floor, cap, packet, .. } = *bounds;
+        if floor > cap || cap == Rate::ZERO {
+            return wrong("floor", format!("{floor} is above the cap, {cap}"), "give a floor up to the cap");
+        }
+        if packet == Bytes::ZERO {
+            return wrong(
+                "packet",
+                "it has no size".into(),
+                "give the size of a full IP packet, for example 1200 bytes",
+            );
+        }
+        let setup = Setup {
+            packet,
+            mode: Mode::Repaired,
+            floor,
+            cap,
+            pictures: None,
+            session_bandwidth: cap,
+            group: false,
+            id: SENDER,
+            ecn: bounds.ecn,
+            chance: bounds.seed.part("remote"),
+        };
+        let reads_packets = controller.needs().contains(&Need::PacketReports);
+        let factory = if reads_packets { controller } else { Replayed::around(controller, TOLD) };
+        Ok(Self {
+            half: factory.sender(&setup),
+            history: History::default(),
+            joined: Joined::default(),
+            now: Time::ZERO,
+            numbers: 0,
+            media: 0,
+            told: Time::ZERO,
+        })
+    }
+
+    /// The product's time goes on, and never back.
+    fn tell(&mut self, at: Time) -> Time {
+        if self.numbers == 0 && self.now == Time::ZERO {
+            self.told = at;
+        }
+        self.now = at.min(Time::ZERO + CENTURY).max(self.now);
+        self.now
+    }
+
+    /// A packet of the media leaves, or has left. Returns its number: packets of all streams are counted together, from 0 on.
+    ///
+    /// A product that learns when a packet left with its feedback alone tells of it right before [`Remote::feedback`]: here `at` may lie
+    /// before the last call, and the round trip is counted from it.
+    pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
+        let left = at;
+        let at = self.tell(at);
+        let Packet { size, edge, data_limited } = *packet;
+        let (number, seq) = (self.numbers, self.media);
+        // What would ride in a header extension stays here, beside the packet.
+        self.half.notice(&Departing { at, seq, size, edge });
+        self.history.on_sent(number, left.min(at), size, Stream::Media, seq as u16);
+        self.half.on_sent(&Sent { at, number, seq, size, data_limited });
+        (self.numbers, self.media) = (number + 1, seq + 1);
+        number
+    }
+
+    /// As [`Remote::sent`], a packet of another stream than the media: a retransmission, parity or padding.
+    pub fn sent_extra(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
+        if stream == Stream::Media {
+            let edge = FrameEdge::default();
+            return self.sent(at, &Packet { size, edge, data_limited: false });
+        }
+        let left = at;
+        let at = self.tell(at);
+        let number = self.numbers;
+        self.history.on_sent(number, left.min(at), size, stream, number as u16);
+        self.half.on_extra_sent(&ExtraSent { at, number, stream, size });
+        self.numbers += 1;
+        number
+    }
+
+    /// The newest packet whose number ends in these 16 bits, for feedback that names packets so; `None` when none is remembered.
+    pub fn number(&self, low: u16) -> Option<u64> {
+        self.history.by_low_bits(low)
+    }
+
+    /// The pacer's queue has changed, for controllers that look at it.
+    pub fn queued(&mut self, queue: &MediaQueue) {
+        let at = self.tell(queue.at);
+        self.half.on_queue(&MediaQueue { at, ..*queue });
+    }
+
+    /// Feedback has come. Its packets may be in any order, be told again, and be of none that was sent: what can't be true is ignored.
+    pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = Fate>) {
+        let at = self.tell(at);
+        let Self { half, history, joined, .. } = self;
+        joined.packets.clear();
+        for Fate { number, arrived } in fates {
+            let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
+            let arrived = arrived.map(|arrived| PacketArrival { at: arrived.at.filter(known), ..arrived });
+            history.join(number, arrived, joined);
+        }
+        joined.sort();
+        joined.rtt = None;
+        // Feedback by transport-wide numbers does not tell when it was written: the newest arrival stands for it.
+        let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
+        if let Some(newest) = newest {
+            joined.measure(at, newest);
+        }
+        if joined.packets.is_empty() {
+            return;
+        }
+        let (rtt, packets) = (joined.rtt, &joined.packets[..]);
+        half.on_report(&Report { at, from: RECEIVER, rtt, reception: None, body: None, packets, members: 2 });
+    }
+
+    /// What the controller wants, and why.
+    pub fn decision(&self) -> Decision {
+        self.half.decision()
+    }
+
+    /// The probe that it wants sent: a burst at a rate of its own, once for each `id`, from what waits and then from padding.
+    pub fn probe(&self) -> Option<Probe> {
+        self.half.probe()
+    }
+
+    /// The promises that the controller has kept an eye on.
+    pub fn checks(&self) -> &[Check] {
+        self.half.checks()
+    }
+
+    /// When [`Remote::timer`] is to be called next.
+    pub fn wake(&self) -> Option<Wake> {
+        let report = match self.half.due() {
+            Due::Rtcp => Some(Wake { at: self.told + TOLD, why: "sender report" }),
+            Due::At(wake) => Some(wake),
+            Due::Hold => None,
+        };
+        // Nothing is reported, and nobody is gone, before the first packet.
+        self.half.wake().into_iter().chain(report.filter(|_| self.media > 0)).min_by_key(|wake| wake.at)
+    }
+
+    /// Time has come to `now`. Calls before the time of [`Remote::wake`] do nothing.
+    pub fn timer(&mut self, now: Time) {
+        let now = self.tell(now);
+        if self.half.wake().is_some_and(|wake| wake.at <= now) {
+            self.half.on_timer(now);
+        }
+        let due = match self.half.due() {
+            Due::Rtcp => self.told + TOLD <= now,
+            Due::At(wake) => wake.at <= now,
+            Due::Hold => false,
+        };
+        if due && self.media > 0 {
+            // What it says to the group the halves that stand in for receivers have heard by this.
+            self.half.announce(now);
+            self.told = now;
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What `steady` claims beside TCP, in virtual time. `python -m validation.steady` has it over many more networks.
+
+mod lab;
+
+use lab::{Run, between, num, run};
+use steadycast_sim::Values;
+
+const DROP_TAIL: &str = "{ kind = \"droptail\", limit = \"50p\" }";
+
+/// A greedy video on a dumbbell of 4 Mb/s and 40 ms, with `more` flows, for 90 s; figures from 20 s on.
+fn on(queue: &str, more: &str) -> Run {
+    run(&format!(
+        "duration = \"90s\"\nwarmup = \"20s\"\nseed = 1\n[topology]\nshape = \"dumbbell\"\n\
+         bottleneck = {{ rate = \"4Mbps\", delay = \"18ms\", queue = {queue} }}\n\
+         access = {{ rate = \"1Gbps\", delay = \"1ms\" }}\n\
+         [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"steady\"\n{more}"
+    ))
+}
+
+fn tcp(times: &str) -> String {
+    format!(
+        "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\npreset = \"linux\"\ncongestion = \"cubic\"\nsend_jitter = \"1ms\"\n{times}\n"
+    )
+}
+
+fn loss(run: &Run) -> f64 {
+    num(&run.receiver("video", "video.dst1")["loss_frac"])
+}
+
+fn waits(run: &Run) -> f64 {
+    run.link("bottleneck", "forward").map_or(0.0, |link| num(&link["queue_ms"]["p95"]))
+}
+
+/// The video's decisions: when, and by which rule.
+fn rules(run: &Run) -> Vec<(f64, String)> {
+    let Some(table) = run.simulation.table("decisions") else { return Vec::new() };
+    match (table.get("t_s"), table.get("rule")) {
+        (Some(Values::Real(at)), Some(Values::Text { codes, texts })) => {
+            at.iter().zip(codes).map(|(at, code)| (*at, texts[*code as usize].clone())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn alone_it_fills_the_link_and_beside_cubic_both_have_their_share() {
+    let alone = on(DROP_TAIL, "");
+    between(num(&alone.flow("video")["throughput_bps"]), 3.85e6, 4e6);
+    between(loss(&alone), 0.0, 0.0);
+    between(waits(&alone), 1.0, 12.0);
+    let beside = on(DROP_TAIL, &tcp(""));
+    between(num(&beside.flow("video")["share_of_fair"]), 0.8, 1.2);
+    between(num(&beside.flow("tcp")["share_of_fair"]), 0.8, 1.2);
+}
+
+#[test]
+fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
+    let run = on("{ kind = \"fq-codel\" }", &tcp(""));
+    between(num(&run.flow("video")["share_of_fair"]), 0.9, 1.05);
+    between(loss(&run), 0.0, 0.005);
+}
+
+#[test]
+fn it_competes_soon_after_a_download_has_come_and_soon_after_it_has_gone_no_more() {
+    let run = on(DROP_TAIL, &tcp("start = \"20s\"\nstop = \"50s\""));
+    let all = rules(&run);
+    let competes = |rule: &str| rule.starts_with("compete");
+    let entered = all.iter().find(|(at, rule)| *at > 3.0 && competes(rule)).map(|(at, _)| *at);
+    between(entered.unwrap_or(0.0), 20.05, 21.5);
+    let last = all.iter().rfind(|(_, rule)| competes(rule)).map(|(at, _)| *at);
+    between(last.unwrap_or(0.0), 48.0, 60.0);
+    assert!(all.iter().any(|(at, rule)| *at > 60.0 && rule.starts_with("delay")), "nothing was decided after 60 s");
+}

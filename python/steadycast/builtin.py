@@ -1,0 +1,70 @@
+"""The scenarios that come with the program, and are run by their names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+from steadycast.errors import UnwrittenError, UserError
+from steadycast.files import write_text
+
+FOLDER = Path(__file__).parent / "scenarios"
+"""Where they are: in a checkout a link to its folder of scenarios, which the wheel has as files."""
+
+
+def names() -> list[str]:
+    """Return their names, in the order of the alphabet."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def find(name: str) -> Path | None:
+    """Return the file of a built-in scenario; `None` when there is none of this name."""
+    return FOLDER / f"{name}.toml" if name in names() else None
+
+
+def about(name: str) -> str:
+    """Say in one sentence what a built-in scenario is: the comment that its file begins with."""
+    return _path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+
+
+def copy(chosen: Iterable[str], into: Path) -> list[Path]:
+    """Copy built-in scenarios, and the traces that they name, into a folder; return what was written.
+
+    Raises:
+        UserError: there is no such scenario, or a file is there already.
+        UnwrittenError: the system refused.
+
+    """
+    texts: dict[Path, str] = {}
+    for name in chosen:
+        text = _path(name).read_text(encoding="utf-8")
+        texts[Path(f"{name}.toml")] = text
+        for trace in sorted(FOLDER.glob("traces/*")):
+            if f'"traces/{trace.name}"' in text:
+                texts[trace.relative_to(FOLDER)] = trace.read_text(encoding="utf-8")
+    for place in texts:
+        if (into / place).exists():
+            raise UserError(
+                str(into / place), "this file exists", "move it away, or copy into another folder"
+            )
+    for place, text in texts.items():
+        try:
+            (into / place).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnwrittenError.of(into / place, error) from error
+        write_text(into / place, text)
+    return [into / place for place in texts]
+
+
+def _path(name: str) -> Path:
+    found = find(name)
+    if found is None:
+        raise UserError(name, "there is no built-in scenario of this name", remedy(name))
+    return found
+
+
+def remedy(name: str) -> str:
+    """Say what a user may have meant by a name that is none."""
+    near = difflib.get_close_matches(name.removesuffix(".toml"), names(), n=1)
+    return f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names())}"

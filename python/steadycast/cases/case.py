@@ -1,0 +1,147 @@
+"""The test cases as data: which scenario, in which variants, and what is expected of a controller there."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from steadycast.cases.radio import CELLS
+from steadycast.errors import UserError
+from steadycast.files import write_text
+
+_DATA = resources.files("steadycast.cases")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One thing that is expected, as a bound of a measure."""
+
+    measure: str
+    why: str
+    """What the bound stands for, in a few words."""
+    of: tuple[str, ...] = ()
+    than: tuple[str, ...] = ()
+    """Flows that those of ``of`` are compared with."""
+    during: tuple[float, float] | None = None
+    """From when to when, in seconds from the run's start."""
+    against: str | None = None
+    """A variant by whose value of the measure the value is divided."""
+    min: float | None = None
+    max: float | None = None
+    source: str = ""
+    """Where its value comes from; it is ours where this is empty."""
+
+    def holds(self, value: float | None) -> bool:
+        """Whether a value keeps it; one that is missing does not."""
+        if value is None:
+            return False
+        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A case with something changed."""
+
+    name: str
+    scenario: str
+    """The name of its scenario file, without its ending."""
+    sets: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test case."""
+
+    id: str
+    title: str
+    expects: str
+    """What the RFC expects, in our words."""
+    variants: tuple[Variant, ...]
+    bounds: tuple[Bound, ...]
+    links: tuple[str, ...] = ("bottleneck",)
+    """Its bottlenecks."""
+    parameter: str | None = None
+    """A parameter that a controller must have to be in it at all."""
+
+    @property
+    def rfc(self) -> str:
+        """The document and the section."""
+        document, _, section = self.id.rpartition("-")
+        return f"RFC {document or '8867'}, {section}"
+
+    def variant(self, name: str) -> Variant:
+        """Return the variant of this name."""
+        return next(variant for variant in self.variants if variant.name == name)
+
+    def judges(self, bound: Bound, variant: Variant) -> bool:
+        """Whether a bound is one of this variant: the one that others are compared with is not judged itself."""
+        references = {each.against for each in self.bounds if each.against is not None}
+        return variant.name not in references and bound in self.bounds
+
+
+def sets(variant: Variant, controller: str) -> list[str]:
+    """Return the changes of a variant's scenario for a controller, as `steadycast run --set` takes them."""
+    changes = [f"{path.replace('CONTROLLER', controller)}={value}" for path, value in variant.sets.items()]
+    return [f"flow.video*.controller={controller}", *changes]
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All cases, in the order of the RFCs."""
+    told = tomllib.loads(_DATA.joinpath("cases.toml").read_text(encoding="utf-8"))
+    return tuple(_case(entry) for entry in told["case"])
+
+
+def chosen(ids: Sequence[str]) -> list[Case]:
+    """Return the cases of these ids, or all.
+
+    Raises:
+        UserError: there is none of this id.
+
+    """
+    known = {case.id: case for case in cases()}
+    for name in ids:
+        if name not in known:
+            raise UserError(f"--case {name}", "there is no such case", f"there are: {', '.join(known)}")
+    return [case for case in cases() if case.id in ids] if ids else list(cases())
+
+
+def write_scenarios(folder: Path) -> None:
+    """Write the scenario of each case, and the traces that they name.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
+    for case in cases():
+        for name in dict.fromkeys(variant.scenario for variant in case.variants):
+            document, _, section = name.rpartition("-") if name.startswith("8869") else ("8867", "", name)
+            content = _DATA.joinpath(f"rfc{document}", f"{section}.toml").read_text(encoding="utf-8")
+            write_text(folder / f"{name}.toml", content)
+    for name, cell in CELLS.items():
+        write_text(folder / f"{name}.mahi", cell.trace())
+
+
+def _case(entry: Mapping[str, Any]) -> Case:
+    scenario = str(entry.get("scenario", entry["id"]))
+    variants = tuple(
+        Variant(each["name"], str(each.get("scenario", scenario)), dict(each.get("set", {})))
+        for each in entry.get("variant", [{"name": ""}])
+    )
+    fields = {key: entry[key] for key in ("id", "title", "expects", "parameter") if key in entry}
+    if "links" in entry:
+        fields["links"] = tuple(entry["links"])
+    return Case(**fields, variants=variants, bounds=tuple(_bound(each) for each in entry["bound"]))
+
+
+def _bound(entry: Mapping[str, Any]) -> Bound:
+    fields = dict(entry)
+    for key in ("of", "than", "during"):
+        if key in fields:
+            fields[key] = tuple(fields[key])
+    return Bound(**fields)

@@ -1,0 +1,424 @@
+"""RFC 8868's measures of a run: what the flows got and when, with how much delay and loss, and how evenly.
+
+Times are seconds from the run's start, rates bit/s of IP packets, delays milliseconds. Series have the steps of the
+record, which the cases set to 200 ms (RFC 8867, 4.1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from steadycast.cases.case import Bound, Case
+    from steadycast.run import Run
+
+Series = npt.NDArray[np.float64]
+
+SETTLING_S = 10.0
+"""For how long a flow that has started, or come back, is not judged by fairness and least rates."""
+WINDOWS_S = (1, 5, 20)
+"""Lengths of time over which shares are compared (RFC 8868, 4.1)."""
+FACTOR = 3.0
+"""By which flows of one priority may differ (RFC 8868, 4.1)."""
+NEAR = 0.2
+"""A rate that differs from the steady one by less than this share has reached it."""
+_SHORTEST_S = 10.0
+"""A step that is shorter has no time to become steady."""
+_SPANS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow of a case."""
+
+    name: str
+    kind: str
+    most_bps: float
+    """What it would send if it could."""
+    active: tuple[tuple[float, float], ...]
+    """From when to when it sends."""
+    back: bool = False
+    """Whether it goes against the direction whose bottlenecks are looked at."""
+
+    def sends(self, at: Series) -> npt.NDArray[np.bool_]:
+        """Whether it sends at these times."""
+        within = np.zeros(len(at), dtype=bool)
+        for low, high in self.active:
+            within |= (at >= low - 1e-9) & (at < high - 1e-9)
+        return within
+
+
+@dataclass
+class Facts:
+    """A run, as the measures look at it."""
+
+    step: float
+    """Length of a step."""
+    end: float
+    flows: tuple[Flow, ...]
+    received: dict[str, Series]
+    """What arrived of each flow, step by step; its receivers are one in these cases."""
+    delay: dict[str, Series]
+    """Its mean one-way delay; NaN where nothing arrived."""
+    carried: dict[str, Series]
+    """What each bottleneck sent."""
+    capacity: dict[str, Series]
+    """What it could have sent."""
+    changes: tuple[float, ...]
+    """When a bottleneck's rate changes."""
+    summary: Mapping[str, Any]
+    frame_delay_ms: Series
+    """Of each frame of a video that arrived whole, from being encoded to its last packet."""
+
+    @classmethod
+    def of(cls, run: Run, links: Sequence[str]) -> Facts:
+        """Look at a run."""
+        import polars as pl
+
+        told = tomllib.loads(run.scenario)
+        end = _span(told["duration"])
+        step = _span(told["record"]["interval"])
+        flows = tuple(_flow(flow, told.get("event", []), end) for flow in told["flow"])
+        steps = round(end / step)
+        rates, table = run.rates.to_polars(), run.links.to_polars()
+        nodes = {
+            flow["name"]: [each["name"] for each in flow.get("receivers") or []]
+            for flow in run.summary["flows"]
+        }
+        received, delay = {}, {}
+        for flow in flows:
+            mine = rates.filter((pl.col("flow") == flow.name) & pl.col("node").is_in(nodes[flow.name]))
+            received[flow.name] = _steps(mine, "throughput_bps", step, steps, 0.0)
+            delay[flow.name] = _steps(mine, "delay_ms", step, steps, np.nan)
+        carried, capacity = {}, {}
+        for name in links:
+            mine = table.filter((pl.col("link") == name) & (pl.col("direction") == "forward"))
+            carried[name] = _steps(mine, "throughput_bps", step, steps, 0.0)
+            capacity[name] = _capacity(carried[name], _steps(mine, "utilisation_frac", step, steps, 0.0))
+        changes = tuple(
+            _span(event["at"])
+            for event in told.get("event", [])
+            if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
+        )
+        frames = run.frames.to_polars().filter(pl.col("arrived_s").is_not_null())
+        return cls(
+            step,
+            end,
+            flows,
+            received,
+            delay,
+            carried,
+            capacity,
+            changes,
+            run.summary,
+            frames["delay_ms"].drop_nulls().to_numpy(),
+        )
+
+    @cached_property
+    def at(self) -> Series:
+        """When each step begins."""
+        steps = len(next(iter(self.received.values())))
+        return np.arange(steps, dtype=np.float64) * self.step
+
+    @cached_property
+    def videos(self) -> tuple[Flow, ...]:
+        """The videos."""
+        return tuple(flow for flow in self.flows if flow.kind == "video")
+
+    def rate(self, name: str, during: tuple[float, float]) -> float:
+        """Return a flow's mean rate over a length of time."""
+        within = (self.at >= during[0] - 1e-9) & (self.at < during[1] - 1e-9)
+        return float(self.received[name][within].mean()) if within.any() else 0.0
+
+    @cached_property
+    def judged(self) -> tuple[float, float]:
+        """From when to when the run is looked at: after the videos' first seconds, until one of them stops for good."""
+        start = min(flow.active[0][0] for flow in self.videos)
+        return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
+
+    @cached_property
+    def segments(self) -> list[tuple[float, float]]:
+        """The lengths of time in which neither capacity nor who sends changes."""
+        low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
+        marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
+        inside = sorted(t for t in marks if low <= t <= high)
+        return [(a, b) for a, b in itertools.pairwise(inside) if b - a >= _SHORTEST_S - 1e-9]
+
+    @cached_property
+    def together(self) -> Series:
+        """What arrived of all videos of the direction that is looked at."""
+        all_ = [self.received[flow.name] for flow in self.videos if not flow.back]
+        return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
+
+    def windows(self, length: float, flows: Sequence[Flow]) -> Series:
+        """Return the mean rates of flows over windows of this length in which all of them send: a row per window."""
+        size = round(length / self.step)
+        settled = np.ones(len(self.at), dtype=bool)
+        for flow in flows:
+            settled &= flow.sends(self.at)
+            for start, _ in flow.active:
+                settled &= ~((self.at >= start - 1e-9) & (self.at < start + SETTLING_S - 1e-9))
+        rows, first = [], 0
+        while first + size <= len(self.at):
+            if settled[first : first + size].all():
+                rows.append([self.received[flow.name][first : first + size].mean() for flow in flows])
+                first += size
+            else:
+                first += 1
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(flows))
+
+
+def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: float) -> Flow:
+    name = str(told["name"])
+    start = told.get("start")
+    turns = [(_span(start), True)] if isinstance(start, str) else []
+    if "stop" in told:
+        turns.append((_span(told["stop"]), False))
+    for event in events:
+        turns += [
+            (_span(event["at"]), key == "start") for key in ("start", "stop") if name in event.get(key, ())
+        ]
+    active, since = [], None
+    for at, on in sorted(turns):
+        if on and since is None:
+            since = at
+        elif not on and since is not None:
+            active.append((since, at))
+            since = None
+    if since is not None:
+        active.append((since, end))
+    most = np.inf
+    if told["kind"] == "video" and "rfc8593" in told:
+        most = _rate(told["rfc8593"]["r_max"])
+    elif told["kind"] == "cbr":
+        most = _rate(told["rate"])
+    back = ".dst" in str(told.get("from", ""))
+    return Flow(name, str(told["kind"]), most, tuple(active) or ((0.0, end),), back)
+
+
+def _span(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+)(ns|us|ms|s|min)", text)
+    assert found is not None, text
+    return float(found[1]) * _SPANS[found[2]]
+
+
+def _rate(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+)(bps|kbps|Mbps|Gbps)", text)
+    assert found is not None, text
+    return float(found[1]) * _RATES[found[2]]
+
+
+def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: float) -> Series:
+    values = np.full(steps, missing)
+    places = np.rint(table["t_s"].to_numpy() / step).astype(int)
+    found = table[column].to_numpy().astype(np.float64)
+    fits = (places >= 0) & (places < steps) & np.isfinite(found)
+    values[places[fits]] = found[fits]
+    return values
+
+
+def _capacity(carried: Series, used: Series) -> Series:
+    """Return what a link could have sent; where it sent nothing, what it could have before."""
+    known = used > 0.01
+    if not known.any():
+        return np.full(len(carried), np.nan)
+    places = np.maximum.accumulate(np.where(known, np.arange(len(used)), -1))
+    places[places < 0] = np.flatnonzero(known)[0]
+    return np.asarray(carried[places] / used[places], dtype=np.float64)
+
+
+# ---------------------------------------------------------------- measures
+
+
+def use(facts: Facts) -> float | None:
+    """Return what the bottleneck carried of what it could have carried for these flows; with several, the least.
+
+    A flow that would send no more than its highest rate asks for no more.
+    """
+    low, high = facts.judged
+    within = (facts.at >= low) & (facts.at < high)
+    forward = [flow for flow in facts.flows if not flow.back]
+    wanted = np.sum([flow.sends(facts.at) * 1.0 * min(flow.most_bps, 1e12) for flow in forward], axis=0)
+    shares = []
+    for name, capacity in facts.capacity.items():
+        could = np.minimum(capacity, wanted)[within]
+        shares.append(float(facts.carried[name][within].sum() / could.sum()) if could.sum() > 0 else None)
+    known = [share for share in shares if share is not None and np.isfinite(share)]
+    return min(known) if known else None
+
+
+def _of_videos(facts: Facts, value: Callable[[Mapping[str, Any]], float | None]) -> float | None:
+    """Worst value over the videos' receivers."""
+    names = {flow.name for flow in facts.videos}
+    found = [
+        value(each) for flow in facts.summary["flows"] if flow["name"] in names for each in flow["receivers"]
+    ]
+    known = [number for number in found if number is not None]
+    return max(known) if known else None
+
+
+def delay_p95(facts: Facts) -> float | None:
+    """95th percentile of the packets' one-way delay, of the video that has most."""
+    return _of_videos(facts, lambda receiver: (receiver.get("delay_ms") or {}).get("p95"))
+
+
+def loss(facts: Facts) -> float | None:
+    """Share of the packets that did not arrive, of the video that lost most."""
+    return _of_videos(facts, lambda receiver: receiver.get("loss_frac"))
+
+
+def whole(facts: Facts) -> float | None:
+    """Share of the frames that arrived whole within 400 ms, of the video that has fewest."""
+
+    def share(receiver: Mapping[str, Any]) -> float | None:
+        frames = receiver.get("frames") or {}
+        return -frames["ok"] / frames["sent"] if frames.get("sent") else None
+
+    least = _of_videos(facts, share)
+    return None if least is None else -least
+
+
+def frame_delay_p95(facts: Facts) -> float | None:
+    """95th percentile over all videos' frames of the time from being encoded to the last packet's arrival."""
+    return float(np.percentile(facts.frame_delay_ms, 95)) if len(facts.frame_delay_ms) else None
+
+
+def queue_p95(facts: Facts) -> float | None:
+    """95th percentile of the wait in a bottleneck's queue; with several bottlenecks, the largest."""
+    found = [
+        (link.get("queue_ms") or {}).get("p95")
+        for link in facts.summary["links"]
+        if link["name"] in facts.carried and link["direction"] == "forward"
+    ]
+    known = [number for number in found if number is not None]
+    return max(known) if known else None
+
+
+def convergence(facts: Facts) -> list[tuple[float, float | None]]:
+    """For each segment its begin, and after how long the videos' common rate became steady.
+
+    The steady rate is the mean over the segment's second half. It is reached when the mean over 1 s, and that over
+    5 s, differ from it by less than a fifth.
+    """
+    second, five = round(1 / facts.step), round(5 / facts.step)
+    found: list[tuple[float, float | None]] = []
+    for low, high in facts.segments:
+        first, last = round(low / facts.step), round(high / facts.step)
+        steady = facts.together[(first + last) // 2 : last].mean()
+
+        def near(place: int, length: int, last: int = last, steady: float = steady) -> bool:
+            part = facts.together[place : min(place + length, last)]
+            return bool(abs(part.mean() - steady) <= NEAR * steady)
+
+        reached = next((n for n in range(first, last - second) if near(n, second) and near(n, five)), None)
+        found.append((low, None if reached is None else (reached - first) * facts.step))
+    return found
+
+
+def slowest(facts: Facts) -> float | None:
+    """Return the longest of `convergence`; None where a segment never became steady."""
+    found = [after for _, after in convergence(facts)]
+    return None if not found or None in found else max(after for after in found if after is not None)
+
+
+def variation(facts: Facts) -> float | None:
+    """Coefficient of variation of the rates over 1 s in a segment's second half: the mean over segments and videos."""
+    second = round(1 / facts.step)
+    found = []
+    for low, high in facts.segments:
+        first, last = round((low + high) / 2 / facts.step), round(high / facts.step)
+        for flow in facts.videos:
+            if flow.sends(facts.at[first:last]).all():
+                part = facts.received[flow.name][first:last]
+                bins = part[: len(part) // second * second].reshape(-1, second).mean(axis=1)
+                if len(bins) > 1 and bins.mean() > 0:
+                    found.append(float(bins.std() / bins.mean()))
+    return float(np.mean(found)) if found else None
+
+
+def fairness(facts: Facts, length: float) -> float | None:
+    """Share of the windows of this length in which no video has more than three times what another has."""
+    rivals = [flow for flow in facts.videos if not flow.back]
+    if len(rivals) < 2:
+        return None
+    rows = facts.windows(length, rivals)
+    if not len(rows):
+        return None
+    return float((rows.max(axis=1) <= FACTOR * rows.min(axis=1)).mean())
+
+
+def least(facts: Facts, length: float) -> float | None:
+    """Return the least mean rate that a video had over a window of this length."""
+    found = [rows.min() for flow in facts.videos if len(rows := facts.windows(length, (flow,)))]
+    return float(min(found)) if found else None
+
+
+def _flow_figure(facts: Facts, kind: str, *path: str) -> float | None:
+    found = []
+    for flow in facts.summary["flows"]:
+        value: Any = flow if flow["kind"] == kind else None
+        for key in path:
+            value = (value or {}).get(key)
+        if value is not None:
+            found.append(float(value))
+    return sum(found) if found else None
+
+
+MEASURES: dict[str, Callable[[Facts], float | None]] = {
+    "use": use,
+    "delay_p95_ms": delay_p95,
+    "frame_delay_p95_ms": frame_delay_p95,
+    "queue_p95_ms": queue_p95,
+    "loss": loss,
+    "whole": whole,
+    "converge_s": slowest,
+    "cov": variation,
+    "fair_1s": lambda facts: fairness(facts, WINDOWS_S[0]),
+    "fair_5s": lambda facts: fairness(facts, WINDOWS_S[1]),
+    "fair_20s": lambda facts: fairness(facts, WINDOWS_S[2]),
+    "least_5s_bps": lambda facts: least(facts, 5),
+    "least_20s_bps": lambda facts: least(facts, 20),
+    "media_bps": lambda facts: _flow_figure(facts, "video", "throughput_bps"),
+    "feedback_bps": lambda facts: _flow_figure(facts, "video", "feedback_bps"),
+    "tcp_bps": lambda facts: _flow_figure(facts, "tcp", "throughput_bps"),
+    "tcp_again_packets": lambda facts: _flow_figure(facts, "tcp", "retransmitted_packets"),
+}
+"""The measures that each run has, by their names."""
+
+
+def measured(facts: Facts) -> dict[str, float | None]:
+    """Return all of `MEASURES`, rounded to six significant digits."""
+    return {name: _rounded(measure(facts)) for name, measure in MEASURES.items()}
+
+
+def value(bound: Bound, facts: Facts, found: Mapping[str, float | None]) -> float | None:
+    """Return what a bound bounds, apart from the variant that it is compared with."""
+    if bound.measure not in ("rate", "ratio"):
+        return found[bound.measure]
+    assert bound.during is not None
+    rates = [facts.rate(name, bound.during) for name in bound.of]
+    if bound.measure == "rate":
+        return _rounded(min(rates))
+    others = float(np.mean([facts.rate(name, bound.during) for name in bound.than]))
+    return _rounded(float(np.mean(rates)) / others) if others > 0 else None
+
+
+def values(case: Case, facts: Facts, found: Mapping[str, float | None]) -> list[float | None]:
+    """Return `value` of each bound of a case."""
+    return [value(bound, facts, found) for bound in case.bounds]
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None or not np.isfinite(number) else float(f"{number:.6g}")

@@ -1,0 +1,101 @@
+"""One run of a case in a worker process: its measures, and its series where it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steadycast.cases.case import cases, sets
+from steadycast.progress import Silent
+
+_POINTS = 240
+"""How many points of a series are drawn at most."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be run."""
+
+    case: str
+    variant: str
+    controller: str
+    seed: int
+    drawn: bool
+    """Whether its series are wanted."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of it."""
+
+    measures: dict[str, float | None] = field(default_factory=dict)
+    values: list[float | None] = field(default_factory=list)
+    """What each bound bounds, in the case's order, apart from the variant that it is compared with."""
+    converged: list[tuple[float, float | None]] = field(default_factory=list)
+    """Begin of each segment, and after how many seconds the rate was steady."""
+    record_sha256: str = ""
+    drawing: dict[str, Any] = field(default_factory=dict)
+
+
+def begin(folder: Path) -> Callable[[Task], Done]:
+    """Return what runs a task; the scenarios lie in ``folder``."""
+    known = {case.id: case for case in cases()}
+
+    def one(task: Task) -> Done:
+        from steadycast.cases import measure
+        from steadycast.run import run
+
+        case = known[task.case]
+        variant = case.variant(task.variant)
+        done = run(
+            folder / f"{variant.scenario}.toml",
+            set=sets(variant, task.controller),
+            seed=task.seed,
+            quality=False,
+            progress=Silent(),
+        )
+        facts = measure.Facts.of(done, case.links)
+        found = measure.measured(facts)
+        return Done(
+            found,
+            measure.values(case, facts, found),
+            measure.convergence(facts),
+            str(done.summary["record_sha256"]),
+            _drawing(facts) if task.drawn else {},
+        )
+
+    return one
+
+
+def _drawing(facts: Any) -> dict[str, Any]:
+    """Return the series of a run in as many points as a figure shows, in kb/s and ms."""
+    size = max(1, -(-len(facts.at) // _POINTS))
+    steps = len(facts.at) // size * size
+
+    def coarse(series: Any, scale: float) -> list[float | None]:
+        rows = np.asarray(series[:steps], dtype=np.float64).reshape(-1, size)
+        known = np.isfinite(rows)
+        sums, counts = np.where(known, rows, 0.0).sum(axis=1), known.sum(axis=1)
+        return [round(float(s / n / scale), 1) if n else None for s, n in zip(sums, counts, strict=True)]
+
+    looks = {flow["name"]: flow for flow in facts.summary["flows"]}
+    return {
+        "t_s": [round(float(t + size * facts.step / 2), 2) for t in facts.at[:steps:size]],
+        "flows": [
+            {
+                "name": flow.name,
+                "kind": flow.kind,
+                "controller": looks[flow.name].get("controller"),
+                "congestion": looks[flow.name].get("congestion"),
+                "rate_kbps": coarse(facts.received[flow.name], 1e3),
+                "delay_ms": coarse(facts.delay[flow.name], 1.0) if flow.kind == "video" else [],
+            }
+            for flow in facts.flows
+            if flow.kind in ("video", "tcp")
+        ],
+        "capacity_kbps": {name: coarse(series, 1e3) for name, series in facts.capacity.items()},
+    }

@@ -1,0 +1,37 @@
+"""The main job, small: asmp beside TCP, to a report with the picture that the viewer saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steadycast.builtin import FOLDER
+from steadycast.folder import Folder
+from steadycast.run import run
+
+if TYPE_CHECKING:
+    from steadycast.folder import Json
+    from steadycast.progress import Progress
+
+
+def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
+    """Run the demo into a folder; return its summary and its report.
+
+    Raises:
+        UserError: the folder exists, and ``force`` is not given or it is not of this program.
+
+    """
+    from steadycast.report import write_report
+    from steadycast.report.pictures import side_by_side
+
+    done = run(FOLDER / "demo.toml", out=out, force=force, progress=progress)
+    folder = Folder.open(out)
+    return done.summary, write_report(folder, pictures=side_by_side(folder, worst_frame(folder)))
+
+
+def worst_frame(folder: Folder) -> int:
+    """Return the picture in which the viewer lost most."""
+    import polars as pl
+
+    frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
+    return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

@@ -1,0 +1,195 @@
+"""What this machine can and can't do, found out by trying."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from steadycast.errors import MissingError, UserError, reason
+from steadycast.exits import Exit
+from steadycast.workers import cores
+
+LEAST_ROOM = 2 << 30
+"""Bytes below which a disk is called nearly full: the pictures of ten minutes of CIF take this much."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    state: str
+    """ok, missing, unwritable, or low."""
+    found: str
+    remedy: str = ""
+    code: Exit = Exit.DONE
+    """How a command ends that needs it."""
+
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "run": ("simulator", "codecs", "cache"),
+    "emulate": ("simulator", "codecs", "cache", "networks"),
+    "send": ("simulator", "codecs", "cache", "sockets"),
+    "receive": ("simulator", "sockets"),
+}
+"""What each command can't do without."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """All that was found."""
+
+    program: str
+    findings: tuple[Finding, ...]
+
+    def code(self, purpose: str) -> Exit:
+        """Return how a command would end here for what it lacks.
+
+        Raises:
+            UserError: nothing is known of this command.
+
+        """
+        if purpose not in NEEDED:
+            raise UserError(
+                f"doctor {purpose}", "nothing is known of this command", f"name one of {', '.join(NEEDED)}"
+            )
+        return max(f.code for f in self.findings if f.name in NEEDED[purpose])
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return a row for each finding, as a terminal shows it."""
+        return [(f.name, f.state, f"{f.found}; {f.remedy}" if f.remedy else f.found) for f in self.findings]
+
+    def json(self) -> dict[str, Any]:
+        """Return it for a script, or to be pasted into a report of a defect."""
+        return {
+            "format": 1,
+            "program": self.program,
+            "findings": [{**asdict(f), "code": int(f.code)} for f in self.findings],
+            "works": {purpose: self.code(purpose) == Exit.DONE for purpose in NEEDED},
+        }
+
+
+def examine() -> Examined:
+    """Look at everything; nothing is left behind."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own = version("steadycast")
+    except PackageNotFoundError:
+        own = "not installed"
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    program = f"steadycast {own}, Python {platform.python_version()}, {system}"
+    return Examined(program, tuple(_findings()))
+
+
+def _findings() -> Iterator[Finding]:
+    yield _simulator()
+    yield _codecs()
+    yield _cache()
+    yield _room("disk", Path.cwd())
+    yield Finding("processors", "ok", f"{cores()}: sweep and run --seeds use them all")
+    yield _attempt("networks", "emulate and agree can make network namespaces and TUN devices", _networks)
+    yield _attempt("sockets", "send and receive can work", _sockets)
+    yield _module("vmaf", "imageio_ffmpeg", "run --vmaf", "pip install 'steadycast[vmaf]'")
+    for program, use, package in (
+        ("ffplay", "a player for receive --play", "ffmpeg"),
+        ("gst-launch-1.0", "GStreamer's players and senders", "gstreamer1.0-tools"),
+        ("tshark", "Wireshark's reader of captures", "tshark"),
+    ):
+        yield _program(program, use, package)
+
+
+def _simulator() -> Finding:
+    try:
+        from steadycast import _core
+
+        return Finding("simulator", "ok", f"compiled module {_core.__version__}")
+    except ImportError as error:
+        return Finding("simulator", "missing", str(error), "install steadycast again", Exit.MISSING)
+
+
+def _codecs() -> Finding:
+    again = "install PyAV again: pip install --force-reinstall av"
+    try:
+        import av
+
+        from steadycast.media.ladder import CODECS
+    except ImportError as error:
+        return Finding("codecs", "missing", str(error), again, Exit.MISSING)
+    lacking = [c.name for c in CODECS.values() if not {c.encoder, c.decoder} <= av.codecs_available]
+    if lacking:
+        found = f"PyAV {av.__version__} lacks {', '.join(lacking)}"
+        return Finding("codecs", "missing", found, again, Exit.MISSING)
+    return Finding("codecs", "ok", f"PyAV {av.__version__} with {', '.join(CODECS)}")
+
+
+def _cache() -> Finding:
+    from steadycast.media import cache
+
+    place = cache.folder()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        found = f"{place} can't be written ({reason(error)})"
+        return Finding("cache", "unwritable", found, "set STEADYCAST_CACHE to another folder", Exit.UNWRITTEN)
+    size = sum(each.stat().st_size for each in place.iterdir() if each.is_file())
+    room = _room("cache", place)
+    return Finding("cache", room.state, f"{_bytes(size)} in {room.found}", room.remedy)
+
+
+def _room(name: str, place: Path) -> Finding:
+    free = shutil.disk_usage(place).free
+    found = f"{place}, {_bytes(free)} free"
+    if free < LEAST_ROOM:
+        return Finding(name, "low", found, "make room, or work in another folder")
+    return Finding(name, "ok", found)
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _attempt(name: str, works: str, attempt: Callable[[], None]) -> Finding:
+    try:
+        attempt()
+    except MissingError as error:
+        return Finding(name, "missing", f"{error.place}: {error.problem}", error.remedy, Exit.MISSING)
+    except OSError as error:
+        return Finding(name, "missing", reason(error), "see docs/emulation.md", Exit.MISSING)
+    return Finding(name, "ok", works)
+
+
+def _networks() -> None:
+    from steadycast.emulate import need_rights
+
+    need_rights()
+
+
+def _sockets() -> None:
+    from steadycast.live.session import core
+
+    core()
+
+
+def _module(name: str, module: str, use: str, remedy: str) -> Finding:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        return Finding(name, "missing", f"for {use} alone", remedy)
+    return Finding(name, "ok", f"for {use}")
+
+
+def _program(name: str, use: str, package: str) -> Finding:
+    place = shutil.which(name)
+    if place is None:
+        remedy = f"Debian, Ubuntu: apt-get install {package}" if os.name == "posix" else "install it"
+        return Finding(name, "missing", f"for {use} alone", remedy)
+    return Finding(name, "ok", f"{place}: {use}")

@@ -1,0 +1,572 @@
+"""The lab's server: a page, its files, and the requests that the page makes.
+
+It listens on this machine alone. Each request carries a token that only the printed address has; a page from elsewhere
+has neither the token nor the right Host and Origin. The files that it serves stand in a fixed table, and what it
+writes goes into a folder of its own that ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import signal
+import socket
+import sys
+import threading
+import tomllib
+import webbrowser
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from steadycast import style
+from steadycast.controllers import registry
+from steadycast.errors import UserError
+from steadycast.lab import text as scenario_text
+from steadycast.lab.film import FORMATS
+from steadycast.lab.text import Base, checked, edited, edits_of, first_video, knobs
+from steadycast.lab.watch import Watched
+from steadycast.lab.work import Board, CancelledError, Setup, Task
+from steadycast.run import Problems
+from steadycast.workers import LostError, Workers
+
+try:
+    import tomlkit  # noqa: F401
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError as error:
+    raise scenario_text.missing((error.name or "starlette").partition(".")[0]) from None
+
+Json = dict[str, Any]
+
+PORT = 8765
+_PORTS = 20
+"""How many ports are tried where none is asked for."""
+_WORKERS = 2
+_PAGES = Board.PLACES // 2
+"""How many tabs are told apart; each has a place on the board for runs and one for films."""
+_NEAR_S = 600.0
+"""Sessions that began within this time of each other are shown on one clock."""
+_MOST_BODY = 4 * scenario_text.MOST_TEXT
+_FILES = {
+    "/": ("lab.html", "text/html; charset=utf-8"),
+    "/lab.js": ("lab.js", "text/javascript; charset=utf-8"),
+    "/uPlot.js": ("uPlot.js", "text/javascript; charset=utf-8"),
+    "/uPlot.css": ("uPlot.css", "text/css; charset=utf-8"),
+}
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of the page, its shape checked."""
+
+    tab: str
+    base: Base
+    text: str
+    edits: list[tuple[scenario_text.Where, object]]
+    b: str | None
+    pictures: bool
+    side: str
+    receiver: str | None
+    kind: str
+
+
+class Pool:
+    """Worker processes, each with its media in memory, and the board that they share with the server."""
+
+    def __init__(self, stack: ExitStack, clips: Path | None, processes: int) -> None:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="steadycast-lab-")))
+        self.board = Board(folder / "board")
+        self._setup = Setup(folder / "board", clips)
+        self._all = [
+            stack.enter_context(Workers("steadycast.lab.work:begin", self._setup, 1))
+            for _ in range(processes)
+        ]
+        self._free: asyncio.Queue[Workers] = asyncio.Queue()
+        self._places: OrderedDict[str, int] = OrderedDict()
+        self._at_it: set[asyncio.Future[Any]] = set()
+        for worker in self._all:
+            self._free.put_nowait(worker)
+
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the processes."""
+        return [pid for worker in self._all for pid in worker.pids]
+
+    def place(self, tab: str, *, film: bool) -> int:
+        """Return a tab's place on the board; the tab that was quiet for longest gives its own up."""
+        if tab not in self._places:
+            free = set(range(_PAGES)) - set(self._places.values())
+            self._places[tab] = free.pop() if free else self._places.popitem(last=False)[1]
+        self._places.move_to_end(tab)
+        return 2 * self._places[tab] + film
+
+    async def do(self, task: Task) -> Any:
+        """Have a process do a task: its bytes, or the exception that it ended with."""
+        worker = await self._free.get()
+        at_it = asyncio.ensure_future(self._with(worker, task))
+        self._at_it.add(at_it)
+        at_it.add_done_callback(self._at_it.discard)
+        return await asyncio.shield(
+            at_it
+        )  # a process is free when it is done, not when nobody waits any more
+
+    async def _with(self, worker: Workers, task: Task) -> Any:
+        try:
+            return await asyncio.to_thread(lambda: next(worker.do([task]))[1])
+        finally:
+            self._free.put_nowait(worker)
+
+    async def close(self) -> None:
+        """End what is being done, and wait for it."""
+        for place in range(Board.PLACES):
+            self.board.next(place)
+        for _ in self._all:
+            await self._free.get()
+
+
+class Lab:
+    """The page's requests, answered."""
+
+    def __init__(
+        self, bases: Sequence[Base], clips: Path | None, token: str, watched: Sequence[Watched] = ()
+    ) -> None:
+        self.bases = bases
+        self.watched = watched
+        self.clips = clips
+        self.token = token
+        self.pool: Pool | None = None
+        self.warm = asyncio.Event()
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        routes = [Route(path, self._file, methods=["GET"]) for path in (*_FILES, "/lab.css")]
+        answers: Mapping[str, Callable[[Json], Awaitable[Response]]] = {
+            "begin": self.begin,
+            "run": self.run,
+            "film": self.film,
+            "report": self.report,
+            "progress": self.progress,
+            "cancel": self.cancel,
+            "watch": self.watch,
+        }
+        for name, answer in answers.items():
+            routes.append(Route(f"/api/{name}", self._guarded(answer), methods=["POST"]))
+        hosts = Middleware(
+            TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"], www_redirect=False
+        )
+        return Starlette(routes=routes, middleware=[Middleware(_Headers), hosts])
+
+    async def _file(self, request: Request) -> Response:
+        if request.url.path == "/lab.css":
+            return Response(_styles(), media_type="text/css")
+        name, kind = _FILES[request.url.path]
+        return Response(_page(name), headers={"content-type": kind})
+
+    def _guarded(
+        self, answer: Callable[[Json], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def guarded(request: Request) -> Response:
+            origin = request.headers.get("origin")
+            if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+                return _wrong(403, "this request comes from another page")
+            given = request.headers.get("x-steadycast-token", "").encode()
+            if not hmac.compare_digest(given, self.token.encode()):
+                return _wrong(403, "the token is not this lab's")
+            body = b""
+            async for part in request.stream():
+                body += part
+                if len(body) > _MOST_BODY:
+                    return _wrong(413, f"a request has at most {_MOST_BODY} bytes")
+            try:
+                sent = json.loads(body)
+                json.dumps(sent, ensure_ascii=False).encode()  # a lone surrogate is no text
+                if not isinstance(sent, dict):
+                    raise ValueError("a request is an object")
+                return await answer(sent)
+            except Problems as wrong:
+                return JSONResponse({"problems": wrong.problems}, 422)
+            except UserError as wrong:
+                return JSONResponse({"problems": [_as_problem(wrong)]}, 422)
+            except (ValueError, RecursionError) as error:
+                return _wrong(400, str(error)[:200])
+
+        return guarded
+
+    # ------------------------------------------------------------ answers
+
+    async def begin(self, sent: Json) -> Response:
+        """Say which scenarios there are, and what the page needs once."""
+        return JSONResponse(
+            {
+                "watch": [str(each.place) for each in self.watched],
+                "bases": [{"name": base.name, "text": base.text} for base in self.bases],
+                "controllers": [
+                    {"name": each.name, "about": each.about, "colour": each.colour} for each in registry()
+                ],
+                "fates": {name: colour for name, colour in style.FATE.items()},
+                "mos": {str(grade): [word, colour] for grade, (word, colour) in style.MOS.items()},
+                "ink": style.INK,
+            }
+        )
+
+    async def run(self, sent: Json) -> Response:
+        """Change the text, run it with A and with B, and say what came of each."""
+        asked = self._asked(sent)
+        pool = self._pool()
+        place = pool.place(asked.tab, film=False)
+        ticket = pool.board.next(place)
+        text = await asyncio.to_thread(edited, asked.text, asked.edits)
+        try:
+            sides, shown = await asyncio.to_thread(self._sides, asked, text)
+        except Problems as wrong:
+            return JSONResponse({"text": text, "problems": wrong.problems}, 422)
+        await self.warm.wait()
+        tasks = [
+            Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures) for sets in sides
+        ]
+        outcomes = await asyncio.gather(*map(pool.do, tasks))
+        if any(isinstance(outcome, CancelledError) for outcome in outcomes):
+            return JSONResponse({"newer": True})
+        results = [_outcome(outcome) for outcome in outcomes]
+        if "problems" in results[0]:
+            return JSONResponse({"text": text, "knobs": shown, **results[0]}, 422)
+        content = _json({"text": text, "knobs": shown, "b": asked.b, "sides": results})
+        return Response(content, media_type="application/json")
+
+    async def film(self, sent: Json) -> Response:
+        """Encode the original beside what the viewers of A and of B saw."""
+        asked = self._asked(sent)
+        sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
+        return await self._one(asked, "film", sides[0], tuple(sides[1:]), FORMATS[asked.kind][1])
+
+    async def report(self, sent: Json) -> Response:
+        """Write the report of A or of B."""
+        asked = self._asked(sent)
+        sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
+        sets = sides[-1] if asked.side == "b" else sides[0]
+        return await self._one(asked, "report", sets, (), "text/html; charset=utf-8")
+
+    async def _one(
+        self,
+        asked: Asked,
+        what: str,
+        sets: tuple[str, ...],
+        others: tuple[tuple[str, ...], ...],
+        kind: str,
+    ) -> Response:
+        pool = self._pool()
+        place = pool.place(asked.tab, film=True)
+        ticket = pool.board.next(place)
+        outcome = await pool.do(
+            Task(
+                what,
+                asked.base,
+                asked.text,
+                sets,
+                others,
+                place,
+                ticket,
+                pictures=what == "report",
+                receiver=asked.receiver,
+                kind=asked.kind,
+            )
+        )
+        if isinstance(outcome, CancelledError):
+            return JSONResponse({"newer": True})
+        if isinstance(outcome, bytes):
+            return Response(outcome, headers={"content-type": kind})
+        return JSONResponse(_outcome(outcome), 422)
+
+    async def progress(self, sent: Json) -> Response:
+        """Say how far a tab's run and its film are."""
+        tab, pool = _text(sent, "tab", 64) if self.warm.is_set() else "", self._pool()
+        told = {
+            name: pool.board.told(pool.place(tab, film=film))
+            for name, film in (("run", False), ("film", True))
+        }
+        return JSONResponse(told)
+
+    async def cancel(self, sent: Json) -> Response:
+        """End what a tab has asked for."""
+        tab, pool = _text(sent, "tab", 64), self._pool()
+        for film in (False, True):
+            pool.board.next(pool.place(tab, film=film))
+        return JSONResponse({})
+
+    async def watch(self, sent: Json) -> Response:
+        """Say what the watched sessions have told by now."""
+        for each in self.watched:
+            each.read()
+        began = [each.began for each in self.watched if each.began is not None]
+        # Of hosts whose clocks are far apart, or of sessions long after each other, each has its own time.
+        near = bool(began) and max(began) - min(began) < _NEAR_S
+        sides = [each.shown(min(began) if near else None) for each in self.watched]
+        return Response(_json(sides), media_type="application/json")
+
+    # ------------------------------------------------------------ what they share
+
+    def _pool(self) -> Pool:
+        assert self.pool is not None
+        return self.pool
+
+    def _sides(self, asked: Asked, text: str) -> tuple[list[tuple[str, ...]], list[Json]]:
+        """Check a text: what is set for A and for B, and its knobs."""
+        tree, loaded = checked(asked.base, text, self.clips)
+        sides: list[tuple[str, ...]] = [()]
+        video = first_video(tree)
+        if asked.b is not None and video is not None:
+            if ":" in asked.b and asked.b not in asked.base.names:
+                raise scenario_text.problem(
+                    f'the page may not name "{asked.b}"', "choose from the list", key="B"
+                )
+            sides.append((f"flow.{tree['flow'][video]['name']}.controller={asked.b}",))
+        shown = [
+            asdict(k) for k in knobs(tree, tomllib.loads(loaded.toml()), asked.base, asked.b, self._clips())
+        ]
+        return sides, shown
+
+    def _clips(self) -> list[str]:
+        if self.clips is None:
+            return []
+        kinds = (".mkv", ".mp4", ".webm", ".mov", ".avi", ".y4m", ".m4v", ".mpg", ".ts")
+        found = (path for path in self.clips.iterdir() if path.suffix.lower() in kinds)
+        return sorted(str(path.resolve()) for path in found)[:100]
+
+    def _asked(self, sent: Json) -> Asked:
+        """Check a request's shape.
+
+        Raises:
+            ValueError: it has another one.
+
+        """
+        base = sent.get("base", 0)
+        if type(base) is not int or not 0 <= base < len(self.bases):
+            raise ValueError("base: no such scenario")
+        kind = _text({"kind": "mp4", **sent}, "kind", 9)
+        if kind not in FORMATS:
+            raise ValueError(f"kind: one of {', '.join(FORMATS)}")
+        side = _text({"side": "a", **sent}, "side", 9)
+        if side not in ("a", "b"):
+            raise ValueError("side: a or b")
+        return Asked(
+            tab=_text(sent, "tab", 64),
+            base=self.bases[base],
+            text=_text(sent, "text", _MOST_BODY),
+            edits=edits_of(sent.get("edits", [])),
+            b=None if sent.get("b") is None else _text(sent, "b", 200),
+            pictures=sent.get("pictures") is True,
+            side=side,
+            receiver=None if sent.get("receiver") is None else _text(sent, "receiver", 200),
+            kind=kind,
+        )
+
+
+def _text(sent: Json, name: str, most: int) -> str:
+    value = sent.get(name)
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError(f"{name}: a text of at most {most} characters")
+    return value
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _outcome(outcome: Any) -> Json:
+    if isinstance(outcome, bytes):
+        found: Json = json.loads(outcome)
+        return found
+    if isinstance(outcome, Problems):
+        return {"problems": outcome.problems}
+    if isinstance(outcome, UserError):
+        return {"problems": [_as_problem(outcome)]}
+    if isinstance(outcome, LostError):
+        remedy = "see whether the machine has memory left, and change something to run it again"
+        return {"problems": [_problem("", f"the run was ended from outside: {outcome}", remedy)]}
+    what = f"the run failed ({type(outcome).__name__}: {str(outcome)[:200]})"
+    return {"problems": [_problem("", what, "please report this, with the scenario's text")]}
+
+
+def _as_problem(error: UserError) -> Json:
+    return _problem(error.place, error.problem, error.remedy)
+
+
+def _problem(key: str, what: str, remedy: str) -> Json:
+    return {"file": "", "line": None, "key": key, "what": what, "remedy": remedy}
+
+
+def _wrong(code: int, what: str) -> Response:
+    return JSONResponse({"wrong": what}, code)
+
+
+class _Headers:
+    """Adds the headers that keep the page to itself, to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+@cache
+def _page(name: str) -> bytes:
+    return (files("steadycast.lab") / "page" / name).read_bytes()
+
+
+@cache
+def _styles() -> str:
+    """Return the page's styles: the report's colours, and what is the lab's own."""
+    report = (files("steadycast.report") / "page.css").read_text(encoding="utf-8")
+    colours = "\n".join(line for line in report.splitlines() if ":root{" in line and "--ink" in line)
+    return colours.replace("LIGHT", "").replace("DARK", "") + "\n" + _page("lab.css").decode()
+
+
+# ---------------------------------------------------------------- the command
+
+
+def listening(port: int | None) -> socket.socket:
+    """Return a socket that listens on this machine: on the port, or on the first free one from `PORT` on.
+
+    Raises:
+        UserError: the port is taken.
+
+    """
+    for number in [port] if port is not None else range(PORT, PORT + _PORTS):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", number))
+        except OSError as error:
+            listener.close()
+            reason = error.strerror or "can't be taken"
+            continue
+        listener.listen(64)
+        return listener
+    place = f"--port {port}" if port is not None else f"ports {PORT} to {PORT + _PORTS - 1}"
+    raise UserError(place, f"no room to listen ({reason})", "give another --port, or leave it out")
+
+
+def serve(
+    bases: Sequence[Base],
+    *,
+    port: int | None = None,
+    clips: Path | None = None,
+    watched: Sequence[Path] = (),
+    link: str = "",
+    opens: bool = True,
+    told: Callable[[str], None] = print,
+) -> None:
+    """Serve the lab until a signal ends it.
+
+    Args:
+        bases: the scenarios that the page can start from.
+        port: where it listens; by default the first free port from 8765 on.
+        clips: the folder whose clips the page may name.
+        watched: files of status lines; with them the page shows these live sessions, and no scenario.
+        link: what follows the token in the address: a scenario that somebody shared.
+        opens: open a browser.
+        told: told the address.
+
+    Raises:
+        UserError: the port is taken, or ``clips`` is no folder.
+
+    """
+    if clips is not None and not clips.is_dir():
+        raise UserError(
+            f"--allow-clips {clips}", "there is no such folder", "name the folder that has the clips"
+        )
+    token = secrets.token_urlsafe(24)
+    lab = Lab(bases, clips, token, [Watched(place) for place in watched])
+    with ExitStack() as stack:
+        listener = stack.enter_context(listening(port))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}{link}"
+        asyncio.run(_serve(lab, listener, stack, lambda: _ready(address, opens, told)))
+
+
+def _ready(address: str, opens: bool, told: Callable[[str], None]) -> None:
+    told(address)
+    if opens:
+        # In a thread: a browser in the terminal would hold the server up.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the loop."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Callable[[], None]) -> None:
+    lab.pool = Pool(stack, lab.clips, _WORKERS if lab.bases else 0)
+    config = uvicorn.Config(
+        lab.app(),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config)
+    if sys.platform != "win32":
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                loop.add_signal_handler(each, _end, server)
+    ready()
+    warm = asyncio.create_task(_warm(lab)) if lab.bases else None
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        await lab.pool.close()
+        if warm is not None:
+            warm.cancel()
+
+
+def _end(server: uvicorn.Server) -> None:
+    server.should_exit = True
+
+
+async def _warm(lab: Lab) -> None:
+    """Have each process load what the first scenario needs, the second one when the first has encoded it."""
+    pool = lab.pool
+    assert pool is not None
+    place = pool.place("", film=False)
+    ticket = pool.board.next(place)
+    base = lab.bases[0]
+    for _ in range(_WORKERS):
+        await pool.do(Task("run", base, base.text, (), (), place, ticket))
+        lab.warm.set()

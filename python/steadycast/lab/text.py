@@ -1,0 +1,394 @@
+"""A scenario's text as the lab's page sends it: which files it may name, which knobs it has, and how they change it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast.controllers import registry
+from steadycast.errors import MissingError, UserError
+from steadycast.files import scenario_at
+from steadycast.reference import keys
+from steadycast.run import Problems, load
+
+if TYPE_CHECKING:
+    from steadycast import _core
+
+Json = dict[str, Any]
+Where = Sequence[str | int]
+"""Where a value stands in a scenario: keys of tables and places in lists."""
+
+MOST_TEXT = 64 << 10
+"""Bytes of the longest text that the lab takes."""
+_MOST_LINKS = 3
+"""How many links have knobs."""
+_NAMES_FILES = ("clip", "trace")
+_SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
+"""Congestion controls that the simulated TCP has; the format's others take a kernel."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A scenario file that the command line named: where the page starts from."""
+
+    place: Path
+    text: str
+    names: frozenset[str]
+    """The files that it names itself; a controller's as "file.py:Class"."""
+
+    @classmethod
+    def read(cls, file: Path) -> Base:
+        """Read and check a scenario file.
+
+        Raises:
+            UserError: it is not there, is wrong or is too long.
+
+        """
+        place = scenario_at(file).absolute()
+        load(place)
+        text = place.read_text(encoding="utf-8")
+        if len(text.encode()) > MOST_TEXT:
+            raise UserError(str(file), f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter ones")
+        return cls(place, text, frozenset(name for _, name in _files(tomllib.loads(text))))
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return self.place.stem
+
+
+def problem(what: str, remedy: str, *, line: int | None = None, key: str = "") -> Problems:
+    """Make one problem of a text, in the shape of those that `_core.check` finds."""
+    return Problems([{"file": "scenario", "line": line, "key": key, "what": what, "remedy": remedy}])
+
+
+def parsed(text: str) -> Json:
+    """Return a text's plain values.
+
+    Raises:
+        Problems: it is too long, or not TOML.
+
+    """
+    if len(text.encode(errors="replace")) > MOST_TEXT:
+        raise problem(f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter texts")
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        where = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        what = re.sub(r" \(at .*\)$", "", str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        raise problem(f"not TOML: {what[:1].lower()}{what[1:]}", "mend this line", line=line) from None
+
+
+def checked(
+    base: Base, text: str, clips: Path | None = None, sets: Sequence[str] = ()
+) -> tuple[Json, _core.Scenario]:
+    """Read and check a text from the page: its plain values, and the scenario.
+
+    It may name the files that its base names, and clips of the folder ``clips``; no other file is looked at.
+
+    Raises:
+        Problems: all that is wrong with it.
+
+    """
+    tree = parsed(text)
+    for key, name in _files(tree):
+        if name not in base.names and not (
+            key == "clip" and clips is not None and _inside(base, name, clips)
+        ):
+            line = next((n for n, each in enumerate(text.splitlines(), 1) if name in each), None)
+            remedy = f"name it in {base.place.name} and start the lab again"
+            if key == "clip":
+                remedy += ", or start it with --allow-clips DIR"
+            raise problem(f'the page may not name the file "{name}"', remedy, line=line, key=key)
+    return tree, load(base.place, sets, text)
+
+
+def _inside(base: Base, name: str, clips: Path) -> bool:
+    return (base.place.parent / name).resolve().is_relative_to(clips.resolve())
+
+
+def _files(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what names a file in a scenario, with its key."""
+    if isinstance(value, Mapping):
+        for inner, each in value.items():
+            yield from _files(each, inner)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _files(each, key)
+    elif isinstance(value, str) and (key in _NAMES_FILES or (key == "controller" and ":" in value)):
+        yield key, value
+
+
+# ---------------------------------------------------------------- edits
+
+
+def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
+    """Change values of a text, and leave the rest of it as it stands, comments included.
+
+    Raises:
+        MissingError: tomlkit is not installed.
+        Problems: the text is not TOML, or there is no such place in it.
+
+    """
+    if not edits:
+        return text
+    try:
+        import tomlkit
+        from tomlkit.exceptions import TOMLKitError
+    except ImportError:
+        raise missing("tomlkit") from None
+    wanted = parsed(text)
+    try:
+        document = tomlkit.parse(text)
+        for path, value in edits:
+            for each, new in _consequences(wanted, path, value):
+                _put(wanted, each, new)
+                _put(document, each, new)
+        changed = tomlkit.dumps(document)
+        right = tomllib.loads(changed) == wanted
+    except (TOMLKitError, KeyError, IndexError, TypeError, ValueError, AttributeError):
+        right = False
+    if not right:
+        place = ".".join(map(str, edits[-1][0]))
+        raise problem("this value can't be set from here", "change it in the text", key=place)
+    return changed
+
+
+def missing(package: str) -> MissingError:
+    """Say that a package of the extra is not installed."""
+    return MissingError("lab", f"{package} is not installed", 'install it: pip install "steadycast[lab]"')
+
+
+def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
+    """Yield a change and what goes with it: a queue of another kind does not keep the parameters of the last one."""
+    if list(path[-2:]) == ["queue", "kind"]:
+        old = _at(tree, path[:-1]) or {}
+        limit = old.get("limit")
+        keeps = isinstance(limit, str) and limit.endswith("p") and value != "dualpi2"
+        yield path[:-1], {"kind": value, **({"limit": limit} if keeps else {})}
+    elif list(path[-2:]) == ["loss", "p"] and _at(tree, path[:-1]) is None:
+        yield path[:-1], {"kind": "bernoulli", "p": value}
+    else:
+        yield path, value
+
+
+def _put(node: Any, path: Where, value: Any) -> None:
+    """Set a value in plain values or in a document; tables on the way that are not there are made."""
+    *way, last = path
+    for depth, key in enumerate(way):
+        if isinstance(node, dict) and key not in node:
+            for each in reversed(path[depth + 1 :]):
+                value = {each: value}
+            last = key
+            break
+        node = node[key]
+    if not isinstance(node, dict) or not isinstance(last, str):
+        raise KeyError(last)
+    node[last] = value if type(node) is dict else _item(node, value)
+
+
+def _item(table: Any, value: Any) -> Any:
+    """Return a value as a document takes it into a table: on a line of its own, or within the table's braces."""
+    import tomlkit
+    from tomlkit.items import InlineTable
+
+    item = tomlkit.parse(f"it = {_toml(value)}")["it"]
+    if not isinstance(table, InlineTable):
+        item.trivia.trail = "\n"
+    return item
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _at(node: Any, path: Where) -> Any:
+    for key in path:
+        try:
+            node = node[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return node
+
+
+# ---------------------------------------------------------------- knobs
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A value of a scenario that the page shows as a slider, a choice or a switch."""
+
+    path: tuple[str | int, ...]
+    group: str
+    label: str
+    kind: str
+    """rate, span, size, share, number, whole, choice or switch."""
+    value: object
+    """As the text has it, or the default; `None` where there is none."""
+    about: str
+    min: object = None
+    max: object = None
+    of: tuple[str, ...] = ()
+
+
+def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
+    """Return the knobs of a scenario, from its plain values and those with all defaults."""
+    return [
+        *_of_links(tree, resolved),
+        *_of_traffic(tree, resolved),
+        *_of_videos(tree, resolved, base, b, clips),
+        *_of_run(tree, resolved),
+    ]
+
+
+def _knob(tree: Json, resolved: Json, path: Where, group: str, label: str, kind: str, **more: Any) -> Knob:
+    value = _at(tree, path)
+    if value is None:
+        value = _at(resolved, path)
+    if isinstance(value, Mapping | list):
+        value = None
+    key = ".".join(each for each in path if isinstance(each, str))
+    return Knob(tuple(path), group, label, kind, value, _about(key), **more)
+
+
+@cache
+def _about(key: str) -> str:
+    return next((each.about for each in keys() if each.path == key), "")
+
+
+def _of_links(tree: Json, resolved: Json) -> Iterator[Knob]:
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    if _at(tree, ("topology", "bottleneck")) is not None:
+        found.append((("topology", "bottleneck"), "bottleneck"))
+    for where, singular in (("hops", "hop"), ("levels", "level"), ("legs", "leg")):
+        for n in range(len(_at(tree, ("topology", where)) or [])):
+            found.append((("topology", where, n), f"{singular} {n + 1}"))
+    for n, link in enumerate(tree.get("link") or []):
+        found.append((("link", n), str(link.get("name") or "–".join(map(str, link.get("between") or [n])))))
+    several = len(found) > 1
+    for path, name in found[:_MOST_LINKS]:
+        link = _at(tree, path)
+        group = f"Link {name}" if several else "Network"
+        if "trace" not in link and link.get("rate", "none") != "none":
+            yield _knob(tree, resolved, (*path, "rate"), group, "rate", "rate", min="100kbps", max="100Mbps")
+        yield _knob(tree, resolved, (*path, "delay"), group, "delay, one way", "span", min="0ms", max="300ms")
+        kinds = ("droptail", "red", "codel", "fq-codel", "pie", "dualpi2")
+        yield _knob(tree, resolved, (*path, "queue", "kind"), group, "queue", "choice", of=kinds)
+        limit = _knob(tree, resolved, (*path, "queue", "limit"), group, "queue holds", "size")
+        if isinstance(limit.value, str):
+            yield limit
+        if (_at(link, ("loss",)) or {"kind": "bernoulli"}).get("kind") == "bernoulli":
+            yield _knob(tree, resolved, (*path, "loss", "p"), group, "random loss", "share", min=0, max=0.2)
+
+
+def _of_traffic(tree: Json, resolved: Json) -> Iterator[Knob]:
+    for n, flow in enumerate(tree.get("flow") or []):
+        kind, name, path = flow.get("kind"), str(flow.get("name")), ("flow", n)
+        if kind == "video":
+            continue
+        if "count" in flow:
+            yield _knob(
+                tree, resolved, (*path, "count"), "Traffic", f"{name}: how many", "whole", min=0, max=10
+            )
+        if kind == "tcp":
+            label = f"{name}: congestion control"
+            yield _knob(tree, resolved, (*path, "congestion"), "Traffic", label, "choice", of=_SIMULATED)
+        elif "rate" in flow:
+            label = f"{name}: rate"
+            yield _knob(tree, resolved, (*path, "rate"), "Traffic", label, "rate", min="10kbps", max="10Mbps")
+
+
+def first_video(tree: Json) -> int | None:
+    """Return the place of the first video among the flows: it is the one that has an A and a B."""
+    return next((n for n, flow in enumerate(tree.get("flow") or []) if flow.get("kind") == "video"), None)
+
+
+def _of_videos(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str]) -> Iterator[Knob]:
+    n = first_video(tree)
+    if n is None:
+        return
+    flow, path = tree["flow"][n], ("flow", n)
+    named = tuple(sorted(name for name in base.names if ":" in name))
+    names = (*(each.name for each in registry()), *named)
+    a = _knob(tree, resolved, (*path, "controller"), "A", "controller", "choice", of=names)
+    yield a
+    for group, name in (("A", a.value), ("B", b)):
+        if group == "A" or name != a.value:
+            yield from _of_controller(tree, path, flow, group, name)
+    if flow.get("receivers") is not None:
+        yield _knob(tree, resolved, (*path, "receivers"), "Video", "receivers", "whole", min=1, max=50)
+    if flow.get("playout", "none") != "none":
+        yield _knob(
+            tree, resolved, (*path, "playout"), "Video", "play-out limit", "span", min="50ms", max="2s"
+        )
+    if clips or isinstance(flow.get("clip"), str):
+        own = [flow["clip"]] if isinstance(flow.get("clip"), str) else []
+        files = tuple(dict.fromkeys([*own, *clips]))
+        yield _knob(tree, resolved, (*path, "clip"), "Video", "clip", "choice", of=files)
+
+
+def _of_controller(tree: Json, path: Where, flow: Json, group: str, name: object) -> Iterator[Knob]:
+    entry = next((each for each in registry() if each.name == name), None)
+    for each in entry.params if entry is not None else ():
+        where = (*path, "params", str(name), each.name)
+        value = _at(tree, where)
+        if value is None:
+            value = each.paper if flow.get("mode") == "paper" else each.default
+        low, high, kind = each.min, each.max, each.kind
+        if kind not in ("number", "choice", "switch", "span", "rate"):
+            continue
+        if kind == "number" and not (isinstance(low, int | float) and isinstance(high, int | float)):
+            continue
+        yield Knob(tuple(where), group, each.name, kind, value, each.about, low, high, each.of)
+
+
+def _of_run(tree: Json, resolved: Json) -> Iterator[Knob]:
+    yield _knob(tree, resolved, ("duration",), "Run", "duration", "span", min="10s", max="120s")
+    yield _knob(tree, resolved, ("seed",), "Run", "seed", "whole", min=1, max=50)
+
+
+# ---------------------------------------------------------------- what the page sends
+
+
+def edits_of(value: object) -> list[tuple[Where, object]]:
+    """Take the changes that the page asks for.
+
+    Raises:
+        ValueError: they have another shape.
+
+    """
+    if not isinstance(value, list) or len(value) > 200:
+        raise ValueError("edits: a list of [path, value]")
+    found: list[tuple[Where, object]] = []
+    for each in value:
+        if not isinstance(each, list) or len(each) != 2:
+            raise ValueError("edits: a list of [path, value]")
+        path, to = each
+        if (
+            not isinstance(path, list)
+            or not 0 < len(path) <= 8
+            or not all(type(key) in (str, int) for key in path)
+            or any(isinstance(key, int) and key < 0 for key in path)
+            or not isinstance(path[0], str)
+        ):
+            raise ValueError("edits: a path is a list of keys and of places in lists")
+        if type(to) not in (str, int, float, bool) or (isinstance(to, float) and not math.isfinite(to)):
+            raise ValueError("edits: a value is a text, a number, or true or false")
+        found.append((path, to))
+    return found

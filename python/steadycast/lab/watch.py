@@ -1,0 +1,224 @@
+"""A live session in the lab, followed by the status lines that it appends to a file once a second."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from steadycast import style
+from steadycast.folder import number
+from steadycast.record import median
+from steadycast.report import say
+
+Json = dict[str, Any]
+
+KEPT = 600
+"""Lines that are shown: ten minutes."""
+_MOST_BYTES = 1 << 20
+"""Read at once; of a file that is longer when it is opened, its end."""
+_MOST_PEERS = 20
+_OLD_S = 5.0
+"""After this time without a line the page says that none came."""
+_MOST = 1e15
+"""Numbers beyond it are none that a session has."""
+_NAME = 100
+"""Characters of a name that are shown."""
+
+
+class Watched:
+    """One file of status lines. What is not one of them is left out.
+
+    Args:
+        place: the file; it need not be there yet.
+
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._next: int | None = None
+        self._half = b""
+        self._rows: deque[Json] = deque(maxlen=KEPT)
+
+    def read(self) -> None:
+        """Take in what was appended since the last call; a file that has become shorter is read anew."""
+        try:
+            with self.place.open("rb") as file:
+                size = file.seek(0, 2)
+                if self._next is None or size < self._next:
+                    self._next, self._half = max(0, size - _MOST_BYTES), b""
+                    self._rows.clear()
+                file.seek(self._next)
+                content = file.read(_MOST_BYTES)
+        except OSError:
+            return
+        self._next += len(content)
+        *lines, self._half = (self._half + content).split(b"\n")
+        self._half = self._half[-_MOST_BYTES:]
+        for line in lines:
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            row = json.loads(line, parse_float=_finite, parse_int=_finite, parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(row, dict) or row.get("kind", "status") != "status":
+            return
+        at = number(row.get("at_s"))
+        if at is None:
+            return
+        if self._rows and at < self._rows[-1]["at_s"]:
+            self._rows.clear()  # another session
+        self._rows.append({**row, "at_s": at})
+
+    @property
+    def began(self) -> float | None:
+        """When the session began, in seconds of its host's clock; `None` where its lines don't say."""
+        last = self._rows[-1] if self._rows else {}
+        try:
+            return datetime.fromisoformat(str(last.get("at"))).timestamp() - float(last["at_s"])
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def shown(self, origin: float | None = None) -> Json:
+        """Return the session as the page takes a run (`steadycast.lab.work.shown`).
+
+        Args:
+            origin: where the page's time begins, in seconds of the hosts' clocks; by default where the session does.
+
+        """
+        later = 0.0 if origin is None or self.began is None else self.began - origin
+        rows = [{**row, "at_s": round(row["at_s"] + later, 3)} for row in self._rows]
+        last = rows[-1] if rows else {}
+        sends = last.get("command") != "receive"
+        colour = style.look({"kind": "video", "controller": last.get("controller") or self.place.stem}).colour
+        t = [row["at_s"] for row in rows]
+
+        def line(label: str, values: Sequence[float | None], *, main: bool = True) -> Json:
+            return {"flow": label, "label": label, "colour": colour, "video": main, "t": t, "y": list(values)}
+
+        rates = [line("sent" if sends else "received", [number(row.get("rate_bps")) for row in rows])]
+        if sends:
+            target = [number(_decision(row).get("target_bps")) for row in rows]
+            rates.append(line("target", target, main=False))
+            delay = line("round trip", [median(_of_peers(row, "rtt_ms")) for row in rows])
+            loss = [max(_of_peers(row, "loss_frac"), default=None) for row in rows]
+        else:
+            delay = line("delay", [number(row.get("delay_ms")) for row in rows])
+            loss = [number(row.get("loss_frac")) for row in rows]
+        return {
+            "pixels": False,
+            "from_s": 0.0,
+            "since_s": t[0] if t else 0.0,
+            "to_s": t[-1] if t else 0.0,
+            "cpu_s": None,
+            "says": [self._says(last, sends)],
+            "warnings": [],
+            "expect": [],
+            "numbers": _numbers(last, sends, colour),
+            "titles": {"delay": "round trip" if sends else "delay above the least"},
+            "charts": {
+                "rates": {"lines": rates, "capacity": None, "shares": []},
+                "delay": [delay],
+                "queue": [],
+                "loss": [line("loss", [None if v is None else 100 * v for v in loss])],
+            },
+            "events": [],
+            "decisions": _decisions(rows, self._name(last)),
+            "strips": [],
+        }
+
+    def _name(self, last: Json) -> str:
+        return str(last.get("session") or self.place.name)[:_NAME]
+
+    def _says(self, last: Json, sends: bool) -> str:
+        if not last:
+            return f"Nothing has come to {self.place} yet: start send or receive with --status {self.place}."
+        session = self._name(last)
+        ago = time.time() - (self.began + self._rows[-1]["at_s"]) if self.began is not None else 0.0
+        old = f" Its last line is {say.seconds(ago)} old." if ago > _OLD_S else ""
+        return (
+            f"{session}: {'sending' if sends else 'receiving'} {say.rate(last.get('rate_bps'))} "
+            f"after {say.seconds(self._rows[-1]['at_s'])}.{old}"
+        )
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if abs(value) < _MOST else None
+
+
+def _decision(row: Json) -> Json:
+    found = row.get("decision")
+    return found if isinstance(found, dict) else {}
+
+
+def _peers(row: Json) -> list[Json]:
+    found = row.get("peers")
+    return [peer for peer in found if isinstance(peer, dict)] if isinstance(found, list) else []
+
+
+def _of_peers(row: Json, key: str) -> list[float]:
+    return [value for peer in _peers(row) if (value := number(peer.get(key))) is not None]
+
+
+def _decisions(rows: Sequence[Json], title: str) -> list[Json]:
+    found = [(row["at_s"], _decision(row)) for row in rows if _decision(row)]
+    if not found:
+        return []
+    return [
+        {
+            "flow": "sent",
+            "title": title,
+            "t": [at for at, _ in found],
+            "target": [say.rate(each.get("target_bps")) for _, each in found],
+            "why": [
+                " · ".join(
+                    [
+                        str(each.get("rule") or ""),
+                        *([f"loss {say.frac(each['loss'])}"] if number(each.get("loss")) is not None else []),
+                        *(
+                            [f"RTT {say.ms(each['rtt_ms'])}"]
+                            if number(each.get("rtt_ms")) is not None
+                            else []
+                        ),
+                    ]
+                )
+                for _, each in found
+            ],
+            "limit": [str(each.get("limit") or "") for _, each in found],
+            "by": [str(each["by"]) if each.get("by") else None for _, each in found],
+        }
+    ]
+
+
+def _numbers(last: Json, sends: bool, colour: str) -> Json:
+    if not sends:
+        frames = last.get("frames")
+        told = frames if isinstance(frames, dict) else {}
+        heads = [[str(name), f"Frames that were {name}."] for name in told]
+        cells = [say.count(value) for value in told.values()]
+        row = {"flow": "frames", "title": "frames", "cells": cells, "colour": colour}
+        return {"heads": heads, "rows": [row] if told else []}
+    heads = [
+        ["loss", "Loss between its last two reports."],
+        ["RTT", "Round trip, from its reports."],
+        ["jitter", "Interarrival jitter (RFC 3550), from its reports."],
+        ["silent", "Since it was last heard."],
+    ]
+    rows = []
+    for peer in _peers(last)[:_MOST_PEERS]:
+        cells = [
+            say.frac(peer.get("loss_frac")),
+            say.ms(peer.get("rtt_ms")),
+            say.ms(peer.get("jitter_ms")),
+            say.seconds(peer.get("silent_s")),
+        ]
+        name = str(peer.get("name") or "?")[:_NAME]
+        rows.append({"flow": f"{name} {peer.get('ssrc')}", "title": name, "cells": cells, "colour": colour})
+    return {"heads": heads, "rows": rows}

@@ -1,0 +1,379 @@
+"""One request of the lab's page in a worker process: a run, a film or a report."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast import record, style
+from steadycast.errors import UserError
+from steadycast.folder import number
+from steadycast.lab import text as scenario_text
+from steadycast.report import say, series
+from steadycast.report.answer import answer, title
+from steadycast.report.rank import alike, ranked_receivers
+from steadycast.report.terminal import heading
+from steadycast.run import Held, Run, _Runner, media_facts
+
+if TYPE_CHECKING:
+    from steadycast import _core
+    from steadycast.folder import Folder
+    from steadycast.media.ladder import Ladder
+    from steadycast.media.table import FrameTable
+    from steadycast.scenario import Scenario
+
+Json = dict[str, Any]
+
+_KEPT = 2
+"""How many flows' media a process keeps, pictures included."""
+_MOST_SCORES = 200_000
+"""How many measured pictures a process remembers of a clip: some hundred runs'."""
+_MOST_ROWS = 4000
+"""How many decisions, and how many frames of a receiver, the page gets."""
+_MOST_STEPS = 1500
+"""How many steps a series has at most: the recording interval of longer runs is stretched."""
+_FATES = ("ok", *style.FATE)
+
+
+class CancelledError(Exception):
+    """The page has asked for something newer."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the processes are told."""
+
+    board: Path
+    clips: Path | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the page wants."""
+
+    what: str
+    """run, film or report."""
+    base: scenario_text.Base
+    text: str
+    sets: tuple[str, ...]
+    others: tuple[tuple[str, ...], ...]
+    """What is set for the other pictures of a film, each."""
+    place: int
+    """Its place on the board."""
+    ticket: int
+    pictures: bool = False
+    receiver: str | None = None
+    kind: str = "mp4"
+
+
+class Board:
+    """What the server and its workers see at once: the newest ticket of each page, and how far its work is."""
+
+    PLACES = 128
+    _SIZE = 96
+    _TEXT = 72
+
+    def __init__(self, file: Path) -> None:
+        if not file.exists():
+            file.write_bytes(bytes(self.PLACES * self._SIZE))
+        with file.open("r+b") as opened:
+            self._map = mmap.mmap(opened.fileno(), self.PLACES * self._SIZE)
+
+    def newest(self, place: int) -> int:
+        """Return the newest ticket of a place."""
+        return int.from_bytes(self._map[place * self._SIZE : place * self._SIZE + 8], "little")
+
+    def next(self, place: int) -> int:
+        """Give out a new ticket: work on an older one ends."""
+        ticket = self.newest(place) + 1
+        start = place * self._SIZE
+        self._map[start : start + self._SIZE] = ticket.to_bytes(8, "little").ljust(self._SIZE, b"\0")
+        return ticket
+
+    def tell(self, place: int, what: str, done: int, of: int) -> None:
+        """Write down how far the work is."""
+        start = place * self._SIZE + 8
+        told = min(done, 2**31).to_bytes(8, "little") + min(of, 2**31).to_bytes(8, "little")
+        self._map[start : start + 16 + self._TEXT] = told + what.encode()[: self._TEXT].ljust(
+            self._TEXT, b"\0"
+        )
+
+    def told(self, place: int) -> tuple[str, int, int]:
+        """Return what is being done, how many parts of it are done, and how many there are."""
+        start = place * self._SIZE + 8
+        part = self._map[start : start + 16 + self._TEXT]
+        what = part[16:].rstrip(b"\0").decode(errors="ignore")
+        return what, int.from_bytes(part[:8], "little"), int.from_bytes(part[8:16], "little")
+
+
+def begin(setup: Setup) -> Callable[[Task], bytes]:
+    """Return what does a task: JSON of a run, a film's bytes, or a report's HTML."""
+    board = Board(setup.board)
+    media: OrderedDict[str, Ladder | FrameTable | None] = OrderedDict()
+
+    class Kept(_Runner):
+        """A run that shares media with those before it, ends when a newer one is wanted, and captures nothing."""
+
+        def __init__(self, task: Task, sets: Sequence[str], pictures: bool) -> None:
+            self.task = task
+            super().__init__(task.base.place, sets, self._told, pictures, False, {})
+
+        def _told(self, what: str, done: int, of: int) -> None:
+            if board.newest(self.task.place) != self.task.ticket:
+                raise CancelledError
+            board.tell(self.task.place, what, done, of)
+
+        def _load(self, scenario: str | Path | Scenario, sets: Sequence[str]) -> _core.Scenario:
+            tree, loaded = scenario_text.checked(self.task.base, self.task.text, setup.clips, sets)
+            interval = series.span((tree.get("record") or {}).get("interval")) or 1.0
+            if loaded.duration_s / interval > _MOST_STEPS:
+                stretched = f"record.interval={math.ceil(loaded.duration_s / _MOST_STEPS * 1000)}ms"
+                _, loaded = scenario_text.checked(
+                    self.task.base, self.task.text, setup.clips, [*sets, stretched]
+                )
+            return loaded
+
+        def _media_of(self, video: Mapping[str, Any]) -> Ladder | FrameTable | None:
+            # Frame sizes by Table II are drawn by the run's seed.
+            name = f"{media_facts(video)} {self.loaded.seed if video['media'] == 'table2' else ''}"
+            if name not in media:
+                media[name] = super()._media_of(video)
+            media.move_to_end(name)
+            scores = getattr(media[name], "scores", {})
+            if len(scores) > _MOST_SCORES:
+                scores.clear()
+            while len(media) > max(_KEPT, len(self.loaded.videos())):
+                media.popitem(last=False)
+            return media[name]
+
+        def done(self) -> Run:
+            """Run it."""
+            self._told("starting", 0, 1)
+            simulation, media_s = self._prepared()
+            return self._go(simulation, media_s, None, None)
+
+    def one(task: Task) -> bytes:
+        if task.what == "film":
+            runs = [Kept(task, sets, False) for sets in (task.sets, *task.others)]
+            return _film(task, [(runner, runner.done()) for runner in runs])
+        runner = Kept(task, task.sets, task.pictures)
+        run = runner.done()
+        if task.what == "report":
+            runner._told("drawing the report", 0, 1)
+            return run.report().read_bytes()
+        pixels = any(each["media"] in ("clip", "synthetic") for each in runner.loaded.videos())
+        content = {"pixels": pixels, **shown(run)}
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+    return one
+
+
+def _film(task: Task, runs: Sequence[tuple[Any, Run]]) -> bytes:
+    from steadycast.lab.film import film
+    from steadycast.media.table import FrameTable
+    from steadycast.viewing import Record
+
+    viewers = []
+    for runner, run in runs:
+        ladders = {f: m for f, m in runner.media.items() if not isinstance(m, FrameTable)}
+        flow = next((f for f in run.summary["flows"] if f["name"] in ladders), None)
+        if flow is None:
+            raise UserError(
+                "film", "no video of this scenario has pixels", 'choose media "synthetic" or a clip'
+            )
+        held = run.held()
+        found = Record(
+            runner.loaded.videos(), ladders, held.table("frames"), run.table("missing").to_polars()
+        )
+        names = [receiver["name"] for receiver in flow["receivers"]]
+        name = str(task.receiver) if task.receiver in names else ranked_receivers(flow)[0]["name"]
+        viewer = found.viewer(flow["name"], name)
+        if viewer is None:
+            raise UserError("film", "no frame of this video was recorded", "run it for longer")
+        viewers.append(viewer)
+    told = runs[0][0]._told
+    return film(viewers, task.kind, lambda done, of: told("filming", done, of))
+
+
+# ---------------------------------------------------------------- a run, as the page takes it
+
+
+def shown(run: Run) -> Json:
+    """Return what the page shows of a run, in plain values."""
+    held = run.held()
+    summary = run.summary
+    assert isinstance(held, Held)
+    return {
+        "to_s": summary["to_s"],
+        "from_s": summary["from_s"],
+        "cpu_s": _short(run.cost["cpu_s"]),
+        "says": answer(summary),
+        "warnings": summary["warnings"],
+        "expect": summary["expect"],
+        "numbers": _numbers(summary),
+        "charts": {
+            "rates": _rates(held),
+            "delay": _lines(held, "delay_ms"),
+            "queue": _queues(held),
+            "loss": _lines(held, "loss_frac", 100.0),
+        },
+        "events": [[t, what] for t, what in series.events.__wrapped__(held)],
+        "decisions": _decisions(held),
+        "strips": _strips(held),
+    }
+
+
+def _short(value: object) -> float | None:
+    known = number(value)
+    return None if known is None or not math.isfinite(known) else float(f"{known:.5g}")
+
+
+def _numbers(summary: Json) -> Json:
+    columns = record.table("terminal")
+    rows = []
+    for flow, look in zip(summary["flows"], style.looks(summary["flows"]), strict=True):
+        cells = [say.how(column.figure)(column.of_flow(flow)) for column in columns]
+        n = len(flow.get("receivers") or [])
+        rows.append(
+            {
+                "flow": flow["name"],
+                "title": title(flow) + (f" → {n}" if n > 1 else ""),
+                "cells": cells,
+                "colour": look.colour,
+            }
+        )
+    return {
+        "heads": [[heading(column), column.figure.about] for column in columns],
+        "rows": rows,
+    }
+
+
+def _lines(folder: Folder, column: str, times: float = 1.0) -> list[Json]:
+    lines = series.grouped(series.series(folder, column))
+    found = []
+    for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
+        y = [None if v != v else _short(v * times) for v in one.mid]
+        found.append(
+            {
+                "flow": one.flow["name"],
+                "label": one.label.replace("\n", ", "),
+                "colour": look.colour,
+                "t": [_short(t) for t in one.t],
+                "y": y,
+            }
+        )
+    return found
+
+
+def _rates(folder: Folder) -> Json:
+    limit = series.capacity(folder)
+    return {
+        "lines": _lines(folder, "throughput_bps"),
+        "capacity": None
+        if limit is None
+        else {"name": limit[0], "t": [_short(t) for t in limit[1]], "y": [_short(v) for v in limit[2]]},
+        "shares": [[_short(value), whose] for value, whose in series.fair_shares(folder.summary)],
+    }
+
+
+def _queues(folder: Folder) -> list[Json]:
+    import polars as pl
+
+    links = folder.table("links")
+    ranked = (
+        links.group_by("link", "direction", maintain_order=True)
+        .agg(pl.col("queue_ms").max())
+        .filter((pl.col("queue_ms") > 1.0) & (pl.col("queue_ms") > 0.05 * pl.col("queue_ms").max()))
+        .sort("queue_ms", descending=True)
+        .head(2)
+    )
+    step = series.interval(links)
+    found: list[Json] = []
+    for link, direction in ranked.select("link", "direction").iter_rows():
+        mine = links.filter((pl.col("link") == link) & (pl.col("direction") == direction)).sort("t_s")
+        found.append(
+            {
+                "flow": f"{link} {direction}",
+                "label": link if direction == "forward" else f"{link}, back",
+                "colour": style.INK if not found else "#0072b2",
+                "t": [_short(t + step / 2) for t in mine["t_s"]],
+                "y": [_short(v) for v in mine["queue_ms"]],
+            }
+        )
+    return found
+
+
+def _decisions(folder: Folder) -> list[Json]:
+    import polars as pl
+
+    from steadycast.report.figures import decided
+
+    rows = decided(folder)
+    found = []
+    for flow in folder.summary["flows"]:
+        mine = rows.filter(pl.col("flow") == flow["name"])
+        if not mine.height:
+            continue
+        mine = mine.gather_every(math.ceil(mine.height / _MOST_ROWS))
+        found.append(
+            {
+                "flow": flow["name"],
+                "title": title(flow),
+                "t": [_short(t) for t in mine["t_s"]],
+                "target": [say.rate(v) for v in mine["target_bps"]],
+                "why": [
+                    " · ".join(filter(None, parts))
+                    for parts in zip(
+                        mine["rule"].fill_null("").to_list(),
+                        [f"loss {say.frac(v)}" if v is not None else "" for v in mine["loss"]],
+                        [f"RTT {say.ms(v)}" if v is not None else "" for v in mine["rtt_ms"]],
+                        strict=True,
+                    )
+                ],
+                "limit": mine["limit"].to_list(),
+                "by": mine["by"].to_list(),
+            }
+        )
+    return found
+
+
+def _strips(folder: Folder) -> list[Json]:
+    import polars as pl
+
+    frames = folder.table("frames").sort("display")
+    found = []
+    for flow in folder.summary["flows"]:
+        order = ranked_receivers(flow) if flow.get("kind") == "video" else []
+        if not order:
+            continue
+        wanted = (
+            {"": order[0]}
+            if len(order) == 1 or alike(order)
+            else {"worst": order[0], "median": order[len(order) // 2]}
+        )
+        for place, receiver in wanted.items():
+            mine = frames.filter((pl.col("flow") == flow["name"]) & (pl.col("node") == receiver["name"]))
+            if not mine.height:
+                continue
+            mine = mine.gather_every(math.ceil(mine.height / _MOST_ROWS))
+            found.append(
+                {
+                    "flow": flow["name"],
+                    "receiver": receiver["name"],
+                    "label": " ".join(filter(None, [place, receiver["name"]]))
+                    + (f" ({len(order)} alike)" if len(order) > 1 and not place else ""),
+                    "t": [_short(t) for t in mine["pts_s"]],
+                    "fate": [_FATES.index(f) if f in _FATES else 0 for f in mine["fate"].fill_null("ok")],
+                    "q": mine["q"].to_list(),
+                    "kind": "".join((k or "?")[:1] for k in mine["kind"]),
+                    "psnr": [_short(v) for v in mine["psnr_y_db"]],
+                    "mos": mine["mos"].to_list(),
+                }
+            )
+    return found

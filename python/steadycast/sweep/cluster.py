@@ -1,0 +1,252 @@
+"""The runs of a sweep on a Dask cluster that is there: texts and files go to its workers, rows come back.
+
+A worker needs no disk in common with this machine: the scenario, the files that it names and the encoded clips are
+sent to it once. What it sends back are rows; this process alone writes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import MissingError, UserError
+from steadycast.sweep import plan as planning
+from steadycast.sweep.plan import Base, Task
+
+if TYPE_CHECKING:
+    from steadycast import _core
+
+_REACH_S = 10
+"""How long a scheduler may take to answer, in seconds."""
+_CHUNKS = 8
+"""Into how many parts a worker's share is cut: a lost worker loses one of them."""
+_MOST = 50
+"""Runs of a part at most."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """All that a worker needs to do runs of one sweep."""
+
+    base: Base
+    pixels: bool
+    files: Mapping[str, bytes] = field(repr=False)
+    """What the scenario names, by its path from the scenario's folder."""
+    encoded: Mapping[str, bytes] = field(repr=False)
+    """Encoded clips, by their names in the cache."""
+    key: str = ""
+    """SHA-256 of all this."""
+
+
+def pack(base: Base, pixels: bool, scenarios: Iterable[_core.Scenario], encoded: Iterable[Path]) -> Parcel:
+    """Read all files that the scenarios of a sweep name.
+
+    Raises:
+        UserError: a file stands where a worker would not find it.
+
+    """
+    files: dict[str, bytes] = {}
+    homes = (base.folder.resolve(), Path.cwd())
+    for path in sorted({path.resolve() for each in scenarios for path in planning.files(each, base.folder)}):
+        home = next((each for each in homes if path.is_relative_to(each)), None)
+        if home is None:
+            problem = "it does not lie in the scenario's folder, so a cluster's workers would not find it"
+            raise UserError(str(path), problem, "copy it there, or use --shard on a disk that all share")
+        files[path.relative_to(home).as_posix()] = path.read_bytes()
+    clips = {path.name: path.read_bytes() for path in sorted(encoded)}
+    digest = hashlib.sha256(repr((base.text, base.sets, pixels, sorted(files), sorted(clips))).encode())
+    for content in files.values():
+        digest.update(content)
+    return Parcel(base, pixels, files, clips, digest.hexdigest())
+
+
+class Cluster:
+    """The workers of a Dask cluster for the length of a block; `steadycast.workers.Workers` for one machine.
+
+    Args:
+        scheduler: its address (tcp://HOST:PORT), or a `distributed.Client`, which stays open.
+        parcel: what its workers are sent.
+
+    """
+
+    def __init__(self, scheduler: object, parcel: Parcel) -> None:
+        self._scheduler = scheduler
+        self._parcel = parcel
+        self._client: Any = None
+        self._owned = isinstance(scheduler, str)
+
+    def __enter__(self) -> Self:
+        """Reach the scheduler, and make sure that its workers are of this program.
+
+        Raises:
+            MissingError: distributed is not installed here.
+            UserError: no scheduler answers, it has no workers, or they are of another program.
+
+        """
+        self._client = _reached(self._scheduler) if self._owned else self._scheduler
+        try:
+            _agreed(self._client)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the cluster as it was."""
+        if self._owned:
+            self._client.close(timeout=2)
+
+    def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
+        """Yield a task's place and its row, in the order in which they end; an exception is returned.
+
+        A part whose worker was lost is done again by another one. A part that has lost several workers is done run by
+        run, and a run that loses several has failed.
+
+        Raises:
+            UserError: the scheduler has gone.
+
+        """
+        from distributed import as_completed
+
+        client = self._client
+        parcel = client.scatter(self._parcel, broadcast=True, hash=False)
+        share = len(tasks) / max(len(client.scheduler_info()["workers"]), 1) / _CHUNKS
+        size = max(1, min(_MOST, round(share)))
+        places = list(range(len(tasks)))
+        parts = [places[i : i + size] for i in range(0, len(places), size)]
+
+        def given(part: Sequence[int]) -> Any:
+            future = client.submit(work, parcel, [tasks[i] for i in part], pure=False)
+            waiting[future.key] = part
+            return future
+
+        waiting: dict[str, Sequence[int]] = {}
+        ending = as_completed([given(part) for part in parts], loop=client.loop)
+        try:
+            for future in ending:
+                part = waiting.pop(future.key)
+                if future.status == "finished":
+                    yield from zip(part, future.result(), strict=True)
+                    continue
+                error = _why(future)
+                if isinstance(error, UserError):
+                    raise error
+                if len(part) == 1:
+                    yield part[0], error
+                else:
+                    ending.update([given([place]) for place in part])
+        finally:
+            for key in waiting:
+                with suppress(Exception):
+                    client.cancel([key])
+
+
+def work(parcel: Parcel, tasks: Sequence[Task]) -> list[bytes]:
+    """Do runs, in a worker: rows as lines of JSON."""
+    one = _begun(parcel)
+    return [one(task) for task in tasks]
+
+
+_LOCAL = threading.local()
+_UNPACKED: dict[str, Base] = {}
+_LOCK = threading.Lock()
+
+
+def _begun(parcel: Parcel) -> Callable[[Task], bytes]:
+    """Return what does the runs of a parcel: made once for each thread of a worker, which all share its files."""
+    from steadycast.sweep.work import Setup, begin
+
+    if getattr(_LOCAL, "key", None) != parcel.key:
+        with _LOCK:
+            if parcel.key not in _UNPACKED:
+                _UNPACKED[parcel.key] = _unpacked(parcel)
+        _LOCAL.one = begin(Setup(_UNPACKED[parcel.key], parcel.pixels))
+        _LOCAL.key = parcel.key
+    one: Callable[[Task], bytes] = _LOCAL.one
+    return one
+
+
+def _unpacked(parcel: Parcel) -> Base:
+    from distributed import get_worker
+
+    from steadycast.media import cache
+
+    # Dask removes its worker's folder when the worker ends.
+    home = Path(mkdtemp(prefix="steadycast-", dir=get_worker().local_directory))
+    for name, content in parcel.files.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    for name, content in parcel.encoded.items():
+        path = cache.folder() / name
+        if not path.exists():
+            cache.write(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    if isinstance(parcel.base.scenario, str):
+        return replace(parcel.base, scenario=str(home / Path(parcel.base.scenario).name))
+    return parcel.base
+
+
+def _reached(address: object) -> Any:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingError(
+            "--scheduler", "distributed is not installed", "pip install 'steadycast[cluster]'"
+        ) from error
+    try:
+        return Client(address, timeout=_REACH_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        problem = f"no scheduler answers ({str(error).splitlines()[0][:100] or type(error).__name__})"
+        raise UserError(
+            f"--scheduler {address}", problem, "start it: dask scheduler, and dask worker HOST:PORT"
+        ) from error
+
+
+def _agreed(client: Any) -> None:
+    """Refuse workers whose rows would not be this program's."""
+    own = versions()
+    try:
+        told = client.run(versions)
+    except ModuleNotFoundError as error:
+        problem = f"a worker lacks {error.name}"
+        raise UserError(
+            "--scheduler", problem, "install the same steadycast on all of its machines"
+        ) from error
+    if not told:
+        raise UserError("--scheduler", "it has no workers", "start some: dask worker HOST:PORT")
+    for worker, found in sorted(told.items()):
+        if found != own:
+            problem = f"{worker} has {', '.join(found)}; here is {', '.join(own)}"
+            raise UserError("--scheduler", problem, "install the same versions on all of its machines")
+
+
+def versions() -> tuple[str, ...]:
+    """Say what rows and encoded clips depend on."""
+    import av
+
+    libraries = sorted(av.library_versions.items())
+    return planning.program(), f"PyAV {av.__version__} ({'.'.join(map(str, dict(libraries)['libavcodec']))})"
+
+
+def _why(future: Any) -> Exception:
+    from distributed import CancelledError, KilledWorker
+
+    from steadycast.workers import LostError
+
+    if future.status in ("lost", "cancelled"):
+        return UserError("--scheduler", "it has gone", "the same command goes on with what is missing")
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return LostError("its worker was lost")
+    if isinstance(error, CancelledError):
+        return UserError("--scheduler", "it has gone", "the same command goes on with what is missing")
+    return error if isinstance(error, Exception) else RuntimeError(str(error))

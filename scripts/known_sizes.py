@@ -1,0 +1,38 @@
+"""Make `python/steadycast/media/synthetic.npz` again: the sizes of the synthetic clip at every quantizer.
+
+    .venv/bin/python scripts/known_sizes.py
+
+They are those of a scenario that says nothing of its encoder, such as scenarios/home.toml. With them such a scenario
+runs before anything is encoded, and then encodes only the quantizers that its viewers saw.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from steadycast.media import ladder
+from steadycast.media.prepare import media_of
+from steadycast.run import load
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Encode the clip, and keep its sizes."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["STEADYCAST_CACHE"] = folder
+        known, ladder.KNOWN = ladder.KNOWN, Path(folder, "none")
+        scenario = load(ROOT / "scenarios" / "home.toml")
+        media_of(scenario.videos()[0], scenario.seed)
+        (made,) = Path(folder).glob("*.ladder")
+        shutil.copyfile(made, known)
+    print(f"{known}: {known.stat().st_size} B")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

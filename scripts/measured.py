@@ -1,0 +1,146 @@
+"""Which pages' tables are older than what they were measured from. `make docs` says so on such a page.
+
+A page with measured tables names their commit, and in a comment what their numbers depend on:
+
+    Measured at commit eb0f74c (2026-11-21).
+    <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
+
+A source is a file or a folder, compared without comments, blank lines and Rust's unit tests; `records:PREFIX` is
+what `crates/sim/tests/records.txt` pins of the scenarios whose path begins with PREFIX: it changes with their
+behaviour only.
+
+    python scripts/measured.py      # the pages, and what has changed since their commits
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = "crates/sim/tests/records.txt"
+COMMIT = re.compile(r"\bcommit ([0-9a-f]{7,40})\b", re.IGNORECASE)
+SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
+UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
+COMMENT = {".rs": "//", ".py": "#", ".toml": "#", ".tcl": "#"}
+SHOWN = 4
+"""Names of changed sources that a page shows."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a page says of its tables."""
+
+    commit: str
+    sources: tuple[str, ...]
+
+
+def measured(text: str) -> Measured | None:
+    """Read a page; `None` when it names no sources, or, before its first measurement, no commit."""
+    sources, commit = SOURCES.search(text), COMMIT.search(text)
+    return Measured(commit[1], tuple(sources[1].split())) if sources and commit else None
+
+
+def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
+    """List the sources whose content is not the commit's; `None` where git does not have the commit."""
+    if _git(root, "cat-file", "-e", f"{what.commit}^{{commit}}") is None:
+        return None
+    found = []
+    for source in what.sources:
+        prefix = source.removeprefix("records:")
+        if prefix != source:
+            before, now = _git(root, "show", f"{what.commit}:{RECORDS}") or "", (root / RECORDS).read_text()
+            if pinned(before, prefix) != pinned(now, prefix):
+                found.append(f"the records of {prefix}*")
+            continue
+        for name in (_git(root, "diff", "--name-only", what.commit, "--", source) or "").splitlines():
+            before, now = _git(root, "show", f"{what.commit}:{name}") or "", _content(root / name)
+            if code(before, name) != code(now, name):
+                found.append(name)
+    return found
+
+
+def pinned(records: str, prefix: str) -> list[str]:
+    """Return the lines of the records of scenarios whose path begins with `prefix`."""
+    kept: list[str] = []
+    mine = False
+    for line in records.splitlines():
+        if not line.startswith(" "):
+            mine = line.startswith(prefix)
+        if mine:
+            kept.append(line)
+    return kept
+
+
+def code(text: str, name: str) -> list[str]:
+    """Return a source's lines without comments, blank lines and Rust's unit tests at the end."""
+    suffix = Path(name).suffix
+    if suffix == ".rs":
+        text = UNIT_TESTS.sub("", text)
+    comment = COMMENT.get(suffix, "\0")
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith(comment)]
+
+
+def mark(text: str, what: Measured, since: list[str]) -> str:
+    """Put a sentence below the title of a page whose sources have changed."""
+    names = ", ".join(f"`{name}`" for name in since[:SHOWN])
+    more = f" and {len(since) - SHOWN} more" if len(since) > SHOWN else ""
+    says = (
+        f"**These tables are older than what they were measured from.** Since commit {what.commit} there are "
+        f"changes in {names}{more}; today's numbers may be others."
+    )
+    title, end, rest = text.partition("\n")
+    return f"{title}{end}\n{says}\n{rest}"
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark a page of the site whose sources have changed since its commit."""
+    what = measured(markdown)
+    since = changed(what) if what else None
+    if what is None or not since:
+        return markdown
+    print(f"{page.file.src_uri}: {len(since)} sources have changed since commit {what.commit}")
+    return mark(markdown, what, since)
+
+
+def main() -> None:
+    """Print each measured page, and what has changed since its commit."""
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        what = measured(page.read_text(encoding="utf-8"))
+        if what is None:
+            continue
+        since = changed(what)
+        says = "commit not in this checkout" if since is None else ", ".join(since) or "nothing has changed"
+        print(f"{page.relative_to(ROOT)} (commit {what.commit}): {says}")
+
+
+def _content(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", root, *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

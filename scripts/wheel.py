@@ -1,0 +1,157 @@
+"""Build the wheel, check it, and try it in a bare virtual environment and an empty folder outside the checkout.
+
+    .venv/bin/python scripts/wheel.py                          # make wheel: build/dist
+    .venv/bin/python scripts/wheel.py --here                   # what it depends on is taken from this environment
+    .venv/bin/python scripts/wheel.py --profile quick --here   # and it is compiled quickly, for a look
+
+The tools that check it are the extra `release`. Exit code 1: a check failed, or a command did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tools
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = Path(sys.executable).parent
+MOST_BYTES = 4_000_000
+HOLDS = (
+    "steadycast/_core.abi3.so",
+    "steadycast/media/synthetic.npz",
+    "steadycast/scenarios/home.toml",
+    "steadycast/scenarios/traces/lte-synthetic.mahi",
+)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Build, check, try; the exit code."""
+    parser = argparse.ArgumentParser(description="Build the wheel, check it, and try it.")
+    parser.add_argument("--profile", default="release", help="cargo's profile: release or quick")
+    parser.add_argument("--here", action="store_true", help="install nothing that this environment has")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "dist", help="the folder for the wheel")
+    given = parser.parse_args(words)
+    try:
+        wheel = build(given.profile, given.out)
+        check(wheel)
+        with tempfile.TemporaryDirectory(prefix="steadycast-wheel-") as folder:
+            attempt(wheel, Path(folder), here=given.here)
+    except subprocess.CalledProcessError as error:
+        print(f"wheel: failed with code {error.returncode}: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        return 1
+    except Refused as error:
+        print(f"wheel: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{wheel}")
+    return 0
+
+
+class Refused(Exception):  # noqa: N818  (a finding, not a fault of this program)
+    """What is wrong with the wheel."""
+
+
+def build(profile: str, out: Path) -> Path:
+    """Compile it, and return the one wheel of the folder."""
+    shutil.rmtree(out, ignore_errors=True)
+    environment = {**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{tools.path_with_cargo()}"}
+    words = ["maturin", "build", "--profile", profile, "--locked", "-o", out]
+    subprocess.run([SCRIPTS / words[0], *words[1:]], check=True, cwd=ROOT, env=environment)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def check(wheel: Path) -> None:
+    """Look at its size, its name, its content and its module's symbols.
+
+    Raises:
+        Refused: something is wrong with it.
+
+    """
+    size = wheel.stat().st_size
+    print(f"{wheel.name}: {size / 1e6:.2f} MB, of {MOST_BYTES / 1e6:.0f} MB", flush=True)
+    if size > MOST_BYTES:
+        raise Refused(f"{size} bytes are more than {MOST_BYTES}")
+    if "-abi3-" not in wheel.name:
+        raise Refused(f"{wheel.name} is for one version of Python alone")
+    names = zipfile.ZipFile(wheel).namelist()
+    if lacking := [name for name in HOLDS if name not in names]:
+        raise Refused(f"it lacks {', '.join(lacking)}")
+    for words in (["twine", "check", "--strict"], ["check-wheel-contents"], ["abi3audit", "--strict"]):
+        subprocess.run([SCRIPTS / words[0], *words[1:], wheel], check=True)
+
+
+def attempt(wheel: Path, folder: Path, *, here: bool) -> None:
+    """Install it, and walk the first steps of a new user.
+
+    Raises:
+        Refused: a step did not do what it says.
+
+    """
+    began = time.monotonic()
+    venv, empty = folder / "venv", folder / "empty"
+    empty.mkdir()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment["STEADYCAST_CACHE"] = str(folder / "cache")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "install", "-q", wheel]
+    if here:
+        pip += ["--no-deps", "--no-index"]
+        environment["PYTHONPATH"] = sysconfig.get_path("purelib")
+    subprocess.run(pip, check=True, env={**environment, "PYTHONPATH": ""})
+    print(f"installed in {time.monotonic() - began:.1f} s", flush=True)
+    if not (venv / "share" / "man" / "man1" / "steadycast.1").is_file():
+        raise Refused("the manual page is not installed")
+
+    def steadycast(*words: str) -> str:
+        begun = time.monotonic()
+        command = [venv / "bin" / "steadycast", *words]
+        done = subprocess.run(
+            command, check=True, cwd=empty, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        print(f"steadycast {' '.join(words)}: {time.monotonic() - begun:.1f} s", flush=True)
+        return done.stdout
+
+    steadycast("--version")
+    if "home" not in steadycast("scenarios"):
+        raise Refused("the built-in scenarios are not listed")
+    examined = json.loads(steadycast("doctor", "--json"))
+    if not examined["works"]["run"]:
+        raise Refused("doctor says that nothing can be run")
+    steadycast("demo")
+    expect_run(empty / "runs" / "demo")
+    home = json.loads(steadycast("run", "home", "--set", "duration=30s", "--json"))
+    expect_whole(home)
+    if home["program"]["commit"] is not None:
+        raise Refused("it says that it runs from a checkout")
+
+
+def expect_run(folder: Path) -> None:
+    """Expect a whole run with its report."""
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    if "data:image/png" not in page:
+        raise Refused("the report has no pictures")
+    expect_whole(json.loads((folder / "summary.json").read_text(encoding="utf-8")))
+
+
+def expect_whole(summary: Mapping[str, object]) -> None:
+    """Expect a run that came to its end, and whose pictures were measured."""
+    flows = summary["flows"]
+    assert isinstance(flows, list)
+    psnr = flows[0]["receivers"][0]["psnr_db"]["raw"]["y"]
+    if not summary["complete"] or not 20 < psnr < 60:
+        raise Refused(f"a run came to nothing: PSNR {psnr}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""What a new user has without a checkout: scenarios by their names, sizes that come along, a look at the machine."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import steadycast as sc
+from steadycast import builtin
+from steadycast.exits import Exit
+from steadycast.media import ladder as ladder_module
+from steadycast.media.ladder import encode_ladder
+from steadycast.media.prepare import media_of
+from steadycast.media.synthetic import Synthetic
+from steadycast.run import load
+
+from tests.face.conftest import Said
+
+Say = Callable[..., Said]
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ("--set", "duration=6s", "--set", "flow.video.media=greedy", "--json")
+
+
+def test_a_name_runs_the_scenario_of_the_checkout_from_any_folder(say: Say) -> None:
+    by_name = say("run", "home", *SHORT)
+    by_path = say("run", ROOT / "scenarios" / "home.toml", *SHORT)
+    assert by_name.code == by_path.code == 0
+    assert by_name.out == by_path.out
+    assert sc.run("home", set=[*SHORT[1:4:2]], quality=False).summary == json.loads(by_name.out)
+
+
+def test_a_file_of_that_name_in_the_folder_goes_before(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()  # a run's folder is no scenario
+    assert say("check", "home").out.endswith("scenarios/home.toml: no mistakes found\n")
+    say("scenarios", "--copy", "home")
+    assert say("check", "home").out == "home.toml: no mistakes found\n"
+    (tmp_path / "home").rmdir()
+    (tmp_path / "home.toml").rename(tmp_path / "home")
+    assert say("check", "home").out == "home: no mistakes found\n"
+
+
+def test_a_name_that_is_none_is_told_with_those_that_are(say: Say) -> None:
+    said = say("run", "hoem")
+    assert said.code == 2
+    assert 'did you mean "home"?' in said.err
+    said = say("emulate", "nothing-like-it")
+    assert said.code == 2
+    assert "there are: ci, controllers, demo, dumbbell, home, lte" in said.err
+    assert say("run", "elsewhere/home").code == 2
+
+
+def test_every_built_in_scenario_is_listed_with_its_sentence_and_runs_as_a_copy(
+    say: Say, tmp_path: Path
+) -> None:
+    assert builtin.names() == sorted(path.stem for path in (ROOT / "scenarios").glob("*.toml"))
+    for name in builtin.names():
+        assert 20 < len(builtin.about(name)) <= 120
+        assert builtin.about(name).endswith((".", "?"))
+        assert f"\n{name} " in say("scenarios").out
+    said = say("scenarios", "--all", "-o", "mine")
+    assert said.code == 0
+    assert (tmp_path / "mine" / "traces" / "lte-synthetic.mahi").is_file()
+    for name in builtin.names():
+        assert say("check", f"mine/{name}.toml").code == 0
+    again = say("scenarios", "--copy", "home", "-o", "mine")
+    assert again.code == 2
+    assert "mine/home.toml: this file exists" in again.err
+    assert say("scenarios", "--copy", "nope").code == 2
+
+
+def test_sizes_that_come_with_the_program_are_those_of_its_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
+    video = load("home").videos()[0]
+    made = media_of(video, 1)
+    assert isinstance(made, ladder_module.Ladder)
+    assert not list(tmp_path.glob("*.rung"))  # nothing was encoded but to compare
+    raw = made.raw
+    for q in (2, 9, 20):
+        alone = ladder_module._encoded(raw, made.codec, made.bframes, made.table.gop, [q], None)[0]
+        assert alone.is_row_of(made.table)
+        assert made.rung(q).data.tobytes() == alone.rung.data.tobytes()
+    assert len(list(tmp_path.glob("*.rung"))) == 3
+    again = media_of(video, 1)
+    assert isinstance(again, ladder_module.Ladder)
+    assert np.array_equal(again.table.sizes, made.table.sizes)
+
+
+def test_sizes_of_another_encoder_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
+    source, settings = Synthetic(24), {"size": "64x48", "qs": [9, 20, 31]}
+    true = encode_ladder(source, **settings)  # type: ignore[arg-type]
+    (kept,) = tmp_path.glob("*.ladder")
+    found = ladder_module._load(kept, "")
+    assert found is not None
+    table, about = found
+    monkeypatch.setattr(ladder_module, "KNOWN", tmp_path / "known.npz")
+    for wrong in (20, 31):  # one that is seen at once, and one when it is needed
+        table.sizes[:] = true.table.sizes
+        table.sizes[table.row(wrong)] += 1
+        ladder_module._store(ladder_module.KNOWN, table, about)
+        for path in (kept, *tmp_path.glob("*.rung")):
+            path.unlink()
+        made = encode_ladder(source, **settings)  # type: ignore[arg-type]
+        if wrong == 20:
+            with pytest.raises(sc.UserError, match="run it again"):
+                made.need([9, 20])
+            made = encode_ladder(source, **settings)  # type: ignore[arg-type]
+        assert np.array_equal(made.table.sizes, true.table.sizes)
+        assert [rung.data.tobytes() for rung in made.rungs] == [rung.data.tobytes() for rung in true.rungs]
+
+
+def test_doctor_says_what_works_and_ends_by_what_is_lacking(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = say("doctor")
+    assert said.code == 0
+    for name in ("simulator", "codecs", "cache", "disk", "processors", "networks", "sockets"):
+        assert f"\n{name} " in said.out
+    assert json.loads(say("doctor", "--json").out)["works"]["run"] is True
+    assert say("doctor", "dance").code == 2
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path / "file" / "cache"))
+    said = say("doctor")
+    assert said.code == Exit.UNWRITTEN
+    assert "set STEADYCAST_CACHE" in " ".join(said.out.split())
+
+
+def test_a_missing_right_is_told_with_its_remedy_and_fails_what_needs_it(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulate = importlib.import_module("steadycast.emulate")
+
+    def refused() -> None:
+        raise sc.MissingError("emulate", "no right", "run it as root")
+
+    monkeypatch.setattr(emulate, "need_rights", refused)
+    said = say("doctor", "emulate")
+    assert said.code == Exit.MISSING
+    assert "emulate: no right; run it as root" in said.out
+    assert say("doctor", "run").code == 0
+
+
+def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_send(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = importlib.import_module("steadycast._core")
+    for name in ("Emulation", "Sender", "Receiver", "LiveRecord", "refusals"):
+        monkeypatch.delattr(core, name)
+    for words in (
+        ("send", "testsrc", "--to", "127.0.0.1:5004"),
+        ("receive", "127.0.0.1:5004"),
+        ("emulate", "home"),
+        ("agree", "home"),
+    ):
+        said = say(*words)
+        assert said.code == Exit.MISSING
+        assert "this needs Linux" in said.err
+    assert say("run", "home", *SHORT).code == 0
+    works = json.loads(say("doctor", "--json").out)["works"]
+    assert works == {"run": True, "emulate": False, "send": False, "receive": False}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setenv("_STEADYCAST_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("COMP_WORDS", "steadycast sc")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "steadycast sc")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    said = say()
+    assert "scenarios" in said.out
+    assert "sweep" not in said.out
+    assert os.environ["_STEADYCAST_COMPLETE"]

@@ -1,0 +1,178 @@
+"""Lost packets are sent again, over an emulated link that loses one in a hundred: to our receiver, and to and from GStreamer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.conftest import caps, needs, needs_networks, run
+from tests.live.network import READY, Emulated, emulate
+
+OURS = """
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json {receive} > received.json & there=$!
+{ready}
+$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 12s \\
+  --json {send} > sent.json
+wait $there
+"""
+
+PLAYER = """
+nsenter --net=$STEADYCAST_NET_R timeout 60 gst-launch-1.0 -v rtpsession name=s rtp-profile=avpf \\
+  udpsrc port=5004 caps='{caps},rtcp-fb-nack=(boolean)true' ! s.recv_rtp_sink s.recv_rtp_src ! \\
+  rtprtxreceive payload-type-map='application/x-rtp-pt-map,96=(uint)97' ! rtpssrcdemux ! \\
+  rtpjitterbuffer latency=500 do-retransmission=true ! rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4 ! \\
+  fakesink silent=false sync=false \\
+  udpsrc port=5005 caps=application/x-rtcp ! s.recv_rtcp_sink \\
+  s.send_rtcp_src ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false > player.log & player=$!
+{ready}
+$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 12s \\
+  --json > sent.json
+sleep 1; kill -TERM $player; wait $player; true
+"""
+
+CAMERA = """
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive player.sdp --json > received.json & there=$!
+{ready}
+timeout 60 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf \\
+  videotestsrc is-live=true num-buffers=300 ! video/x-raw,width=320,height=240,framerate=25/1 ! \\
+  avenc_mpeg4 bitrate=1000000 gop-size=12 ! rtpmp4vpay pt=96 config-interval=1 ! \\
+  rtprtxsend max-size-packets=1000 payload-type-map='application/x-rtp-pt-map,96=(uint)97' ! s.send_rtp_sink \\
+  s.send_rtp_src ! udpsink host=$STEADYCAST_R port=5004 bind-port=6004 sync=false async=false \\
+  udpsrc port=6005 caps=application/x-rtcp ! s.recv_rtcp_sink s.send_rtcp_src ! fakesink sync=false async=false & them=$!
+sleep 14; kill -TERM $them $there; wait $there
+"""
+"""Its reports would come from another port than the one where it listens for ours: it sends none."""
+
+DESCRIBED = """v=0
+o=- 1 1 IN IP4 10.0.0.1
+s=player
+c=IN IP4 10.0.0.2
+t=0 0
+m=video 5004 RTP/AVPF 96 97
+a=rtpmap:96 MP4V-ES/90000
+a=rtcp-fb:96 nack
+a=rtpmap:97 rtx/90000
+a=fmtp:97 apt=96
+"""
+
+
+def described(folder: Path, *more: str) -> Path:
+    """A description of ours, with the address of the emulated receiver."""
+    path = folder / "session.sdp"
+    words = ("--to", "127.0.0.1:5004", "--controller", "fixed", "--for", "100ms", "--sdp", path)
+    run("send", "testsrc", *words, *more)
+    path.write_text(path.read_text().replace("IP4 127.0.0.1", "IP4 10.0.0.2"))
+    return path
+
+
+def lossy(folder: Path, script: str) -> Emulated:
+    """Run it over 6 Mb/s, 40 ms there and back, and 1 % of loss each way."""
+    done = emulate(folder, script, rate="6Mbps", record=False, loss=0.01)
+    return done
+
+
+def receiver(done: Emulated) -> dict[str, Any]:
+    """What our receiver has printed of itself."""
+    (row,) = done.sent("received")["receivers"]
+    return row
+
+
+@needs_networks
+@pytest.mark.parametrize("key", [False, True])
+def test_what_is_lost_is_sent_again_and_every_frame_is_whole(tmp_path: Path, key: bool) -> None:
+    words = ()
+    if key:
+        secret = tmp_path / "key"
+        secret.write_text("A" * 40)
+        secret.chmod(0o600)
+        words = ("--key-file", str(secret))
+    sdp = described(tmp_path, *words)
+    text = sdp.read_text()
+    assert "m=video 5004 RTP/SAVPF 96 97" if key else "m=video 5004 RTP/AVPF 96 97" in text
+    said = " ".join(words)
+    done = lossy(tmp_path, OURS.format(ready=READY, send=said, receive=said))
+    sent, seen = done.sent(), receiver(done)
+    # A packet in a hundred of 1,500 or more; one in ten thousand is lost, asked for and lost again.
+    assert seen["lost_packets"] >= 3
+    assert seen["repaired_packets"] >= seen["lost_packets"] - 2
+    assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
+    assert 0 < sent["repair_packets"] <= 3 * seen["lost_packets"] + 5
+    frames = seen["frames"]
+    # Not more than two groups of twelve suffer, of 250 frames or more.
+    assert frames["ok"] >= frames["sent"] - 24
+
+
+@needs_networks
+def test_without_repair_the_same_link_breaks_many_frames_and_nothing_is_asked_for(tmp_path: Path) -> None:
+    described(tmp_path, "--repair", "none")
+    done = lossy(tmp_path, OURS.format(ready=READY, send="--repair none", receive=""))
+    seen = receiver(done)
+    assert "repaired_packets" not in seen
+    assert "repair_packets" not in done.sent()
+    frames = seen["frames"]
+    assert frames["ok"] <= 0.95 * frames["sent"]
+
+
+@needs("gst-launch-1.0")
+@needs_networks
+def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
+    sdp = described(tmp_path)
+    done = lossy(tmp_path, PLAYER.format(ready=READY, caps=caps(sdp)))
+    flow = done.sent()
+    # It asks for what is lost, and for what our pacing brings later than its frame's time: the purse has 15 %.
+    assert 3 <= flow["repair_packets"] <= 0.16 * flow["sent_packets"]
+    shown = len(re.findall(r"fakesink.*last-message = chain", (tmp_path / "player.log").read_text()))
+    assert flow["coded_frames"] - 15 <= shown <= flow["coded_frames"]
+
+
+@needs("gst-launch-1.0")
+@needs_networks
+def test_what_gstreamer_sends_again_makes_its_frames_whole(tmp_path: Path) -> None:
+    (tmp_path / "player.sdp").write_text(DESCRIBED)
+    seen = receiver(lossy(tmp_path, CAMERA.format(ready=READY)))
+    assert seen["lost_packets"] >= 3
+    assert seen["repaired_packets"] >= 0.7 * seen["lost_packets"]
+    frames = seen["frames"]
+    assert frames["ok"] >= 0.9 * frames["sent"]
+    # At RFC 3550's pace, and requests between.
+    assert seen["nack_packets"] <= seen["feedback_packets"] <= seen["nack_packets"] + 15
+
+
+@needs_networks
+def test_a_key_frame_comes_on_request_where_groups_are_long(tmp_path: Path) -> None:
+    words = "--repair none --gop 250 --size 176x144"
+    sdp = described(tmp_path, *words.split())
+    assert "a=rtcp-fb:96 nack pli\n" in sdp.read_text()
+    done = lossy(tmp_path, OURS.format(ready=READY, send=words, receive=""))
+    flow, seen = done.sent(), receiver(done)
+    # Some losses, and no more answers than one in 500 ms.
+    assert 2 <= flow["key_frame_requests"] <= 24
+    # Without requests next to nothing would be shown behind the first loss: one group has ten seconds.
+    frames = seen["frames"]
+    assert frames["ok"] >= 0.5 * frames["sent"]
+
+
+PLI = """
+nsenter --net=$STEADYCAST_NET_R timeout 60 gst-launch-1.0 -q rtpbin name=s rtp-profile=avpf latency=300 do-lost=true \\
+  udpsrc port=5004 caps='{caps},rtcp-fb-nack-pli=(boolean)true' ! s.recv_rtp_sink_0 s. ! \\
+  rtph264depay request-keyframe=true wait-for-keyframe=true ! fakesink sync=false \\
+  udpsrc port=5005 caps=application/x-rtcp ! s.recv_rtcp_sink_0 \\
+  s.send_rtcp_src_0 ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false & player=$!
+{ready}
+$STEADYCAST send testsrc --codec h264 --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps \\
+  --for 12s --repair none --gop 250 --size 176x144 --json > sent.json
+sleep 1; kill -TERM $player; wait $player; true
+"""
+
+
+@needs("gst-launch-1.0")
+@needs_networks
+def test_gstreamers_picture_loss_indications_are_answered(tmp_path: Path) -> None:
+    sdp = described(tmp_path, "--codec", "h264", "--gop", "250", "--size", "176x144")
+    done = lossy(tmp_path, PLI.format(ready=READY, caps=caps(sdp)))
+    flow = done.sent()
+    assert flow["receivers"][0]["loss_frac"] > 0
+    assert 2 <= flow["key_frame_requests"] <= 24

@@ -1,0 +1,119 @@
+"""A sweep on a Dask cluster gives the rows that this machine gives, also when a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import steadycast as sc
+from steadycast.errors import UserError
+from steadycast.sweep import cluster
+from steadycast.sweep import plan as planning
+
+from tests.sweep.conftest import SLOW, SMALL, Said
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+CONTROLLER = "flow.video.controller"
+RATE = "topology.bottleneck.rate"
+Say = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[distributed.LocalCluster]:
+    """Four worker processes of one thread each, in a folder of their own, with a cache of their own."""
+    home = tmp_path_factory.mktemp("cluster")
+    before = os.environ.get("STEADYCAST_CACHE")
+    os.environ["STEADYCAST_CACHE"] = str(home / "cache")
+    try:
+        with distributed.LocalCluster(
+            n_workers=4,
+            threads_per_worker=1,
+            dashboard_address=None,
+            worker_dashboard_address=None,
+            local_directory=home,
+        ) as cluster:
+            if before is None:
+                del os.environ["STEADYCAST_CACHE"]
+            else:
+                os.environ["STEADYCAST_CACHE"] = before
+            yield cluster
+    finally:
+        if before is not None:
+            os.environ["STEADYCAST_CACHE"] = before
+
+
+def test_a_cluster_s_rows_are_those_of_this_machine_with_its_controller_and_clip_sent_there(
+    four: distributed.LocalCluster, tmp_path: Path
+) -> None:
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(SMALL.replace('"greedy"', '"synthetic"'))
+    (tmp_path / "slow.py").write_text(SLOW)
+    over = {CONTROLLER: ["asmp", "slow.py:Slow"], RATE: ["500kbps", "1Mbps"]}
+    here = sc.sweep(scenario, over, seeds=[1, 2])
+    there = sc.sweep(scenario, over, seeds=[1, 2], scheduler=four.scheduler_address)
+    assert here.failed == 0
+    assert there.results.drop("cpu_s").equals(here.results.drop("cpu_s"))
+
+
+def test_a_killed_worker_loses_no_run(four: distributed.LocalCluster, small: Path) -> None:
+    (small.parent / "slow.py").write_text(SLOW)
+    small.write_text(SMALL.replace('"asmp"', '"slow.py:Slow"'))
+    with distributed.Client(four.scheduler_address, set_as_default=False) as client:
+        victim = next(iter(client.run(os.getpid).values()))
+    begun = threading.Event()
+
+    def kill() -> None:
+        begun.wait(60)
+        os.kill(victim, signal.SIGKILL)
+
+    def told(what: str, done: int, of: int) -> None:
+        if what == "runs" and done > 0:
+            begun.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    there = sc.sweep(
+        small,
+        {RATE: ["500kbps", "1Mbps"]},
+        seeds=range(1, 13),
+        scheduler=four.scheduler_address,
+        progress=told,
+    )
+    killer.join()
+    assert (there.results.height, there.failed, there.missing) == (24, 0, 0)
+    here = sc.sweep(small, {RATE: ["500kbps", "1Mbps"]}, seeds=[1, 12])
+    wanted = here.results["record_sha256"].to_list()
+    assert wanted == there.results.filter(there.results["seed"].is_in([1, 12]))["record_sha256"].to_list()
+
+
+def test_workers_of_another_program_are_refused_by_name(
+    four: distributed.LocalCluster, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "program", lambda: "steadycast 0.0.1")
+    with pytest.raises(UserError, match=r"tcp://\S+ has steadycast .* here is steadycast 0.0.1"):
+        sc.sweep(small, scheduler=four.scheduler_address)
+
+
+def test_where_no_scheduler_answers_one_line_says_so(
+    small: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_REACH_S", 1)
+    with pytest.raises(UserError, match="no scheduler answers"):
+        sc.sweep(small, scheduler="tcp://127.0.0.1:9")
+    said = say("sweep", small, "--scheduler", "nowhere", "--jobs", "2")
+    assert (said.code, len(said.err.splitlines())) == (2, 1)
+    assert "--jobs" in said.err
+
+
+def test_a_file_beside_no_scenario_is_not_sent(
+    four: distributed.LocalCluster, small: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    away = tmp_path_factory.mktemp("away") / "slow.py"
+    away.write_text(SLOW)
+    with pytest.raises(UserError, match="would not find it; copy it there"):
+        sc.sweep(small, {CONTROLLER: [f"{away}:Slow"]}, scheduler=four.scheduler_address)

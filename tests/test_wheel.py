@@ -1,0 +1,24 @@
+"""The wheel holds what it has to, and works without a checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.skipif(
+    os.environ.get("STEADYCAST_REQUIRE") != "all", reason="STEADYCAST_REQUIRE=all builds the wheel"
+)
+def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path: Path) -> None:
+    # What the module was compiled with for the tests is used again.
+    profile = "release" if (ROOT / "target" / "release").is_dir() else "quick"
+    words = [sys.executable, "scripts/wheel.py", "--here", "--profile", profile, "--out", tmp_path / "dist"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert len(list((tmp_path / "dist").glob("*.whl"))) == 1

@@ -1,0 +1,882 @@
+"""Whether a controller is fair beside others and leaves the queue empty where nobody else fills it, cell by cell.
+
+    python -m validation.steady                                 # steady, five seeds, all cells
+    python -m validation.steady --cells A1 B1 --controllers steady tfrc --seeds 2
+    python -m validation.steady --group seen                    # the cells that constants were chosen with
+    python -m validation.steady --write                         # docs/steady.md's tables and figure
+
+Simulated on all processors; pictures are not decoded. A run lasts 90 s and is measured from 20 s on, where a cell says
+nothing else. Every third cell is *unseen*: constants were chosen without it. A cell holds when every seed's run
+holds its bound. `cubic` is no controller but a TCP in the video's place: what CUBIC gets in the same cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steadycast.run import Run
+
+ROOT = Path(__file__).resolve().parent.parent
+OTHERS = ("tfrc", "asmp", "tfmcc", "scream", "nada", "gcc")
+CUBIC = "cubic"
+CUBIC_ROWS = ("B1", "B2", "B3", "B4", "B5", "C3")
+"""Where a TCP in the video's place says something."""
+SEGMENT_BITS = 8 * 1500
+LEAST_QUEUE = 12
+"""Packets; cells with a shorter queue are printed and not judged."""
+
+Seen = dict[str, float]
+Judge = Callable[[Seen, Mapping[str, Seen]], bool | None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network, what a controller is to reach on it, and how that is read from a run."""
+
+    row: str
+    name: str
+    text: str
+    """The scenario file; VIDEO stands for the controller."""
+    read: str = "shares"
+    judge: Judge = lambda seen, beside: True
+    warmup: float = 20.0
+    sets: tuple[str, ...] = ()
+    """Also set, for this controller alone: paths with {controller}."""
+    beside: tuple[str, ...] = ()
+    """Other cells' keys whose runs with the same seed the judge looks at."""
+    only: tuple[str, ...] = ()
+    """The controllers that have it; all without any."""
+    facts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Name it, uniquely."""
+        return f"{self.row} {self.name}"
+
+
+BURSTS = Path(__file__).parent / "scenarios" / "bursts.mahi"
+"""4 Mb/s as a radio that gathers packets has it: seven of 1500 B at once, each 20 or 21 ms."""
+
+
+def droptail(packets: float) -> str:
+    """Write a drop-tail queue of so many packets."""
+    return f'{{ kind = "droptail", limit = "{round(packets)}p" }}'
+
+
+def queue(kind: str, **more: object) -> str:
+    """Write a queue of this kind."""
+    rest = "".join(f", {key} = {json.dumps(value)}" for key, value in more.items())
+    return f'{{ kind = "{kind}"{rest} }}'
+
+
+def dumbbell(
+    rate: float,
+    rtt: float,
+    line: str,
+    flows: str,
+    *,
+    duration: float = 90.0,
+    warmup: float = 20.0,
+    more: str = "",
+    events: str = "",
+) -> str:
+    """Return a scenario: a bottleneck of so many Mb/s and ms, behind fast access links of 1 ms."""
+    return f"""
+format = 1
+name = "steady"
+duration = "{duration:g}s"
+warmup = "{warmup:g}s"
+[topology]
+shape = "dumbbell"
+bottleneck = {{ rate = "{rate:g}Mbps", delay = "{rtt / 2 - 2:g}ms", queue = {line}{more} }}
+access = {{ rate = "1Gbps", delay = "1ms", queue = {{ kind = "droptail", limit = "10000p" }} }}
+{flows}
+{events}
+"""
+
+
+def video(name: str = "video", more: str = "") -> str:
+    """Write a greedy video flow."""
+    return f'[[flow]]\nname = "{name}"\nkind = "video"\ncontroller = "VIDEO"\nmedia = "greedy"\n{more}\n'
+
+
+def tcp(
+    congestion: str = "cubic", more: str = 'start = { uniform = ["0s", "1s"] }', name: str = "tcp"
+) -> str:
+    """Write a TCP flow as a Linux server sends it."""
+    return (
+        f'[[flow]]\nname = "{name}"\nkind = "tcp"\npreset = "linux"\ncongestion = "{congestion}"\n'
+        f'send_jitter = "1ms"\n{more}\n'
+    )
+
+
+# -- what the bounds are
+
+
+def fair(least: float) -> Judge:
+    """Bound both shares from below."""
+    return lambda seen, _: min(seen["video"], seen["tcp"]) >= least
+
+
+def alone(used: float, loss: float, queue_ms: float | None = None) -> Judge:
+    """Bound use, loss and the queue's 95th percentile."""
+
+    def holds(seen: Seen, _: Mapping[str, Seen]) -> bool:
+        short = queue_ms is None or seen["queue_ms"] <= queue_ms
+        return seen["used"] >= used and seen["loss"] <= loss and short
+
+    return holds
+
+
+def printed(_: Seen, __: Mapping[str, Seen]) -> None:
+    """Judge nothing."""
+    return None
+
+
+def kind_of(jain: float, loss: float, queue_ms: float | None = None) -> Judge:
+    """Bound Jain's index, loss and the queue's 95th percentile."""
+
+    def holds(seen: Seen, _: Mapping[str, Seen]) -> bool:
+        short = queue_ms is None or seen["queue_ms"] <= queue_ms
+        return seen["jain"] >= jain and seen["loss"] <= loss and short
+
+    return holds
+
+
+def reno_bound(own: str, mixed: str) -> Judge:
+    """Beside NewReno: 0.75 where CUBIC and NewReno have it between them, else it gets no less than beside CUBIC."""
+
+    def holds(seen: Seen, beside: Mapping[str, Seen]) -> bool:
+        mix = beside[mixed]
+        if min(mix["video"], mix["tcp"]) >= 0.75:
+            return min(seen["video"], seen["tcp"]) >= 0.75
+        return seen["tcp"] >= mix["tcp"]
+
+    del own
+    return holds
+
+
+def own_queue(loss: float, key: str) -> Judge:
+    """Bound both shares; TCP's by what it gets beside CUBIC, where it can't fill a queue of its own."""
+
+    def holds(seen: Seen, beside: Mapping[str, Seen]) -> bool:
+        least = min(0.9, 0.95 * beside[key]["tcp"])
+        return seen["video"] >= 0.9 and seen["tcp"] >= least and seen["loss"] <= loss
+
+    return holds
+
+
+# -- the cells
+
+
+def cells() -> list[Cell]:
+    """List all of them, in the table's order."""
+    return [*_a(), *_b(), *_c(), *_d(), *_e(), *_f()]
+
+
+def _deep(rate: float, rtt: float) -> int:
+    return 200 if (rate, rtt) == (20, 120) else 50
+
+
+def _a() -> list[Cell]:
+    found = []
+    for rate in (1, 4, 20):
+        for rtt in (20, 40, 120):
+            text = dumbbell(rate, rtt, droptail(_deep(rate, rtt)), video(), warmup=5)
+            bound = alone(0.95, 0.0, max(12.0, 4 * 1200 * 8 / rate / 1e3))
+            found.append(
+                Cell("A1", f"{rate} Mb/s {rtt} ms", text, "alone", bound, facts={"rate": rate * 1e6})
+            )
+    for kind in ("codel", "fq-codel", "pie", "dualpi2"):
+        for rate in (1, 4, 20):
+            ecn = 'ecn = "ect1"' if kind == "dualpi2" else ""
+            text = dumbbell(rate, 40, queue(kind), video(more=ecn))
+            found.append(
+                Cell(
+                    "A2", f"{kind} {rate} Mb/s", text, "alone", alone(0.95, 0.001), facts={"rate": rate * 1e6}
+                )
+            )
+    for loss, used in ((0.02, 0.92), (0.05, 0.85)):
+        text = dumbbell(4, 40, droptail(50), video(), more=f', loss = {{ kind = "bernoulli", p = {loss} }}')
+        found.append(Cell("A3", f"{loss:.0%} loss", text, "alone", alone(used, 1.0), facts={"rate": 4e6}))
+    for rate, rtt in ((1, 20), (1, 40), (1, 120), (4, 20), (4, 40), (4, 120), (20, 40)):
+        text = dumbbell(rate, rtt, droptail(50), video(), duration=12, warmup=0)
+        found.append(
+            Cell(
+                "A4",
+                f"{rate} Mb/s {rtt} ms",
+                text,
+                "start",
+                lambda seen, _: seen["held"] >= 0.8 and seen["loss"] <= 0.001,
+                facts={"rate": rate * 1e6},
+            )
+        )
+    return found
+
+
+def _b() -> list[Cell]:
+    found = []
+    grid = [
+        (rate, rtt, depth)
+        for rate in (1, 2, 4, 6, 10, 20)
+        for rtt in (20, 40, 80, 120)
+        for depth in (0.5, 1, 2, 4)
+    ]
+    for row, congestion in (("B1", "cubic"), ("B2", "newreno")):
+        for rate, rtt, depth in grid:
+            packets = max(2, round(depth * rate * 1e3 * rtt / SEGMENT_BITS))
+            text = dumbbell(rate, rtt, droptail(packets), video() + tcp(congestion))
+            name = f"{rate} Mb/s {rtt} ms {depth:g} BDP"
+            judge: Judge = printed
+            beside: tuple[str, ...] = ()
+            if packets >= LEAST_QUEUE:
+                judge = fair(0.8)
+                if row == "B2":
+                    beside = (f"B2 {name}",)
+                    judge = reno_bound(f"B2 {name}", f"B2 {name}")
+            found.append(Cell(row, name, text, judge=judge, beside=beside))
+    for rate in (1, 2, 4, 8, 20):
+        for rtt in (20, 60, 120):
+            for limit in (100, 1000):
+                for congestion in ("cubic", "newreno"):
+                    text = dumbbell(
+                        rate, rtt, queue("fq-codel", limit=f"{limit}p"), video() + tcp(congestion)
+                    )
+                    name = f"{congestion} {rate} Mb/s {rtt} ms {limit}p"
+                    most, key = (0.01 if rate == 1 else 0.003), f"B3 {name}"
+                    found.append(Cell("B3", name, text, judge=own_queue(most, key), beside=(key,)))
+    lines = {
+        "codel": (queue("codel"), 0.75),
+        "pie": (queue("pie"), 0.75),
+        "red classic": (queue("red", preset="classic"), 0.7),
+        "red ns2": (queue("red", preset="ns2"), 0.7),
+    }
+    for name, (line, least) in lines.items():
+        for rate in (4, 20):
+            text = dumbbell(rate, 40, line, video() + tcp())
+            found.append(Cell("B4", f"{name} {rate} Mb/s", text, judge=fair(least)))
+    for bbr in ("bbr1", "bbr"):
+        text = dumbbell(4, 40, droptail(50), video() + tcp(bbr))
+        key = f"B5 {bbr} 4 Mb/s"
+        found.append(
+            Cell(
+                "B5",
+                f"{bbr} 4 Mb/s",
+                text,
+                judge=lambda seen, beside, key=key: seen["video"] >= beside[key]["video"],
+                beside=(key,),
+            )
+        )
+    text = dumbbell(4, 40, queue("dualpi2"), video(more='ecn = "ect1"') + tcp("prague", PRAGUE))
+    found.append(Cell("B5", "prague, DualPI2 4 Mb/s", text, judge=fair(0.75)))
+    return found
+
+
+PRAGUE = 'ecn = true\nstart = { uniform = ["0s", "1s"] }'
+
+
+def _kin(count: int, gap: float) -> str:
+    return "".join(video(f"video{n + 1}", f'start = "{n * gap:g}s"') for n in range(count))
+
+
+def _c() -> list[Cell]:
+    found = []
+    for rate, most in ((1, 50.0), (4, 25.0)):
+        for count in (2, 3, 4):
+            begin = 10.0 * (count - 1) + 20
+            text = dumbbell(rate, 40, droptail(50), _kin(count, 10), duration=begin + 70, warmup=begin)
+            found.append(Cell("C1", f"{count} on {rate} Mb/s", text, "kin", kind_of(0.98, 0.001, most)))
+    text = dumbbell(20, 40, droptail(67), _kin(10, 1), duration=100, warmup=30)
+    found.append(Cell("C2", "10 on 20 Mb/s", text, "kin", kind_of(0.95, 0.003)))
+    text = dumbbell(4, 40, queue("codel"), _kin(2, 10), duration=100, warmup=30)
+    found.append(Cell("C2", "2 at CoDel", text, "kin", kind_of(0.95, 0.003)))
+    for other in ("tfrc", "gcc", "nada", "scream"):
+        other_flow = video("tcp").replace("VIDEO", other)
+        text = dumbbell(4, 40, droptail(50), video() + other_flow)
+        if other == "tfrc":
+            found.append(Cell("C3", "beside tfrc", text, judge=fair(0.7)))
+            continue
+        key = f"C3 beside {other}"
+        found.append(
+            Cell(
+                "C3",
+                f"beside {other}",
+                text,
+                judge=lambda seen, beside, key=key: (
+                    seen["video"] >= 0.7 and seen["tcp"] >= beside[key]["tcp"]
+                ),
+                beside=(key,),
+            )
+        )
+    return found
+
+
+def _d() -> list[Cell]:
+    home = (ROOT / "scenarios" / "home.toml").read_text().replace('"asmp"', '"VIDEO"')
+    lte = (ROOT / "scenarios" / "lte.toml").read_text().replace('"asmp"', '"VIDEO"')
+    trace = str(ROOT / "scenarios" / "traces")
+    lte = lte.replace('"traces/', f'"{trace}/')
+    found = []
+    whole = 'repair = "auto"\nplayout = "{}"'
+    lines = {
+        "drop-tail": (droptail(50), "800ms", 0.97),
+        "CoDel": (queue("codel"), "300ms", 0.98),
+        "FQ-CoDel": (queue("fq-codel"), "300ms", 0.99),
+        "RED": (queue("red", preset="ns2"), "800ms", None),
+    }
+    for name, (line, playout, frames) in lines.items():
+        text = home.replace('{ kind = "droptail", limit = "50p" }', line, 1)
+        text = text.replace('playout = "300ms"', whole.format(playout))
+
+        def judge(seen: Seen, _: Mapping[str, Seen], frames: float | None = frames) -> bool | None:
+            if frames is None:
+                return None
+            return min(seen["video"], seen["tcp"]) >= 0.8 and seen["frames"] >= frames
+
+        found.append(Cell("D1", name, text, judge=judge, warmup=5.0))
+    lte = lte.replace('media = "synthetic"', 'media = "greedy"').replace('playout = "400ms"\n', "")
+    lte = lte.replace('start = "20s"\nstop = "40s"', 'start = "59.9s"')
+    found.append(
+        Cell("D2", "LTE alone", lte, "lte", lambda seen, _: seen["used"] >= 0.6 and seen["delay_ms"] <= 300)
+    )
+    events = "".join(
+        f'[[event]]\nat = "{at}s"\nset = {{ link = "bottleneck", rate = "{rate}Mbps" }}\n'
+        for at, rate in ((30, 1), (60, 4))
+    )
+    text = dumbbell(4, 40, droptail(50), video(), events=events)
+    found.append(
+        Cell(
+            "D3",
+            "4, 1, 4 Mb/s",
+            text,
+            "steps",
+            lambda seen, _: seen["followed"] == 1 and seen["loss"] <= 0.01,
+        )
+    )
+    return found
+
+
+def _e() -> list[Cell]:
+    text = dumbbell(4, 40, droptail(50), video() + tcp("cubic", 'start = "20s"\nstop = "50s"'), warmup=5)
+    found = [
+        Cell(
+            "E1",
+            "CUBIC from 20 to 50 s",
+            text,
+            "modes",
+            lambda seen, _: seen["entered_s"] <= 1.5 and seen["left_s"] <= 10.0,
+            only=("steady",),
+        )
+    ]
+    rest = 'kind = "cbr"\nrate = "2Mbps"'
+    onoff = 'kind = "onoff"\nrate = "2Mbps"' + "".join(
+        f'\n{way} = {{ dist = "constant", mean = "2s" }}' for way in ("on", "off")
+    )
+    for name, flow in (("CBR of half", rest), ("on and off each 2 s", onoff)):
+        text = dumbbell(4, 40, droptail(50), video() + f'[[flow]]\nname = "cbr"\n{flow}\n')
+        found.append(
+            Cell(
+                "E2",
+                name,
+                text,
+                "modes",
+                lambda seen, _: seen["competes_s"] <= 2.0 and seen["loss"] <= 0.001,
+            )
+        )
+    return found
+
+
+def _f() -> list[Cell]:
+    upload = (
+        '[[flow]]\nname = "upload"\nkind = "tcp"\npreset = "linux"\ncongestion = "cubic"\n'
+        'from = "video.dst1"\nto = "video.src"\nsend_jitter = "1ms"\nstart = "1s"\n'
+    )
+    ways: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+        "drift +100 ppm": ("clock = { drift = 100 }", "", "", ()),
+        "drift −100 ppm": ("clock = { drift = -100 }", "", "", ()),
+        "bursts of 20 ms": ("", f', trace = "{BURSTS}", loop = true', "", ()),
+        "jitter of 0 to 20 ms": ("", ', jitter = { dist = "uniform", mean = "10ms" }', "", ()),
+        "reverse link full": ("", "", upload, ()),
+        "reports at 100 ms": (
+            "",
+            "",
+            "",
+            ("flow.video.params.steady.report_every=100ms", "flow.video.params.steady.report_most=100ms"),
+        ),
+    }
+    found = []
+    for name, (flow, link, more, sets) in ways.items():
+        for plain, other in (("A1 4 Mb/s 40 ms", ""), ("B1 4 Mb/s 40 ms 2 BDP", tcp())):
+            packets = 50 if not other else round(2 * 4e3 * 40 / SEGMENT_BITS)
+            text = dumbbell(4, 40, droptail(packets), video(more=flow) + other + more, more=link)
+            if "trace" in link:
+                text = text.replace('rate = "4Mbps", ', "", 1)
+
+            def judge(seen: Seen, beside: Mapping[str, Seen], plain: str = plain) -> bool:
+                return abs(seen["bps"] / max(beside[plain]["bps"], 1e-9) - 1) <= 0.1
+
+            only = ("steady",) if sets else ()
+            label = f"{name}, {'alone' if not other else 'beside CUBIC'}"
+            found.append(
+                Cell(
+                    "F",
+                    label,
+                    text,
+                    judge=judge,
+                    sets=sets,
+                    beside=(f"={plain}",),
+                    only=only,
+                    facts={"rate": 4e6},
+                )
+            )
+    text = dumbbell(0.5, 40, droptail(50), video(), warmup=20)
+    found.append(Cell("F", "500 kb/s, alone", text, "alone", alone(0.95, 0.0), facts={"rate": 0.5e6}))
+    text = dumbbell(0.5, 40, droptail(50), video() + tcp())
+    found.append(Cell("F", "500 kb/s, beside CUBIC", text, judge=fair(0.8)))
+    return found
+
+
+def unseen(all_cells: Sequence[Cell]) -> set[str]:
+    """Return the keys of every third cell, counted over the whole list."""
+    return {cell.key for n, cell in enumerate(all_cells) if n % 3 == 2}
+
+
+# -- running
+
+
+def scenario(cell: Cell, controller: str) -> str:
+    """Return the scenario's text with this controller, or with CUBIC in the video's place."""
+    if controller != CUBIC:
+        return cell.text.replace("VIDEO", controller)
+    parts = cell.text.split("[[flow]]\n")
+    for n, part in enumerate(parts):
+        if '"VIDEO"' in part:
+            name = part.split('name = "')[1].split('"')[0]
+            rest = "[[event]]" + part.split("[[event]]", 1)[1] if "[[event]]" in part else ""
+            begin = [line for line in part.splitlines() if line.startswith("start")]
+            ecn = ["ecn = true"] if 'ecn = "ect1"' in part else []
+            parts[n] = tcp(name=name, more="\n".join(begin + ecn)).removeprefix("[[flow]]\n") + rest
+    return "[[flow]]\n".join(parts)
+
+
+def see(folder: Path, task: tuple[str, str, int, tuple[str, ...]]) -> Seen:
+    """Run a cell, named by its key, with a controller and a seed, once."""
+    import steadycast as sc
+    from steadycast.progress import Silent
+
+    key, controller, seed, sets = task
+    cell = _known()[key]
+    place = folder / f"{os.getpid()}.toml"
+    place.write_text(scenario(cell, controller))
+    changes = [*cell.sets, *(_for_kin(cell, sets) if controller == "steady" else ())]
+    done = sc.run(place, set=changes, seed=seed, quality=False, progress=Silent())
+    return READERS[cell.read](done, cell)
+
+
+def _for_kin(cell: Cell, sets: Sequence[str]) -> list[str]:
+    """Set for all of its kind what is set for the flow `video`."""
+    names = [part.split('"')[0] for part in cell.text.split('name = "video')[1:]]
+    return [each.replace("flow.video.", f"flow.video{name}.", 1) for name in names for each in sets]
+
+
+def _basic(done: Run) -> Seen:
+    first, *rest = done.summary["flows"]
+    viewers = first.get("receivers") or [{}]
+    neck = next(link for link in done.summary["links"] if link["name"] in ("bottleneck", "air"))
+    lasting = [f for f in rest if f["name"].startswith(("tcp", "download"))]
+    frames = viewers[0].get("frames")
+    lost = viewers[0].get("loss_frac")
+    if lost is None:
+        lost = (first.get("retransmitted_packets") or 0) / max(first.get("sent_packets") or 1, 1)
+    seen = {
+        "bps": first["throughput_bps"],
+        "video": first.get("share_of_fair") or 0.0,
+        "loss": lost,
+        "queue_ms": neck["queue_ms"]["p95"] or 0.0,
+        "queue_p50_ms": neck["queue_ms"]["p50"] or 0.0,
+        "delay_ms": (viewers[0].get("delay_ms") or {}).get("p95") or 0.0,
+        "used": neck["utilisation_frac"],
+    }
+    if lasting:
+        seen["tcp"] = min(f["share_of_fair"] for f in lasting)
+    if frames and frames["sent"]:
+        seen["frames"] = frames["ok"] / frames["sent"]
+    return seen
+
+
+def _alone(done: Run, cell: Cell) -> Seen:
+    seen = _basic(done)
+    return {**seen, "used": seen["bps"] / cell.facts["rate"]}
+
+
+def _bins(done: Run, flow: str, column: str = "throughput_bps") -> list[float]:
+    rates = done.rates.to_polars()
+    rates = rates.filter((rates["flow"] == flow) & rates["node"].str.contains(r"\.dst"))
+    return [value or 0.0 for value in rates[column].to_list()]
+
+
+def _start(done: Run, cell: Cell) -> Seen:
+    bins = _bins(done, "video")
+    rate = cell.facts["rate"]
+    fast = next((n for n, bps in enumerate(bins) if bps >= 0.8 * rate), len(bins))
+    return {**_alone(done, cell), "held": min(bins[3:11]) / rate, "fast_s": fast + 1.0}
+
+
+def _kin_seen(done: Run, _: Cell) -> Seen:
+    flows = [f for f in done.summary["flows"] if f["name"].startswith("video")]
+    rates = [f["throughput_bps"] for f in flows]
+    losses = [r["loss_frac"] or 0.0 for f in flows for r in f.get("receivers", [])]
+    shares = [f["share_of_fair"] for f in flows]
+    return {
+        **_basic(done),
+        "jain": sum(rates) ** 2 / (len(rates) * sum(r * r for r in rates)),
+        "loss": max(losses, default=0.0),
+        "least": min(shares),
+        "most": max(shares),
+    }
+
+
+def _steps(done: Run, cell: Cell) -> Seen:
+    """From three seconds after each change on the rate is that of the link: at least 0.75, and its queue short."""
+    del cell
+    bins, delays = _bins(done, "video"), _bins(done, "video", "delay_ms")
+    low = min(bins[33:59]) >= 0.75e6 and max(delays[33:59]) <= 20 + 50
+    high = min(bins[63:89]) >= 3e6
+    return {
+        **_basic(done),
+        "followed": float(low and high),
+        "fall": max(delays[33:59]),
+        "rise": min(bins[63:89]) / 4e6,
+    }
+
+
+def _modes(done: Run, _: Cell) -> Seen:
+    decisions = done.decisions.to_polars()
+    decisions = decisions.filter(decisions["flow"] == "video")
+    spans: list[tuple[float, float]] = []
+    since: float | None = None
+    for at, rule in zip(decisions["t_s"], decisions["rule"], strict=True):
+        if rule.startswith("compete") and since is None:
+            since = at
+        elif not rule.startswith("compete") and since is not None:
+            spans.append((since, at))
+            since = None
+    if since is not None:
+        spans.append((since, 90.0))
+    entered = next((max(begin - 20.0, 0.0) for begin, end in spans if end > 20.0), 99.0)
+    left = max((end - 50.0 for begin, end in spans), default=0.0)
+    return {
+        **_basic(done),
+        "entered_s": entered,
+        "left_s": max(left, 0.0),
+        "competes_s": max((end - begin for begin, end in spans if begin > 5), default=0.0),
+        "flaps": float(sum(1 for begin, end in spans if end > 20)),
+    }
+
+
+READERS: Mapping[str, Callable[[Run, Cell], Seen]] = {
+    "shares": lambda done, _: _basic(done),
+    "alone": _alone,
+    "start": _start,
+    "kin": _kin_seen,
+    "lte": lambda done, _: _basic(done),
+    "steps": _steps,
+    "modes": _modes,
+}
+
+
+@dataclass
+class Found:
+    """All that was seen."""
+
+    runs: dict[tuple[str, str, int], Seen] = field(default_factory=dict)
+
+    def of(self, cell: Cell, controller: str, seeds: Sequence[int]) -> list[Seen]:
+        """Return its runs."""
+        return [
+            self.runs[controller, cell.key, seed]
+            for seed in seeds
+            if (controller, cell.key, seed) in self.runs
+        ]
+
+    def verdict(self, cell: Cell, controller: str, seed: int) -> bool | None:
+        """Whether a run holds; nothing where it isn't judged."""
+        seen = self.runs[controller, cell.key, seed]
+        beside = {}
+        for key in cell.beside:
+            who, plain = (controller, key[1:]) if key.startswith("=") else (CUBIC, key)
+            known = self.runs.get((who, plain, seed))
+            if known is None:
+                return None
+            beside[plain] = known
+        return cell.judge(seen, beside)
+
+    def holds(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool | None:
+        """Tell whether all its runs hold; nothing where none is judged."""
+        verdicts = [
+            self.verdict(cell, controller, s) for s in seeds if (controller, cell.key, s) in self.runs
+        ]
+        judged = [v for v in verdicts if v is not None]
+        return all(judged) if judged else None
+
+    def misses(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool:
+        """Tell whether one of its runs misses its bound."""
+        return bool(self.of(cell, controller, seeds)) and self.holds(cell, controller, seeds) is False
+
+
+def run_all(
+    chosen: Sequence[Cell],
+    plan: Mapping[str, Sequence[int]],
+    sets: Sequence[str] = (),
+    jobs: int | None = None,
+    keep: Path | None = None,
+) -> Found:
+    """Run the cells with each controller and its seeds, but for what `keep` has; what is run is added to it."""
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+    from tempfile import TemporaryDirectory
+
+    from steadycast.media.ladder import cores
+    from steadycast.progress import shown
+
+    tasks = [
+        (cell.key, controller, seed, tuple(sets))
+        for controller, seeds in plan.items()
+        for cell in chosen
+        for seed in seeds
+        if (not cell.only or controller in cell.only) and (controller != CUBIC or cell.row in CUBIC_ROWS)
+    ]
+    found = Found()
+    for line in keep.read_text().splitlines() if keep is not None and keep.exists() else ():
+        *name, seen = json.loads(line)
+        found.runs[tuple(name)] = seen
+    tasks = [task for task in tasks if (task[1], task[0], task[2]) not in found.runs]
+    with (
+        TemporaryDirectory() as folder,
+        shown() as progress,
+        ProcessPoolExecutor(jobs or cores(), mp_context=get_context("spawn")) as pool,
+    ):
+        waiting = {pool.submit(see, Path(folder), task): task for task in tasks}
+        for done, future in enumerate(as_completed(waiting)):
+            progress("runs", done, len(tasks))
+            key, controller, seed, _ = waiting[future]
+            found.runs[controller, key, seed] = future.result()
+            if keep is not None:
+                with keep.open("a") as file:
+                    file.write(json.dumps([controller, key, seed, future.result()]) + "\n")
+    return found
+
+
+@cache
+def _known() -> Mapping[str, Cell]:
+    return {cell.key: cell for cell in cells()}
+
+
+# -- tables
+
+
+def figures(runs: Sequence[Seen], names: Sequence[str]) -> str:
+    """Means over the seeds, and the extremes of shares."""
+    texts = []
+    for name in names:
+        values = [run[name] for run in runs if name in run]
+        if not values:
+            continue
+        mean = sum(values) / len(values)
+        scale, digits, unit = STYLE.get(name, (1.0, 2, ""))
+        text = f"{mean * scale:.{digits}f}{unit}"
+        if len(values) > 1 and name in ("video", "tcp", "jain", "used"):
+            text += f" ({min(values) * scale:.{digits}f}…{max(values) * scale:.{digits}f})"
+        texts.append(f"{LABELS.get(name, name)} {text}")
+    return ", ".join(texts)
+
+
+STYLE: Mapping[str, tuple[float, int, str]] = {
+    "loss": (100.0, 2, " %"),
+    "queue_ms": (1.0, 0, " ms"),
+    "delay_ms": (1.0, 0, " ms"),
+    "frames": (100.0, 1, " %"),
+    "jain": (1.0, 3, ""),
+    "competes_s": (1.0, 1, " s"),
+    "entered_s": (1.0, 1, " s"),
+    "left_s": (1.0, 1, " s"),
+}
+LABELS = {
+    "queue_ms": "queue p95",
+    "delay_ms": "delay p95",
+    "tcp": "beside",
+    "entered_s": "in after",
+    "left_s": "out after",
+    "competes_s": "competes",
+}
+SHOWN: Mapping[str, Sequence[str]] = {
+    "shares": ("video", "tcp", "loss", "queue_ms", "frames"),
+    "alone": ("used", "loss", "queue_ms"),
+    "start": ("held", "loss", "queue_ms"),
+    "kin": ("jain", "loss", "queue_ms"),
+    "lte": ("used", "loss", "delay_ms"),
+    "steps": ("fall", "rise", "loss"),
+    "modes": ("entered_s", "left_s", "competes_s", "video", "loss"),
+}
+
+
+def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
+    """Write a line per cell: what was seen of each controller, in brackets where it misses its bound."""
+    others = [c for c in plan if any((c, cell.key, s) in found.runs for cell in chosen for s in plan[c])]
+    hidden = unseen(cells())
+    lines = ["| cell | " + " | ".join(f"`{c}`" for c in others) + " |", "|---" * (len(others) + 1) + "|"]
+    for cell in chosen:
+        row = [cell.key + (" *" if cell.key in hidden else "")]
+        for controller in others:
+            runs = found.of(cell, controller, plan[controller])
+            text = figures(runs, SHOWN[cell.read]) if runs else ""
+            holds = found.holds(cell, controller, plan[controller]) if runs and controller != CUBIC else None
+            row.append(f"[{text}]" if holds is False else text)
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
+    """Write how many cells of each row hold, of those that are judged: all, and the unseen ones alone."""
+    who = [c for c in plan if c != CUBIC]
+    hidden = unseen(cells())
+    rows = list(dict.fromkeys(cell.row for cell in chosen))
+    lines = ["| row | " + " | ".join(f"`{c}`" for c in who) + " |", "|---" * (len(who) + 1) + "|"]
+    for row in [*rows, "all"]:
+        texts = []
+        for controller in who:
+            marks = []
+            for some in (None, hidden):
+                mine = [c for c in chosen if (row in (c.row, "all")) and (some is None or c.key in some)]
+                judged = [
+                    held
+                    for c in mine
+                    if found.of(c, controller, plan[controller])
+                    and (held := found.holds(c, controller, plan[controller])) is not None
+                ]
+                marks.append(f"{sum(judged)}/{len(judged)}")
+            texts.append(f"{marks[0]} ({marks[1]})")
+        lines.append(f"| {row} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+PAGE = ROOT / "docs" / "steady.md"
+FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
+MARKS = ("<!-- table: begin -->", "<!-- table: end -->")
+
+
+def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
+    """Put the tables between the page's marks."""
+    import datetime
+    import subprocess
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    told = ", ".join(f"`{who}` {len(seeds)}" for who, seeds in plan.items())
+    lines = [
+        f"Measured {datetime.date.today()} at commit {commit}. Seeds, from 1 on: {told}.",
+        "",
+        counts(found, chosen, plan),
+        "",
+        "### Each cell of `steady`",
+        "",
+        report(found, chosen, {who: plan[who] for who in ("steady", CUBIC) if who in plan}),
+    ]
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]), encoding="utf-8")
+
+
+def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
+    """Draw TCP's share against the bottleneck's queueing delay, a dot for each controller and cell beside one CUBIC."""
+    from matplotlib.figure import Figure
+    from steadycast.controllers import find
+    from steadycast.report.canvas import canvas, save_drawing
+
+    cells_shown = [cell for cell in chosen if cell.row in ("B1", "B3") and "newreno" not in cell.name]
+
+    def drawing() -> Figure:
+        figure, panels = canvas(2, height=5.2)
+        for axes, row in zip(panels, ("B1", "B3"), strict=True):
+            for who in plan:
+                dots = [
+                    (sum(r["queue_ms"] for r in runs) / len(runs), sum(r["tcp"] for r in runs) / len(runs))
+                    for cell in cells_shown
+                    if cell.row == row and (runs := found.of(cell, who, plan[who]))
+                ]
+                if dots:
+                    colour = "#8a8a8a" if who == CUBIC else find(who).colour
+                    axes.scatter(*zip(*dots, strict=True), s=9, color=colour, label=who, linewidths=0)
+            axes.set_xscale("log")
+            axes.set_ylim(0, 2)
+            axes.axhline(1, linewidth=0.6, color="#8a8a8a")
+            axes.set_title(
+                "TCP's share beside each controller: drop-tail"
+                if row == "B1"
+                else "and in a queue of its own (FQ-CoDel)"
+            )
+        panels[0].legend(ncols=4, fontsize=7, loc="lower left")
+        panels[-1].set_xlabel("queueing delay, 95th percentile (ms)", loc="right", labelpad=1)
+        return figure
+
+    save_drawing(drawing, FIGURE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run, and print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m validation.steady", description=__doc__)
+    parser.add_argument("--cells", nargs="+", default=[], help="rows or cells, as A1 or 'A1 4 Mb/s'")
+    parser.add_argument("--group", choices=("all", "seen", "unseen"), default="all")
+    parser.add_argument("--controllers", nargs="+", default=["steady"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--other-seeds", type=int, help="for all but steady; as many without")
+    parser.add_argument("--set", action="append", default=[], help="for steady: as `steadycast run --set`")
+    parser.add_argument("--jobs", type=int, help="processes; one for each processor without")
+    parser.add_argument(
+        "--write", action="store_true", help="into docs/steady.md, with its figure and this commit"
+    )
+    parser.add_argument("--keep", type=Path, help="a file of runs: what it has is not run again")
+    parser.add_argument("--brief", action="store_true", help="only the cells that miss, and the counts")
+    args = parser.parse_args(argv)
+    every = cells()
+    hidden = unseen(every)
+    chosen = [
+        cell
+        for cell in every
+        if (not args.cells or any(cell.key == some or cell.key.startswith(f"{some} ") for some in args.cells))
+        and (args.group == "all" or (cell.key in hidden) == (args.group == "unseen"))
+    ]
+    if not chosen:
+        print(f"no such cells: {' '.join(args.cells)}", file=sys.stderr)
+        return 2
+    plan = {
+        controller: range(1, 1 + (args.seeds if controller == "steady" else args.other_seeds or args.seeds))
+        for controller in args.controllers
+    }
+    found = run_all(chosen, plan, args.set, args.jobs, args.keep)
+    listed = chosen
+    if args.brief:
+        judged = [who for who in plan if who != CUBIC]
+        listed = [cell for cell in chosen if any(found.misses(cell, who, plan[who]) for who in judged)]
+    print(report(found, listed, plan))
+    print()
+    print(counts(found, chosen, plan))
+    if args.write:
+        draw(found, chosen, plan)
+        write(found, chosen, plan)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
