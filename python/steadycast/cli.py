@@ -1014,7 +1014,9 @@ def send(
     ] = "own",
     repair: Annotated[
         str,
-        typer.Option("--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."),
+        typer.Option(
+            "--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."
+        ),
     ] = "auto",
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after this time, for example 30s.")
@@ -1123,7 +1125,9 @@ def receive(
     ] = None,
     latency: Annotated[
         str | None,
-        typer.Option("--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."),
+        typer.Option(
+            "--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="DIR", help="The folder for the record.")] = None,
     as_json: Annotated[bool, _JSON] = False,

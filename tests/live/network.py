@@ -82,10 +82,18 @@ class Emulated:
 
 
 def emulate(
-    folder: Path, script: str, *, rate: str = "2Mbps", record: bool = True, beside: str = "", loss: float = 0.0
+    folder: Path,
+    script: str,
+    *,
+    rate: str = "2Mbps",
+    record: bool = True,
+    beside: str = "",
+    loss: float = 0.0,
 ) -> Emulated:
-    """Run a shell script on the sender's host; `record`: keep what the link has seen; `beside`: flows of a scenario; `loss`: of both
-    ways, independent."""
+    """Run a shell script on the sender's host.
+
+    `record`: keep what the link has seen; `beside`: flows of a scenario; `loss`: of both ways, independent.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
     scenario.write_text(LINK % (rate, loss) + beside)
