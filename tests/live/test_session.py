@@ -401,7 +401,18 @@ def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, 
 
 def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port: int) -> None:
     none = dict.fromkeys(
-        ("sdp", "codec", "interface", "ttl", "source", "local", "key", "buffer_bytes", "consume_bps")
+        (
+            "sdp",
+            "codec",
+            "interface",
+            "ttl",
+            "source",
+            "local",
+            "key",
+            "buffer_bytes",
+            "consume_bps",
+            "latency_s",
+        )
     )
     receiver = session.core().Receiver({**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"})
     own = ports(1)[0]
@@ -439,6 +450,7 @@ def session_settings(port: int) -> dict[str, object]:
         "mux": False,
         "packet": 1018,
         "feedback": "own",
+        "repair": "auto",
     }
     return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}
 

@@ -4,10 +4,13 @@
 mod group;
 
 use group::{SENDER, at, rtcp, sender, settings};
-use steadycast_control::Stream;
-use steadycast_session::{Emit, Origin, Output, Profile, RepairSettings, Sender, SenderSettings};
-use steadycast_units::{Rate, Span, Time};
+use steadycast_control::{Arrival, ReceiverHalf, Reply, Slot, Stream};
+use steadycast_session::{
+    Emit, Identity, Origin, Output, Profile, Received, Receiver, RepairSettings, Sender, SenderSettings,
+};
+use steadycast_units::{Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
+use steadycast_wire::rtp::RtpHeader;
 
 const RECEIVER: u32 = 77;
 const RATE: Rate = Rate::mbps(1);
@@ -144,4 +147,73 @@ fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
     assert!(!sender.take_key_frame());
     plead(&mut sender, now, 1, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
     assert!(sender.take_key_frame());
+}
+
+/// Says nothing of its own.
+struct Silent;
+
+impl ReceiverHalf for Silent {
+    fn on_arrival(&mut self, _: &Arrival<'_>) {}
+    fn report(&mut self, _: &Slot) -> Reply {
+        Reply::Plain
+    }
+}
+
+/// What a packet was: of the media, or of a stream of retransmissions with the number of an original in it.
+fn arrives(receiver: &mut Receiver, now: Time, from: u64, ssrc: u32, seq: u16, osn: Option<u16>) -> Received {
+    let payload: Vec<u8> = osn.map_or(vec![0, 0], |osn| osn.to_be_bytes().to_vec());
+    let header = RtpHeader {
+        payload_type: if osn.is_some() { 97 } else { 96 },
+        marker: true,
+        seq,
+        timestamp: 900 * u32::from(osn.unwrap_or(seq)),
+        ssrc,
+        send_time: None,
+        payload_len: payload.len() as u16,
+    };
+    let mut datagram = Vec::new();
+    header.encode(&[], &payload, &mut datagram);
+    let (received, ..) = receiver.on_rtp(now, Origin(from), &datagram, Ecn::NotEct, None).unwrap();
+    received
+}
+
+/// Numbers that it asks for up to a time.
+fn asked(receiver: &mut Receiver, mut now: Time, until: Time) -> Vec<u16> {
+    let mut all = Vec::new();
+    loop {
+        match receiver.poll(now) {
+            Output::Rtcp(bytes) => {
+                let compound = Compound::parse(&bytes).unwrap();
+                let nacks = compound.packets.iter().filter_map(|packet| Nack::from_packet(packet).unwrap());
+                all.extend(nacks.flat_map(|nack| nack.missing));
+            }
+            Output::Wait(Some(wake)) if wake.at <= until => now = wake.at,
+            _ => return all,
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_retransmissions_is_known_by_its_first_answer_to_a_request_and_no_other_is_heard() {
+    let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
+    let who = Identity { ssrc: RECEIVER, cname: "receiver".into() };
+    let receiver = Receiver::new(who, rtcp, *b"TEST", Box::new(Silent), Seed(1).part("rtcp"), at(0));
+    let settings = RepairSettings { ssrc: 0, payload_type: 97, playout: Some(Span::millis(300)) };
+    let mut receiver = receiver.with_repair_of_any_source(settings);
+    for n in (0..100).filter(|n| *n != 98) {
+        arrives(&mut receiver, at(10 * n), 1, SENDER, n as u16, None);
+        asked(&mut receiver, at(10 * n), at(10 * n));
+    }
+    let forger = 666;
+    // Of what nobody has asked for yet.
+    assert_eq!(arrives(&mut receiver, at(990), 1, forger, 0, Some(98)), Received::Stray);
+    assert_eq!(asked(&mut receiver, at(990), at(1_040)), [98]);
+    // Of what has come, of what was never sent, and from where no media comes.
+    for (from, osn) in [(1, 97), (1, 20_000), (2, 98)] {
+        assert_eq!(arrives(&mut receiver, at(1_040), from, forger, 0, Some(osn)), Received::Stray, "{osn}");
+    }
+    assert_eq!(arrives(&mut receiver, at(1_041), 1, 9, 500, Some(98)), Received::Repaired(98));
+    assert_eq!(arrives(&mut receiver, at(1_042), 1, 9, 501, Some(98)), Received::Duplicate);
+    assert_eq!(arrives(&mut receiver, at(1_042), 1, forger, 0, Some(98)), Received::Stray);
+    assert_eq!((receiver.received(), receiver.requests().repaired), (99, 1));
 }

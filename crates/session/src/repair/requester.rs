@@ -191,6 +191,10 @@ impl Requester {
     /// took before it left, so that it counts as not queued.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
+        if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
+            // Nor when those before it would have come.
+            *expected = now;
+        }
         self.came(now, seq, now, ends);
     }
 
