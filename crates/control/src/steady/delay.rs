@@ -25,6 +25,8 @@ struct Suspicion {
     /// What competing would begin with.
     rate: f64,
     received: f64,
+    /// The queueing delay then.
+    q: f64,
     rule: &'static str,
 }
 
@@ -152,7 +154,8 @@ impl Delay {
         if let Some(suspicion) = self.suspicion {
             return self.look(step, &suspicion, target, config);
         }
-        if let Some(turn) = self.losses(step, low, received, chance, config).or_else(|| self.starves(step, low, config))
+        if let Some(turn) =
+            self.losses(step, low, received, chance, backoff, config).or_else(|| self.starves(step, low, config))
         {
             return match turn {
                 Turn::Go(rate, rule) if signals.q > config.suspect_above => {
@@ -191,6 +194,7 @@ impl Delay {
         low: f64,
         received: f64,
         chance: &mut Chance,
+        backoff: &Backoff,
         config: &Config,
     ) -> Option<Turn> {
         let Step { now, rate, rtt, signals, .. } = *step;
@@ -230,7 +234,7 @@ impl Delay {
         }
         if step.loss.is_some_and(|loss| loss.q > config.standing && low > 0.5 * loss.q) {
             // Not a burst: a queue that stood, and that is full.
-            let again = now - self.stood_at < 20.0;
+            let again = now - self.stood_at < 20.0 || backoff.left.is_none();
             self.stood_at = now;
             if again && !chance.is_radio() {
                 return Some(Turn::Go(
@@ -269,7 +273,7 @@ impl Delay {
     fn suspect(&mut self, step: &Step<'_>, rate: f64, received: f64, rule: &'static str, config: &Config) -> Turn {
         let Step { now, rtt, signals, rate: had, .. } = *step;
         let length = (signals.q / (1.0 - config.suspect_to)).min(config.drain_most) + rtt;
-        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, rule });
+        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, q: signals.q, rule });
         Turn::Rate(had.min(config.suspect_to * received), "delay: suspects somebody")
     }
 
@@ -280,7 +284,7 @@ impl Delay {
         let lower = step.rate.min(config.suspect_to * suspicion.received);
         let served = signals.served(suspicion.since, 0.003, config.served_packets as usize);
         let own = served.map(|served| served > config.served * suspicion.received);
-        let emptied = signals.low(0.03) < target;
+        let emptied = signals.low(0.03) < target.min(0.3 * suspicion.q).max(0.003);
         if !emptied && (now < suspicion.until || (own == Some(true) && now < suspicion.until + 2.0)) {
             return Turn::Rate(lower, "delay: suspects somebody");
         }
