@@ -688,7 +688,7 @@ def figures(runs: Sequence[Seen], names: Sequence[str]) -> str:
     """Means over the seeds, and the extremes of shares."""
     texts = []
     for name in names:
-        values = [run[name] for run in runs if name in run]
+        values = [run[name] for run in runs if run.get(name) is not None]
         if not values:
             continue
         mean = sum(values) / len(values)
