@@ -688,7 +688,7 @@ def figures(runs: Sequence[Seen], names: Sequence[str]) -> str:
     """Means over the seeds, and the extremes of shares."""
     texts = []
     for name in names:
-        values = [run[name] for run in runs if name in run]
+        values = [run[name] for run in runs if run.get(name) is not None]
         if not values:
             continue
         mean = sum(values) / len(values)
@@ -840,7 +840,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--group", choices=("all", "seen", "unseen"), default="all")
     parser.add_argument("--controllers", nargs="+", default=["steady"])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--other-seeds", type=int, help="for all but steady; as many without")
+    parser.add_argument("--other-seeds", type=int, help="for all but steady and cubic; as many without")
     parser.add_argument("--set", action="append", default=[], help="for steady: as `steadycast run --set`")
     parser.add_argument("--jobs", type=int, help="processes; one for each processor without")
     parser.add_argument(
@@ -861,7 +861,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"no such cells: {' '.join(args.cells)}", file=sys.stderr)
         return 2
     plan = {
-        controller: range(1, 1 + (args.seeds if controller == "steady" else args.other_seeds or args.seeds))
+        controller: range(
+            1, 1 + (args.seeds if controller in ("steady", CUBIC) else args.other_seeds or args.seeds)
+        )
         for controller in args.controllers
     }
     found = run_all(chosen, plan, args.set, args.jobs, args.keep)

@@ -21,7 +21,7 @@ pub(super) struct Cubic {
     w_est: f64,
     epoch: f64,
     k: f64,
-    /// Nothing was lost yet since the session began: the window grows by a share of itself.
+    /// Nothing was lost yet since the session first competes: the window grows by a share of itself.
     slow: bool,
 }
 
@@ -162,7 +162,7 @@ impl Compete {
         self.cubic.map(|cubic| cubic.would_be(now) * config.segment() / rtt)
     }
 
-    /// `first`: nothing was lost since the session began.
+    /// `first`: the session never left it.
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64, (again, first): (bool, bool), config: &Config) {
         let w = (rate * rtt / config.segment()).max(config.window_least);
         match self.cubic.as_mut().filter(|_| again) {

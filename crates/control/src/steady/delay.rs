@@ -25,6 +25,8 @@ struct Suspicion {
     /// What competing would begin with.
     rate: f64,
     received: f64,
+    /// The queueing delay then.
+    q: f64,
     rule: &'static str,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Delay {
     /// When this law began to rule, and how much of the time lately its queue was over the target.
     begun: f64,
     over: f64,
+    /// When a loss met a standing queue last.
+    stood_at: f64,
     /// The rate a while ago, when that was, and how many whiles in a row it has fallen.
     sampled: f64,
     sampled_at: f64,
@@ -97,6 +101,7 @@ impl Delay {
             strike_at: f64::MIN,
             begun: 0.0,
             over: 0.0,
+            stood_at: f64::MIN,
             sampled: 0.0,
             sampled_at: 0.0,
             falling: 0,
@@ -149,10 +154,11 @@ impl Delay {
         if let Some(suspicion) = self.suspicion {
             return self.look(step, &suspicion, target, config);
         }
-        if let Some(turn) = self.losses(step, low, received, chance, config).or_else(|| self.starves(step, low, config))
+        if let Some(turn) =
+            self.losses(step, low, received, chance, backoff, config).or_else(|| self.starves(step, low, config))
         {
             return match turn {
-                Turn::Go(rate, rule) if signals.q > config.drain_above => {
+                Turn::Go(rate, rule) if signals.q > config.suspect_above => {
                     self.suspect(step, rate, received, rule, config)
                 }
                 turn => turn,
@@ -188,6 +194,7 @@ impl Delay {
         low: f64,
         received: f64,
         chance: &mut Chance,
+        backoff: &Backoff,
         config: &Config,
     ) -> Option<Turn> {
         let Step { now, rate, rtt, signals, .. } = *step;
@@ -225,6 +232,17 @@ impl Delay {
         if step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(config.drain_above) {
             return Some(Turn::Go(0.85 * rate.max(received), "compete: lost, with a queue"));
         }
+        if step.loss.is_some_and(|loss| loss.q > config.standing && low > 0.5 * loss.q) {
+            // Not a burst: a queue that stood, and that is full.
+            let again = now - self.stood_at < 20.0 || backoff.left.is_none();
+            self.stood_at = now;
+            if again && !chance.is_radio() {
+                return Some(Turn::Go(
+                    rate.max(received).max(0.5 * memory),
+                    "compete: lost again, in a standing queue",
+                ));
+            }
+        }
         if congested {
             // An AQM drops or marks at our target.
             if self.scale >= 0.3 {
@@ -254,19 +272,19 @@ impl Delay {
 
     fn suspect(&mut self, step: &Step<'_>, rate: f64, received: f64, rule: &'static str, config: &Config) -> Turn {
         let Step { now, rtt, signals, rate: had, .. } = *step;
-        let length = (signals.q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
-        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, rule });
-        Turn::Rate(had.min(config.drain_to * received), "delay: suspects somebody")
+        let length = (signals.q / (1.0 - config.suspect_to)).min(config.drain_most) + rtt;
+        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, q: signals.q, rule });
+        Turn::Rate(had.min(config.suspect_to * received), "delay: suspects somebody")
     }
 
     /// Half of the rate has been sent. In a queue of one's own as much arrives as before, as long as there is a queue; in one
     /// that is shared, less.
     fn look(&mut self, step: &Step<'_>, suspicion: &Suspicion, target: f64, config: &Config) -> Turn {
         let Step { now, signals, .. } = *step;
-        let lower = step.rate.min(config.drain_to * suspicion.received);
+        let lower = step.rate.min(config.suspect_to * suspicion.received);
         let served = signals.served(suspicion.since, 0.003, config.served_packets as usize);
         let own = served.map(|served| served > config.served * suspicion.received);
-        let emptied = signals.low(0.03) < target;
+        let emptied = signals.low(0.03) < target.min(0.3 * suspicion.q).max(0.003);
         if !emptied && (now < suspicion.until || (own == Some(true) && now < suspicion.until + 2.0)) {
             return Turn::Rate(lower, "delay: suspects somebody");
         }
@@ -280,7 +298,7 @@ impl Delay {
         }
         let carried = served.unwrap_or(suspicion.received);
         if own == Some(true) {
-            self.memory.0 = carried;
+            self.memory.0 = self.memory.0.min(2.0 * carried);
         }
         self.begin(now, carried);
         Turn::Rate(config.refill * carried, "delay: the queue was its own")

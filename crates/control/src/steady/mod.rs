@@ -121,7 +121,7 @@ params! {
         "own", 0.9, [0.1, 1.0];
     span target_floor: "queueing delay that is noise", "own", 2 * MS, [0, S];
     span noise_most: "and what delays vary by from packet to packet beyond one and a half packets, up to this",
-        "own", 10 * MS, [0, 100 * MS];
+        "own", 5 * MS, [0, 100 * MS];
     number target_packets: "packets that each flow keeps in the queue", "Copa", 1.75, [0.1, 20.0];
     span target_least: "least target", "own", 1_500, [0, S];
     span target_most: "what the target comes near at low rates", "own", 50 * MS, [MS, S];
@@ -152,6 +152,9 @@ params! {
         "own", 3.0, [1.0, 100.0];
     number pushed: "share of the highest rate lately below which two losses tell of others", "own", 0.7, [0.0, 1.0];
     span memory: "half-life of the highest rate lately", "own", 60 * S, [S, 3_600 * S];
+    span standing: "two losses at a queue above this that stood tell of others", "own", 8 * MS, [0, S];
+    span suspect_above: "queueing delay from which on half of the rate can tell whether it is shared", "own", 12 * MS, [0, S];
+    number suspect_to: "the share of what arrives that is sent to tell it", "own", 0.5, [0.1, 0.9];
     span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
         "own", 2 * S, [S, 600 * S];
     number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
@@ -165,9 +168,9 @@ params! {
     number window_least: "least window in segments", "own", 2.0, [0.1, 10.0];
     number ahead: "while competing at most so many times what arrives", "own", 1.2, [1.0, 4.0];
     number drain_to: "share of what arrives that is sent after a loss, to see whether the queue empties; 1: never",
-        "own", 0.5, [0.1, 1.0];
+        "own", 0.6, [0.1, 1.0];
     span drain_above: "queueing delay from which on that is done", "own", 20 * MS, [0, S];
-    span drain_most: "and for how long at most, beside a round trip", "own", 400 * MS, [0, 10 * S];
+    span drain_most: "and for how long at most, beside a round trip", "own", 300 * MS, [0, 10 * S];
     number tell: "share of the round trip that was queue: where a drain empties more, no TCP was there",
         "own; RFC 9438, 4.6", 0.55, [0.0, 1.0];
     number tell_shared: "the same where less arrived during the drain than before", "own; RFC 5681", 0.7, [0.0, 1.0];

@@ -112,8 +112,8 @@ impl Sender {
 
     fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
         let again = self.backoff.again(step.now, step.rtt, &self.config);
+        let first = self.backoff.left.is_none();
         self.backoff.enter(step.now, step.rtt, &self.config);
-        let first = self.chance.is_untouched();
         self.compete.begin(step.now, rate, step.rtt, (again, first), &self.config);
         (self.mode, self.rule) = (Mode::Compete, rule);
     }

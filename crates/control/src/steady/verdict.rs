@@ -15,12 +15,11 @@ pub(super) struct Chance {
     /// Mean rank of the queueing delay at losses: 0.5 where they come by chance.
     rank: f64,
     events: VecDeque<f64>,
-    any: bool,
 }
 
 impl Chance {
     pub(super) fn new() -> Self {
-        Self { rank: 0.5, events: VecDeque::new(), any: false }
+        Self { rank: 0.5, events: VecDeque::new() }
     }
 
     /// A loss event. Whether it is one of congestion: the queue at losses is higher than it mostly is, and there is one. `packet`:
@@ -35,16 +34,10 @@ impl Chance {
 
     /// A mark: certainly one of congestion.
     pub(super) fn note(&mut self, now: f64) {
-        self.any = true;
         self.events.push_back(now);
         while self.events.front().is_some_and(|at| *at < now - EVENTS) {
             self.events.pop_front();
         }
-    }
-
-    /// Whether nothing was lost or marked yet.
-    pub(super) fn is_untouched(&self) -> bool {
-        !self.any
     }
 
     /// Whether this many loss events, the last one included, came within so many seconds.
