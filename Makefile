@@ -71,5 +71,5 @@ have-python:
 	@test -n "$(PYTHON)" || { echo "set-up: Python 3.11 or newer is not installed (Debian: apt-get install python3)" >&2; exit 3; }
 
 clean: ## remove what was built, installed and run; the cache of encoded clips stays
-	rm -rf .venv target runs build python/steadycast/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv target integrations/*/target runs build python/steadycast/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,11 +1,13 @@
 """The claims that take long: tests that `make test` has no time for.
 
-Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, and the soak.
+Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations with other
+projects (workspaces of their own, whose dependencies take minutes to build), and the soak.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +22,35 @@ def main() -> int:
     environment = {**os.environ, "PATH": tools.path_with_cargo()}
     cargo = ["cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--release"]
     rust = subprocess.run([*cargo, "--", "--ignored"], cwd=ROOT, check=False, env=environment).returncode
+    integrations = [integration(folder, environment) for folder in sorted((ROOT / "integrations").glob("*/"))]
     words = [sys.executable, "-m", "pytest", "-m", "claim"]
     python = subprocess.run(words, cwd=ROOT, check=False).returncode
     soak = subprocess.run([sys.executable, "-m", "validation.soak"], cwd=ROOT, check=False).returncode
-    return 1 if rust != 0 or soak != 0 or python not in (0, 5) else 0  # 5: there are none
+    # 5: there are none
+    return 1 if rust != 0 or soak != 0 or any(integrations) or python not in (0, 5) else 0
+
+
+def integration(folder: Path, environment: dict[str, str]) -> bool:
+    """Lint and test an integration; say whether that failed. Without the headers that it needs it is left out."""
+    if folder.name == "gstreamer" and not has_headers("gstreamer-1.0"):
+        print("claims: integrations/gstreamer is left out (apt-get install libgstreamer1.0-dev)", flush=True)
+        return False
+    checks = (
+        ["fmt", "--check"],
+        ["clippy", "--all-targets", "--locked", "--", "-D", "warnings"],
+        ["test", "--release", "--locked"],
+        ["test", "--release", "--locked", "--", "--ignored"],
+    )
+    return any(
+        subprocess.run(["cargo", *check], cwd=folder, check=False, env=environment).returncode
+        for check in checks
+    )
+
+
+def has_headers(library: str) -> bool:
+    """Whether a C library can be built against."""
+    found = shutil.which("pkg-config") is not None
+    return found and subprocess.run(["pkg-config", "--exists", library], check=False).returncode == 0
 
 
 if __name__ == "__main__":

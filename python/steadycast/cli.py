@@ -542,6 +542,24 @@ def _errors(done: Any) -> None:
         _tell(f"{len(errors) - 3} more errors: column error of {done.folder / 'results.parquet'}")
 
 
+def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, list[str]]]:
+    """Take a command apart at each ``--in HOST --`` in it."""
+    if host is None or not command:
+        return []
+    programs = [(host, list[str]())]
+    words = iter(range(len(command)))
+    for n in words:
+        if command[n] == "--in" and command[n + 2 : n + 3] == ["--"]:
+            programs.append((command[n + 1], []))
+            next(words), next(words)
+        else:
+            programs[-1][1].append(command[n])
+    for name, words_ in programs:
+        if not words_:
+            raise UserError(f"--in {name}", "COMMAND is missing", "write --in HOST -- COMMAND for each host")
+    return programs
+
+
 @app.command(
     name="test-cases",
     short_help="Run the IETF's test cases with any controllers.",
@@ -642,7 +660,9 @@ def emulate(
     host: Annotated[
         str | None,
         typer.Option(
-            "--in", metavar="HOST", help="Run COMMAND there beside the flows; the run ends with it."
+            "--in",
+            metavar="HOST",
+            help="Run COMMAND there beside the flows; the run ends with it. --in HOST2 -- COMMAND2 may follow.",
         ),
     ] = None,
     only: Annotated[
@@ -684,7 +704,7 @@ def emulate(
             out=place,
             force=force,
             vmaf=vmaf,
-            program=world.Program(host, command) if host is not None and command else None,
+            program=[world.Program(*of) for of in _programs(host, command)],
             only=only,
             pcap=pcap or (),
             approximate=approximate,
@@ -1298,35 +1318,35 @@ def send(
         free_or_force(out, force=force)
     live = _module("steadycast.live.send")
     options = live.Options(
-        source,
-        to,
-        controller,
-        param or (),
-        mode,
-        sdp,
-        interface,
-        ttl,
-        port,
-        mux,
-        max_rate,
-        floor,
-        loop,
-        ladder,
-        codec,
-        size,
-        fps,
-        gop,
-        packet,
-        exclude or (),
-        key_file,
-        duration,
-        out,
-        force,
-        buffer,
-        consume,
-        feedback,
-        repair,
-        _outlets(metrics, status, events, as_json=as_json),
+        source=source,
+        to=to,
+        controller=controller,
+        params=param or (),
+        mode=mode,
+        sdp=sdp,
+        interface=interface,
+        ttl=ttl,
+        port=port,
+        mux=mux,
+        max_rate=max_rate,
+        floor=floor,
+        loop=loop,
+        ladder=ladder,
+        codec=codec,
+        size=size,
+        fps=fps,
+        gop=gop,
+        packet=packet,
+        exclude=exclude or (),
+        key_file=key_file,
+        duration=duration,
+        out=out,
+        force=force,
+        buffer=buffer,
+        consume=consume,
+        feedback=feedback,
+        repair=repair,
+        outlets=_outlets(metrics, status, events, as_json=as_json),
     )
     with Terminal() as progress:
         summary = live.send(options, progress)
@@ -1406,23 +1426,23 @@ def receive(
         free_or_force(out, force=force)
     live = _module("steadycast.live.receive")
     options = live.Options(
-        what,
-        source,
-        file,
-        play,
-        reference,
-        duration,
-        mux,
-        interface,
-        codec,
-        name,
-        key_file,
-        out,
-        force,
-        buffer,
-        consume,
-        latency,
-        _outlets(metrics, status, events, as_json=as_json),
+        what=what,
+        source=source,
+        out=file,
+        play=play,
+        reference=reference,
+        duration=duration,
+        mux=mux,
+        interface=interface,
+        codec=codec,
+        name=name,
+        key_file=key_file,
+        folder=out,
+        force=force,
+        buffer=buffer,
+        consume=consume,
+        latency=latency,
+        outlets=_outlets(metrics, status, events, as_json=as_json),
     )
     received = live.receive(options)
     _finish(received.summary, as_json=as_json, report=_write_report(out) if out is not None else None)

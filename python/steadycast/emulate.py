@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -48,7 +50,7 @@ def emulate(
     quality: bool = True,
     vmaf: bool = False,
     controllers: Mapping[str, type] | None = None,
-    program: Program | None = None,
+    program: Program | Sequence[Program] | None = None,
     only: bool = False,
     pcap: Sequence[str] = (),
     approximate: bool = False,
@@ -66,7 +68,8 @@ def emulate(
         quality: decode and measure the pictures.
         vmaf: measure VMAF as well.
         controllers: classes that steer video flows, by the flows' names.
-        program: runs on a host beside the flows; the run ends with it.
+        program: runs on a host beside the flows; the run ends with it. Of several, on hosts of their own, it ends with
+            the first, whose code is the run's; the others are started before it, and asked to end after it.
         only: the program alone, without the scenario's flows.
         pcap: links whose packets are captured, besides those that the scenario names.
         approximate: leave aside what this world can't honour, with a warning for each.
@@ -77,6 +80,7 @@ def emulate(
         KeyboardInterrupt: somebody pressed Ctrl-C; with ``out``, what there is stands in ``out``.part.
 
     """
+    program = _one(program)
     if only and program is None:
         raise UserError("--only", "there is no program to run", "add --in HOST -- COMMAND")
     need_rights()
@@ -91,8 +95,6 @@ def emulate(
     if seed is not None:
         changes.append(f"seed={seed}")
     if pcap:
-        import json
-
         links = dict.fromkeys([*load(scenario, changes).captured(), *pcap])
         changes.append(f"record.pcap={json.dumps(list(links))}")
     with ExitStack() as stack:
@@ -106,6 +108,16 @@ def emulate(
             runner.only = True
         done = runner.go(out, force)
         return Emulated(done, runner.code)
+
+
+def _one(programs: Program | Sequence[Program] | None) -> Program | None:
+    """Make one program of several."""
+    if programs is None or isinstance(programs, Program):
+        return programs
+    if len(programs) < 2:
+        return programs[0] if programs else None
+    told = json.dumps([(program.host, list(program.command)) for program in programs])
+    return Program(programs[0].host, [sys.executable, "-m", "steadycast.hosts", told])
 
 
 _SMALLEST = """

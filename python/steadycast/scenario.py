@@ -536,7 +536,9 @@ class Flow(Part):
     """In a shape, instead of "to": how many receivers; default 1."""
     repair: str | None = None
     """video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as
-    long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
+    long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity,
+    which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much;
+    groups parity.
     """
     rfc8593: Rfc8593 | None = None
     """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""

@@ -125,7 +125,7 @@ def make(
                     "target_bps": video * 1.03 if sender else None,
                     "pacing_bps": video * 1.1 if sender else None,
                     "buffer_bytes": None,
-                    "playout_ms": None if sender else 300.0,
+                    "playout_ms": None if sender else 150.0,
                 }
             )
         for flow, rate in (("tcp", rival), ("noise", noise)):
@@ -284,8 +284,8 @@ def _frames(
                     "first_s": None if fate == "lost" else pts + delay / 1000 - 0.004,
                     "arrived_s": None if fate == "lost" else pts + delay / 1000,
                     "delay_ms": None if fate == "lost" else delay,
+                    "due_s": pts + 0.15,
                     "fate": fate,
-                    "due_s": pts + 0.3,
                     "psnr_y_db": quality if pixels else None,
                     "ssim": min(0.999, 0.8 + quality / 250) if pixels else None,
                     "mos": mos_class(quality) if pixels else None,
@@ -316,9 +316,17 @@ def _receiver(
         },
         "jitter_ms": 1.9,
         "cumulative_jitter_max_ms": 83.0,
-        "playout_ms": {"p50": 300.0, "p95": 300.0, "p99": 300.0, "max": 300.0},
+        "playout_ms": dict.fromkeys(("p50", "p95", "p99", "max"), 150.0),
         "playout_needed_ms": max(delays),
-        "frames": {"sent": len(frames), **{f: fates.count(f) for f in ("ok", "lost", "late", "undecodable")}},
+        "viewing_score": 3.5,
+        "shown_fps": 24.5,
+        "harmonic_fps": 24.0,
+        "frames": {
+            "sent": len(frames),
+            "ok_frac": fates.count("ok") / len(fates),
+            "repaired": 0,
+            **{f: fates.count(f) for f in ("ok", "lost", "late", "undecodable")},
+        },
         "freeze_count": fates.count("lost"),
         "freeze_s": fates.count("lost") * 0.24,
         "freezes_per_min": fates.count("lost") * 60 / (len(frames) / 25),

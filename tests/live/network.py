@@ -90,8 +90,10 @@ def emulate(
     beside: str = "",
     loss: float = 0.0,
 ) -> Emulated:
-    """Run a shell script on the sender's host; `record`: keep what the link has seen; `beside`: flows of a scenario; `loss`: of both
-    ways, independent."""
+    """Run a shell script on the sender's host.
+
+    `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
     scenario.write_text(LINK % (rate, loss) + beside)

@@ -1,4 +1,4 @@
-"""Lost packets are sent again, over an emulated link that loses one in a hundred: to our receiver, and to and from GStreamer."""
+"""Lost packets are sent again over an emulated link that loses one in a hundred: to our receiver, to and from GStreamer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ timeout 60 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf \\
   videotestsrc is-live=true num-buffers=300 ! video/x-raw,width=320,height=240,framerate=25/1 ! \\
   avenc_mpeg4 bitrate=1000000 gop-size=12 ! rtpmp4vpay pt=96 config-interval=1 ! \\
   rtprtxsend max-size-packets=1000 payload-type-map='application/x-rtp-pt-map,96=(uint)97' ! s.send_rtp_sink \\
-  s.send_rtp_src ! udpsink host=$STEADYCAST_R port=5004 bind-port=6004 sync=false async=false \\
+  s.send_rtp_src ! udpsink host=$STEADYCAST_R port=5004 bind-port=6004 sync=false \\
+  async=false \\
   udpsrc port=6005 caps=application/x-rtcp ! s.recv_rtcp_sink s.send_rtcp_src ! fakesink sync=false async=false & them=$!
 sleep 14; kill -TERM $them $there; wait $there
 """

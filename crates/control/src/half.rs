@@ -286,6 +286,12 @@ pub trait SenderHalf: Send {
         let _ = queue;
     }
 
+    /// Reports may come as far apart as this, however short the round trip is: a lack of them for this long is no silence yet. A half
+    /// that never hears of it counts in round trips.
+    fn on_feedback_interval(&mut self, interval: Span) {
+        let _ = interval;
+    }
+
     /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true.
     fn on_report(&mut self, report: &Report<'_>);
 

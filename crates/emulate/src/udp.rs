@@ -185,7 +185,7 @@ impl UdpEnd {
                 bytes.extend_from_slice(&now.as_nanos().to_be_bytes());
                 bytes.resize(start + (size.get() as usize).saturating_sub(IP_UDP_OVERHEAD).max(PLAIN), 0);
             }),
-            Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
+            Body::Parity(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
         }
     }
 

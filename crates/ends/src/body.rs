@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use steadycast_link::Ecn;
-use steadycast_session::Media;
+use steadycast_session::{Media, Protection};
 use steadycast_units::{Bytes, Time};
 use steadycast_wire::rtcp::Compound;
 
@@ -21,6 +21,8 @@ pub enum Body {
     TcpAck(u32, steadycast_tcp::Ack),
     /// RTP: the header as the session made it. Its encoded size is the packet's. Boxed because it is larger than any other body.
     Rtp(Box<Media>),
+    /// The same with a payload of parity, and what that covers: simulated packets have no bytes to compute it from.
+    Parity(Box<(Media, Protection)>),
     /// RTCP, in its bytes. A group's members share the work of parsing them.
     Rtcp {
         /// The datagram.

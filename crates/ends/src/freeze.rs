@@ -15,8 +15,12 @@ const LONGER: Span = Span::millis(150);
 /// An interval between two pictures that are shown one after the other is a freeze when it is at least max(3·avg, avg + 150 ms), where avg
 /// is the mean duration of the last 30 shown pictures, the interval itself included. The interval from the last picture to the end is
 /// judged in the same way; the W3C leaves that one out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
+    /// When each freeze began, from the first picture on, and how long it lasted.
+    pub each: Vec<(Span, Span)>,
+    /// The sum of the squares of the pictures' durations, in ns².
+    squares_ns2: u128,
     /// Intervals that are freezes.
     pub count: u64,
     /// How long they are together.
@@ -61,12 +65,19 @@ impl Freezes {
         let frozen = span >= (mean * 3).max(mean + LONGER);
         if frozen {
             self.count += 1;
+            self.each.push((self.shown, span));
             self.time += span;
             self.longest = self.longest.max(span);
         }
         self.stills += u64::from(slots > 1);
         self.shown += span;
+        self.squares_ns2 += u128::from(span.as_nanos()) * u128::from(span.as_nanos());
         frozen
+    }
+
+    /// The harmonic frame rate: the time divided by the sum of the squares of the pictures' durations, as libwebrtc has it.
+    pub fn harmonic_fps(&self) -> Option<f64> {
+        (self.squares_ns2 > 0).then(|| self.shown.as_nanos() as f64 * 1e9 / self.squares_ns2 as f64)
     }
 
     /// Writes them as figures of a receiver.

@@ -12,6 +12,7 @@ mod intake;
 mod make;
 mod plan;
 mod record;
+mod score;
 mod simulcast;
 mod skew;
 mod summary;

@@ -14,8 +14,8 @@ use steadycast_media::{
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Identity, Orders, Profile, Receiver, RepairSettings, Replayed, RtcpSettings,
-    SenderSettings, Siblings,
+    Defended, Emit, FeedbackFormat, Identity, Orders, ParitySettings, Profile, Receiver, RepairSettings, Replayed,
+    RtcpSettings, SenderSettings, Siblings,
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -81,6 +81,9 @@ const HEADERS: u64 = 28 + 12 + 4 + 8;
 /// RTP payload type of packets that are sent again.
 const RETRANSMISSIONS: u8 = 97;
 
+/// RTP payload type of parity.
+const PARITY: u8 = 98;
+
 /// Makes a source, told the name of its session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
 
@@ -102,13 +105,21 @@ pub struct Cast<'a> {
     seed: Seed,
     /// For each simulcast its groups' senders.
     siblings: Vec<Vec<Siblings>>,
+    /// Packets have bytes and go over sockets.
+    real: bool,
 }
 
 impl<'a> Cast<'a> {
     /// For this scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
         let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
-        Self { scenario, inputs, seed: scenario.seed, siblings }
+        Self { scenario, inputs, seed: scenario.seed, siblings, real: false }
+    }
+
+    /// Over sockets, for which nobody computes parity yet.
+    #[must_use]
+    pub fn over_sockets(self) -> Self {
+        Self { real: true, ..self }
     }
 
     /// When the flow in place `n` is active, without agents yet.
@@ -314,7 +325,16 @@ impl<'a> Cast<'a> {
         let repair = move |session: &str| {
             let ssrc = seed.part(&format!("{session}.repair.ssrc")).bits32();
             let settings = RepairSettings { ssrc, payload_type: RETRANSMISSIONS, playout: video.playout.most() };
-            (video.repair == sc::Repair::Rtx).then_some(settings)
+            let asks = flow.cast != sc::Cast::Multicast && video.rtcp.profile == sc::RtcpProfile::Avpf;
+            let repairs = video.repair == sc::Repair::Rtx || video.repair == sc::Repair::Auto && asks;
+            repairs.then_some(settings)
+        };
+        let real = self.real;
+        let parity = move |session: &str| {
+            let ssrc = seed.part(&format!("{session}.parity.ssrc")).bits32();
+            let settings = ParitySettings { ssrc, payload_type: PARITY, playout: video.playout.most() };
+            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto) && !real;
+            protects.then_some(settings)
         };
         let player = match video.playout {
             sc::Playout::Adaptive(sc::AdaptivePlayout { least, most }) => {
@@ -375,13 +395,14 @@ impl<'a> Cast<'a> {
                     .with_room(room)
                     .with_ecn(video.ecn)
                     .with_repair(repair(session))
+                    .with_parity(parity(session))
                     .in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
                 let base = sink_setup(&name, 0);
-                let repair = repair(session);
+                let (repair, parity) = (repair(session), parity(session));
                 let factory = Arc::clone(&make_half);
                 let make: MakeReceiver = Box::new(move |now, times| {
                     // Who joins again is somebody else to the others: its old SSRC has said BYE.
@@ -397,11 +418,15 @@ impl<'a> Cast<'a> {
                         Some(repair) => receiver.with_repair(repair),
                         None => receiver,
                     };
+                    let receiver = match parity {
+                        Some(parity) => receiver.with_parity(parity),
+                        None => receiver,
+                    };
                     if chosen { receiver.in_simulcast(now) } else { receiver }
                 });
                 let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq);
                 let sink = if crowd { sink.without_views() } else { sink };
-                let sink = sink.buffered(buffer.clone()).by_clock(skew).repairing(repair.is_some());
+                let sink = sink.buffered(buffer.clone()).by_clock(skew).repairing(repair.is_some() || parity.is_some());
                 let sink = sink.played(player.clone());
                 Agent::VideoSink(Box::new(sink))
             }),

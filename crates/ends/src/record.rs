@@ -153,14 +153,14 @@ impl PacketRow {
         (self.delay != Span::MAX).then_some(self.delay)
     }
 
-    /// `None` for packets that are not recorded: feedback.
+    /// `None` for packets that are not recorded: feedback and parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let (seq, frame) = match body {
             Body::Plain(n) => (*n, None),
             Body::Tcp(_, segment) => (u64::from(segment.seq), None),
             // What is sent again goes by the number that it had at first, as TCP's segments do.
             Body::Rtp(media) => (media.repairs.unwrap_or(media.seq), Some(media.fragment.frame)),
-            Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
+            Body::Parity(..) | Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
         Some(Self::new(at, seq, size, frame, ecn, delay))
     }

@@ -181,7 +181,7 @@ impl WiredSource {
                 Body::Rtcp { bytes, .. } => {
                     out.push(Which::Rtcp, None, |all| protected(&bytes, &mut self.srtp, all));
                 }
-                Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
+                Body::Parity(_) | Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
         self.again.forget_before(first_kept.unwrap_or(u64::MAX));

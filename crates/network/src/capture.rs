@@ -108,7 +108,7 @@ impl Taps {
             Body::Plain(_) => (own_port(packet.head.from.0), DISCARD),
             Body::Tcp(..) => (own_port(packet.head.from.0), IPERF),
             Body::TcpAck(..) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
-            Body::Rtp(_) => (RTP, RTP),
+            Body::Rtp(_) | Body::Parity(_) => (RTP, RTP),
             Body::Raw(_) => return,
             Body::Rtcp { .. } => (RTCP, RTCP),
         };
@@ -130,6 +130,17 @@ impl Taps {
                 let payload = vec![0; media.payload_len()];
                 self.bytes.clear();
                 media.encode(&payload, &mut self.bytes);
+                udp(&meta, &self.bytes, &mut self.datagram);
+            }
+            Body::Parity(parity) => {
+                let (media, protection) = &**parity;
+                let mut payload = Vec::new();
+                protection.header.write(&[], &mut payload);
+                payload.resize(usize::from(media.header.payload_len), 0);
+                self.bytes.clear();
+                let mut whole = *media;
+                whole.repairs = None;
+                whole.encode(&payload, &mut self.bytes);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
             Body::Rtcp { bytes, .. } => udp(&meta, bytes, &mut self.datagram),

@@ -105,6 +105,8 @@ figures! {
             rate.").when(When::Repaired).lower();
         REPAIR_STALE = figure("repair_stale_packets", Count, "Requests for packets that could not have come in time.")
             .when(When::Repaired).lower();
+        PARITY_PACKETS = figure("parity_packets", Count, "Packets of parity that the sender sent.").when(When::Repaired);
+        PARITY_BPS = figure("parity_bps", Rate, "Parity, in bits of IP packets per second.").when(When::Repaired).lower();
         SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because too much waited to be sent.")
             .when(When::Video).lower();
         BACKLOG = spread("backlog_ms", "How long packets waited in the sender, from their frame being ready to their leaving.")
@@ -137,6 +139,10 @@ figures! {
     /// Figures of a flow's receiver.
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
+        VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 to 5: the quality of coding for rate and frame \
+            rate (G.1070) times what freezes leave of it (P.1203.3). It compares runs; it is not an ITU MOS (docs/viewing-score.md).")
+            .when(When::Frames).higher()
+            .shown("score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, each packet counted \
             once.").higher().shown("throughput", &[(Receivers, "")]);
         LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.").when(When::Datagrams).lower()
@@ -162,12 +168,19 @@ figures! {
             .when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
         MOS = figure("mos.mean", Opinion, "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: above 37 dB is 5, 31–37 \
             is 4, 25–31 is 3, 20–25 is 2, below 20 is 1.").when(When::Pictures).higher()
-            .shown("MOS", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+            .shown("MOS", &[(Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
         MOS_SHARE = figure("mos.share", Share, "The share of the pictures in each opinion class.").parts(Parts::Grades)
             .when(When::Pictures);
         FRAMES_SENT = figure("frames.sent", Count, "How many pictures were sent to the receiver; those that arrived in time and could be \
             decoded are ok, the others lost, late or undecodable.").when(When::Frames).shown("frames", &[(Receivers, "")]);
         FRAMES_OK = figure("frames.ok", Count, "Frames that were shown whole and in time.").when(When::Frames).higher();
+        FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown whole and in time.")
+            .when(When::Frames).higher().shown("whole and in time", &[(Flows, ""), (Compare, ""), (Receivers, "")]);
+        FRAMES_REPAIRED = figure("frames.repaired", Count, "Those of the frames shown whole and in time of which a packet was lost and repaired.")
+            .when(When::Frames);
+        SHOWN_FPS = figure("shown_fps", Number, "Frames shown per second, outside freezes.").when(When::Frames).higher();
+        HARMONIC_FPS = figure("harmonic_fps", Number, "The time shown, divided by the sum of the squares of the pictures' durations: a frame \
+            rate that long pictures lower most.").when(When::Frames).higher();
         FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never came.").when(When::Frames).lower()
             .shown("lost", &[(Receivers, "")]);
         FRAMES_LATE = figure("frames.late", Count, "Frames that were whole only after their play-out limit.").when(When::Frames).lower()
@@ -201,7 +214,7 @@ figures! {
         FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver sent.").when(When::Video);
         LOST_PACKETS = figure("lost_packets", Count, "Packets that did not arrive before repair, in the time of means.")
             .when(When::Repaired).lower();
-        REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that came when they were sent again, in the time of means.")
+        REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that came when they were sent again, or were computed from parity, in the time of means.")
             .when(When::Repaired);
         REPAIRED_LATE = figure("repaired_late_packets", Count, "Those of the repaired packets that came after their frame's time.")
             .when(When::Repaired).lower();

@@ -17,7 +17,8 @@ struct Left {
     arrived: bool,
 }
 
-/// The last 16,384 packets that a sender has sent, of all its streams. Feedback names packets; the history says which they are.
+/// The last 16,384 packets that a sender has sent, of all its streams. Feedback names packets; the history says which
+/// they are.
 #[derive(Debug, Default)]
 pub struct History {
     packets: VecDeque<Left>,
@@ -31,8 +32,8 @@ pub struct History {
 pub struct Joined {
     /// The packets, in the order in which they were sent. Those that had arrived by an earlier report are left out.
     pub packets: Vec<PacketReport>,
-    /// The round trip by the newest packet that has just been told: from its sending to this report's coming, less the time for
-    /// which the receiver held it.
+    /// The round trip by the newest packet that has just been told: from its sending to this report's coming, less the
+    /// time for which the receiver held it.
     pub rtt: Option<Span>,
 }
 
@@ -63,8 +64,9 @@ impl History {
 
     /// The number of the newest packet with this sequence number in its stream.
     pub fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
-        // A stream's packets lie in the order of their numbers. Of the media's nearly all lie next to each other, so that the
-        // distance from the newest one is a good first guess; with other streams in between it is too near the end.
+        // A stream's packets lie in the order of their numbers. Of the media's nearly all lie next to each other, so
+        // that the distance from the newest one is a good first guess; with other streams in between it is too near the
+        // end.
         let newest = self.packets.iter().rposition(|left| left.stream == stream)?;
         let back = usize::from(self.packets[newest].seq.wrapping_sub(seq));
         let guess = newest.checked_sub(back)?;
@@ -76,8 +78,8 @@ impl History {
         (left.stream == stream && left.seq == seq).then_some(self.first + found as u64)
     }
 
-    /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent, is
-    /// forgotten, or had arrived before.
+    /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent,
+    /// is forgotten, or had arrived before.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let Some(left) = place.and_then(|place| self.packets.get_mut(place)) else { return };
@@ -104,7 +106,8 @@ impl Joined {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
-    /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes `now`.
+    /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes
+    /// `now`.
     pub fn measure(&mut self, now: Time, reported: PeerTime) {
         let newest = self.packets.iter().rev().find_map(|packet| Some((packet.sent, packet.arrived?.at?)));
         self.rtt = newest.map(|(sent, arrived)| {

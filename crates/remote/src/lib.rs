@@ -1,12 +1,15 @@
-//! Both halves of a rate controller at the sender, on per-packet feedback: the part of Steadycast that a product embeds.
+//! Both halves of a rate controller at the sender, on per-packet feedback: the part of Steadycast that a product
+//! embeds.
 //!
-//! A product that sends RTP already has packets, a pacer, and feedback that tells which packets arrived and when: transport-wide
-//! feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01), as browsers and GStreamer send it, or RFC 8888's. A [`Remote`]
-//! turns what was sent and what arrived into a [`Decision`]: the rate for the encoder, the rate for the pacer, and why. The
-//! receiver needs no part of Steadycast: its half of the controller runs at the sender, on the arrivals that the feedback tells.
+//! A product that sends RTP already has packets, a pacer, and feedback that tells which packets arrived and when:
+//! transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01), as browsers and GStreamer send it, or
+//! RFC 8888's. A [`Remote`] turns what was sent and what arrived into a [`Decision`]: the rate for the encoder, the
+//! rate for the pacer, and why. The receiver needs no part of Steadycast: its half of the controller runs at the
+//! sender, on the arrivals that the feedback tells.
 //!
-//! It is sans-IO: time is told and never asked, and nothing is sent. Once the memory of sent packets is full (16,384 packets),
-//! [`Remote::sent`] takes no new memory, and [`Remote::feedback`] takes none but for what a half's own report holds.
+//! It is sans-IO: time is told and never asked, and nothing is sent. Once the memory of sent packets is full (16,384
+//! packets), [`Remote::sent`] takes no new memory, and [`Remote::feedback`] takes none but for what a half's own report
+//! holds.
 //!
 //! # Example
 //!
@@ -18,8 +21,8 @@
 //!
 //! # What is promised
 //!
-//! [`Remote`], [`Bounds`], [`Packet`], [`Fate`] and what they are made of follow semantic versioning. [`History`], [`Joined`] and [`Replayed`] are
-//! parts that `steadycast-session` is built of, too; they may change in any version.
+//! [`Remote`], [`Bounds`], [`Packet`], [`Fate`] and what they are made of follow semantic versioning. [`History`],
+//! [`Joined`] and [`Replayed`] are parts that `steadycast-session` is built of, too; they may change in any version.
 
 mod history;
 mod remote;

@@ -20,8 +20,8 @@ pub struct Bounds {
     pub packet: Bytes,
     /// The ECN field with which packets are sent.
     pub ecn: Ecn,
-    /// What the product offers beside reports of single packets: [`Need::Queue`] where it calls [`Remote::queued`], [`Need::Probes`]
-    /// where it sends what [`Remote::probe`] asks for.
+    /// What the product offers beside reports of single packets: [`Need::Queue`] where it calls [`Remote::queued`],
+    /// [`Need::Probes`] where it sends what [`Remote::probe`] asks for.
     pub offers: Vec<Need>,
     /// From which the halves draw what they leave to chance.
     pub seed: Seed,
@@ -71,14 +71,17 @@ const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
 /// How often each half tells the other what RTCP's reports would, unless it has times of its own: RFC 4585's default.
 const TOLD: Span = Span::secs(1);
+/// Feedback that is farther apart than this is told as silence.
+const RARE: Span = Span::secs(1);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
 /// Both halves of a controller at the sender.
 ///
-/// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it reads
-/// [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says. Times are of one clock of the
-/// product's own, from any start on. A time before the last one counts as the last one, but for when a packet left.
+/// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it
+/// reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says.
+/// Times are of one clock of the product's own, from any start on. A time before the last one counts as the last one,
+/// but for when a packet left.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
@@ -88,6 +91,9 @@ pub struct Remote {
     numbers: u64,
     media: u64,
     told: Time,
+    /// When feedback came last, and the longest time between two of late.
+    heard: Option<Time>,
+    gap: Span,
 }
 
 impl fmt::Debug for Remote {
@@ -101,7 +107,8 @@ impl Remote {
     /// The controller called `controller` in the registry, with `params` over its defaults.
     ///
     /// # Errors
-    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, or a floor above the cap.
+    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, or a floor above the
+    /// cap.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, Rate, Remote};
@@ -160,6 +167,8 @@ impl Remote {
             numbers: 0,
             media: 0,
             told: Time::ZERO,
+            heard: None,
+            gap: Span::ZERO,
         })
     }
 
@@ -172,10 +181,11 @@ impl Remote {
         self.now
     }
 
-    /// A packet of the media leaves, or has left. Returns its number: packets of all streams are counted together, from 0 on.
+    /// A packet of the media leaves, or has left. Returns its number: packets of all streams are counted together, from
+    /// 0 on.
     ///
-    /// A product that learns when a packet left with its feedback alone tells of it right before [`Remote::feedback`]: here `at` may lie
-    /// before the last call, and the round trip is counted from it.
+    /// A product that learns when a packet left with its feedback alone tells of it right before [`Remote::feedback`]:
+    /// here `at` may lie before the last call, and the round trip is counted from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let left = at;
         let at = self.tell(at);
@@ -204,7 +214,8 @@ impl Remote {
         number
     }
 
-    /// The newest packet whose number ends in these 16 bits, for feedback that names packets so; `None` when none is remembered.
+    /// The newest packet whose number ends in these 16 bits, for feedback that names packets so; `None` when none is
+    /// remembered.
     pub fn number(&self, low: u16) -> Option<u64> {
         self.history.by_low_bits(low)
     }
@@ -215,7 +226,8 @@ impl Remote {
         self.half.on_queue(&MediaQueue { at, ..*queue });
     }
 
-    /// Feedback has come. Its packets may be in any order, be told again, and be of none that was sent: what can't be true is ignored.
+    /// Feedback has come. Its packets may be in any order, be told again, and be of none that was sent: what can't be
+    /// true is ignored.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = Fate>) {
         let at = self.tell(at);
         let Self { half, history, joined, .. } = self;
@@ -235,6 +247,9 @@ impl Remote {
         if joined.packets.is_empty() {
             return;
         }
+        let since = self.heard.replace(at).map_or(Span::ZERO, |heard| at.since(heard));
+        self.gap = since.max(self.gap.scale(0.875)).min(RARE);
+        half.on_feedback_interval(self.gap);
         let (rtt, packets) = (joined.rtt, &joined.packets[..]);
         half.on_report(&Report { at, from: RECEIVER, rtt, reception: None, body: None, packets, members: 2 });
     }
@@ -244,7 +259,8 @@ impl Remote {
         self.half.decision()
     }
 
-    /// The probe that it wants sent: a burst at a rate of its own, once for each `id`, from what waits and then from padding.
+    /// The probe that it wants sent: a burst at a rate of its own, once for each `id`, from what waits and then from
+    /// padding.
     pub fn probe(&self) -> Option<Probe> {
         self.half.probe()
     }

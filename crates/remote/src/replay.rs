@@ -1,9 +1,10 @@
-//! Receivers that report single packets instead of what the controller's receiver half would say: the sender runs that half itself,
-//! on the arrivals that they tell.
+//! Receivers that report single packets instead of what the controller's receiver half would say: the sender runs that
+//! half itself, on the arrivals that they tell.
 //!
-//! A receiver's clock is mapped to the sender's by the least difference between a report's coming and the newest arrival that it tells:
-//! the way back then counts as part of the way there. Delays keep their variation, and what a half computes as the round trip is the
-//! round trip. Time goes on for such a half with the reports alone, so that silence of a receiver is silence to the sender half, too.
+//! A receiver's clock is mapped to the sender's by the least difference between a report's coming and the newest
+//! arrival that it tells: the way back then counts as part of the way there. Delays keep their variation, and what a
+//! half computes as the round trip is the round trip. Time goes on for such a half with the reports alone, so that
+//! silence of a receiver is silence to the sender half, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
-/// Makes the halves of a controller whose receivers report single packets, in RFC 8888's format or by transport-wide numbers.
+/// Makes the halves of a controller whose receivers report single packets, in RFC 8888's format or by transport-wide
+/// numbers.
 pub struct Replayed {
     own: Arc<dyn Factory>,
     least: Span,
@@ -24,8 +26,9 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Around a controller that does not itself read reports of single packets. A half that leaves its times to RTCP reports as often as
-    /// RTCP's share of the session's bandwidth allows (RFC 3550, section 6.3.1), but no more often than each `least`.
+    /// Around a controller that does not itself read reports of single packets. A half that leaves its times to RTCP
+    /// reports as often as RTCP's share of the session's bandwidth allows (RFC 3550, section 6.3.1), but no more often
+    /// than each `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: false })
     }
@@ -129,8 +132,8 @@ struct Said {
 /// The receiver half that stands in for a receiver.
 struct Shadow {
     half: Box<dyn ReceiverHalf>,
-    /// The least difference of the sender's clock to the receiver's in nanoseconds, of this span and the two before; and when this
-    /// one began.
+    /// The least difference of the sender's clock to the receiver's in nanoseconds, of this span and the two before;
+    /// and when this one began.
     offsets: ([Option<i64>; 3], Time),
     /// How far its time has come.
     until: Time,
@@ -254,6 +257,7 @@ impl Replay {
             let setup = Setup { id: report.from, ..setup.clone() };
             Shadow::new(make.receiver(&setup), now)
         });
+        let windowed = half.decision().window.is_some();
         let arrived = |packet: &PacketReport| Some((packet.arrived?.at?, *packet));
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
@@ -268,9 +272,10 @@ impl Replay {
             } else if let Ok(place) = left.binary_search_by_key(&packet.number, |left| left.number) {
                 shadow.arrive(at, packet, &left[place], ecn);
             }
-            // A half that is due with each packet acknowledges them one by one. Any other reports once the report is here: what it says of
-            // the time for which it held a packet is then right, and with it the round trip.
-            if n + 1 < arrivals.len() && shadow.acknowledges() {
+            // A half that is due with each packet, and whose sender has a window, acknowledges them one by one. Any
+            // other reports once the report is here: what it says of the time for which it held a packet is then right,
+            // and with it the round trip.
+            if windowed && n + 1 < arrivals.len() && shadow.acknowledges() {
                 said.extend(shadow.report(at, report.members, interval, false));
             }
         }
@@ -303,6 +308,10 @@ impl SenderHalf for Replay {
 
     fn on_queue(&mut self, queue: &MediaQueue) {
         self.half.on_queue(queue);
+    }
+
+    fn on_feedback_interval(&mut self, interval: Span) {
+        self.half.on_feedback_interval(interval);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

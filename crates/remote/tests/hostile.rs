@@ -92,7 +92,8 @@ proptest! {
     }
 }
 
-/// Sends `packets`, one in 10 ms, with feedback of each after 50 ms that `lies` may change; returns the target at the end.
+/// Sends `packets`, one in 10 ms, with feedback of each after 50 ms that `lies` may change; returns the target at the
+/// end.
 fn driven(name: &str, packets: u64, lies: impl Fn(u64, Fate) -> Vec<Fate>) -> Rate {
     let (mut remote, bounds) = remote(name);
     let mut calls = 0_u32;
@@ -213,5 +214,34 @@ fn a_packet_that_is_told_with_its_feedback_counts_from_when_it_left() {
     };
     for rtt in [rtt(false), rtt(true)] {
         assert!(rtt.is_some_and(|rtt| rtt >= Span::millis(79) && rtt <= Span::millis(85)), "{rtt:?}");
+    }
+}
+
+#[test]
+fn feedback_that_is_rarer_than_round_trips_is_no_silence() {
+    for controller in ["tfrc", "asmp", "multfrc"] {
+        let (mut remote, bounds) = remote(controller);
+        let packet = Packet { size: bounds.packet, edge: FrameEdge::default(), data_limited: false };
+        let mut least = Rate::MAX;
+        // 2 ms of round trip, and feedback each 100 ms.
+        for ms in 0..20_000_u64 {
+            let now = Time::ZERO + Span::millis(ms);
+            if remote.wake().is_some_and(|wake| wake.at <= now) {
+                remote.timer(now);
+            }
+            if ms % 2 == 0 {
+                remote.sent(now, &packet);
+            }
+            if ms % 100 == 99 {
+                let last = ms / 2;
+                let at = |n: u64| PeerTime::from_nanos((n * 2_000_000 + 1_000_000) as i64);
+                remote.feedback(now + Span::millis(1), (last - 49..=last).map(|n| Fate::at(n, at(n))));
+            }
+            if ms > 5_000 {
+                least = least.min(remote.decision().target);
+            }
+        }
+        // It sends 4.8 Mb/s without any loss.
+        assert!(least > Rate::mbps(4), "{controller}: {least}");
     }
 }

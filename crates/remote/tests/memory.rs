@@ -4,7 +4,8 @@
 use allocation_counter::{AllocationInfo, measure};
 use steadycast_remote::{Bounds, Fate, FrameEdge, Packet, PeerTime, Rate, Remote, Span, Time};
 
-/// Sends 20,000 packets, one in a millisecond, with feedback every 50 ms; then 1,000 packets more, counted without and with feedback.
+/// Sends 20,000 packets, one in a millisecond, with feedback every 50 ms; then 1,000 packets more, counted without and
+/// with feedback.
 fn taken(name: &str) -> (AllocationInfo, AllocationInfo) {
     let bounds = Bounds::new(Rate::kbps(100), Rate::mbps(20));
     let mut remote = Remote::new(name, &[], &bounds).unwrap();

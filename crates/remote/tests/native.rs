@@ -1,5 +1,5 @@
-//! A controller whose halves both run at the sender, on feedback every 50 ms, beside the same controller with its receiver half
-//! at the receiver: rate and loss over one link.
+//! A controller whose halves both run at the sender, on feedback every 50 ms, beside the same controller with its
+//! receiver half at the receiver: rate and loss over one link.
 
 mod model;
 
@@ -32,7 +32,8 @@ fn tfrc_and_asmp_have_the_rate_of_their_native_pair_within_a_tenth_and_its_loss(
             let remote = mean(controller, Side::Remote, &path, 5);
             let said = format!("{controller} over {path:?}: {native:?} and {remote:?}");
             assert!(apart(native.0, remote.0) < 0.1, "rate of {said}");
-            // Set after the results were known: `asmp` learns of a full queue at another time than natively, and then loses a third less.
+            // Set after the results were known: `asmp` learns of a full queue at another time than natively, and then
+            // loses a third less.
             let least = if controller == "asmp" && path.loss == 0.0 { 0.5 } else { 0.9 };
             assert!((least..1.1).contains(&(remote.1 / native.1)), "loss of {said}");
             assert!(native.0 > Rate::mbps(1).as_bps_f64(), "{said}");
@@ -40,9 +41,9 @@ fn tfrc_and_asmp_have_the_rate_of_their_native_pair_within_a_tenth_and_its_loss(
     }
 }
 
-/// Those that feedback every 50 ms is too coarse for, and what share of the native pair's rate they keep, at least and at most; set after
-/// the results were known. `pgmcc` is clocked by acknowledgments, which now come in lots. `tfrcp` takes the wait for feedback for
-/// round-trip time.
+/// Those that feedback every 50 ms is too coarse for, and what share of the native pair's rate they keep, at least and
+/// at most; set after the results were known. `pgmcc` is clocked by acknowledgments, which now come in lots. `tfrcp`
+/// takes the wait for feedback for round-trip time.
 const COARSE: [(&str, f64, f64); 4] =
     [("pgmcc", 0.55, 1.05), ("tfrcp", 0.75, 1.05), ("tfrcp-eai", 0.75, 1.05), ("tfrcp-qai", 0.75, 1.05)];
 

@@ -166,7 +166,7 @@ tables! {
         room: f64,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
-        /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. auto: rtx where that can be, else none.
+        /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
         repair: RepairWord,
         /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
         playout: PlayoutSaid,

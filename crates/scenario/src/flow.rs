@@ -319,7 +319,8 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
     let (what, remedy) = match said.value {
         RepairWord::None => return Some(Repair::None),
-        RepairWord::Auto if group || !early => return Some(Repair::None),
+        RepairWord::Auto => return Some(Repair::Auto),
+        RepairWord::Parity => return Some(Repair::Parity),
         RepairWord::Rtx if group => (
             "what one receiver lost is not sent again to a group",
             "write cast = \"unicast\" for a session each, or repair = \"auto\"",
@@ -328,8 +329,7 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
             "receivers may ask for packets under the profile avpf alone",
             "write rtcp = { profile = \"avpf\" }, or repair = \"auto\"",
         ),
-        RepairWord::Rtx | RepairWord::Auto => return Some(Repair::Rtx),
-        RepairWord::Parity => ("parity is not there yet", "write \"rtx\", \"auto\" or \"none\""),
+        RepairWord::Rtx => return Some(Repair::Rtx),
     };
     out.problem(&said.at, what, remedy);
     None

@@ -539,6 +539,10 @@ pub enum Repair {
     None,
     /// Its receiver asks for them and gets them again (RFC 4588).
     Rtx,
+    /// Receivers compute them from parity.
+    Parity,
+    /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that leaves too much.
+    Auto,
 }
 
 /// A receiver's buffer.

@@ -383,8 +383,11 @@ fn video_text(video: &Video, text: &mut Text) {
         }
     }
     text.key("emit", quote(video.emit.word()));
-    if video.repair == Repair::Rtx {
-        text.key("repair", "\"rtx\"");
+    match video.repair {
+        Repair::None => {}
+        Repair::Rtx => text.key("repair", quote("rtx")),
+        Repair::Parity => text.key("repair", quote("parity")),
+        Repair::Auto => text.key("repair", quote("auto")),
     }
     text.key("packet", quote(video.packet));
     text.key(

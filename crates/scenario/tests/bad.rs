@@ -177,7 +177,7 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = \"fixed\"\nplayout = { kind = \"adaptive\", least = \"1s\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nplayout = { kind = \"adaptive\", most = \"2min\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nemit = true"),
-    ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"parity\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"fec\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"rtx\""),
     (
         "controller = \"fixed\"",

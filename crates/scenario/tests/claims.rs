@@ -381,10 +381,11 @@ fn repair_is_automatic_where_one_receiver_may_ask_for_packets_and_none_elsewhere
     };
     assert_eq!(repair(""), Repair::None);
     assert_eq!(repair("repair = \"none\""), Repair::None);
-    assert_eq!(repair("repair = \"auto\""), Repair::Rtx);
+    assert_eq!(repair("repair = \"auto\""), Repair::Auto);
     assert_eq!(repair("receivers = 2\ncast = \"unicast\"\nrepair = \"rtx\""), Repair::Rtx);
-    assert_eq!(repair("receivers = 2\nrepair = \"auto\""), Repair::None);
-    assert_eq!(repair("rtcp = { profile = \"rfc3550\" }\nrepair = \"auto\""), Repair::None);
+    assert_eq!(repair("receivers = 2\nrepair = \"auto\""), Repair::Auto);
+    assert_eq!(repair("rtcp = { profile = \"rfc3550\" }\nrepair = \"auto\""), Repair::Auto);
+    assert_eq!(repair("receivers = 2\nrepair = \"parity\""), Repair::Parity);
 }
 
 #[test]

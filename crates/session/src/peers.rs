@@ -14,11 +14,31 @@ pub(crate) struct Peer {
     /// Its last block: what the next one is counted from.
     pub(crate) highest: Option<u32>,
     pub(crate) cumulative: i32,
+    /// The share of packets that it has lost of late, and of how many.
+    pub(crate) loss: f64,
+    pub(crate) counted: f64,
+}
+
+impl Peer {
+    /// A report tells of `expected` packets, of which `lost` are missing.
+    pub(crate) fn on_loss(&mut self, expected: u64, lost: i64) {
+        if expected == 0 {
+            return;
+        }
+        let (expected, share) = (expected as f64, lost.max(0) as f64 / expected as f64);
+        self.counted = (self.counted + expected).min(LOSS_OF);
+        self.loss += (share.min(1.0) - self.loss) * (expected / self.counted).min(1.0);
+    }
 }
 
 /// Whoever sends nothing but standard reports may keep to RFC 3550's own interval of 5 s, whatever ours is: five of them, less the
 /// five seconds that the shortest time-out of ours allows.
 const PATIENCE: Span = Span::secs(20);
+
+/// Loss is that of this many packets (exponentially weighted), …
+const LOSS_OF: f64 = 2_000.0;
+/// … and of this many at least.
+const KNOWN: f64 = 100.0;
 
 /// All that report, up to a bound: whoever makes SSRCs up gets no more memory than that. The one that was heard longest ago makes room;
 /// should it be a true one, it is taken in again with its next report.
@@ -46,7 +66,7 @@ impl Peers {
 
     /// A report has arrived; `ours` says that it was one of the controller's own.
     pub(crate) fn hear(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) -> &mut Peer {
-        let fresh = Peer { from, ours, aged: Time::NEVER, highest: None, cumulative: 0 };
+        let fresh = Peer { from, ours, aged: Time::NEVER, highest: None, cumulative: 0, loss: 0.0, counted: 0.0 };
         let peer = self.table.entry(ssrc).or_insert(fresh);
         peer.ours |= ours;
         let aged = if peer.ours { now } else { now + PATIENCE };
@@ -56,6 +76,15 @@ impl Peers {
         }
         self.by_age.insert((aged, ssrc));
         peer
+    }
+
+    /// The loss that all but a share of the receivers keep to, of those of which enough is known.
+    pub(crate) fn loss(&self, but: f64) -> Option<f64> {
+        let known = self.table.values().filter(|peer| peer.counted >= KNOWN);
+        let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let place = (all.len() as f64 * (1.0 - but)).ceil() as usize;
+        all.get(place.saturating_sub(1)).copied()
     }
 
     pub(crate) fn get(&self, ssrc: u32) -> Option<&Peer> {

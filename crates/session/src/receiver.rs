@@ -1,9 +1,9 @@
 use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
-use crate::repair::Requester;
+use crate::repair::{Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::Knock;
-use crate::{Identity, Output, RepairSettings, Requests, RtcpSettings};
+use crate::{Identity, Output, ParitySettings, Protected, Protection, RepairSettings, Requests, RtcpSettings};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FrameEdge, Overheard, ReceiverHalf, ReceiverId,
     Reply, Slot, Stream as Kind, View, Wake, simulcast,
@@ -81,6 +81,17 @@ pub struct Receiver {
     plea: Option<Plea>,
     /// The number of its last full intra request.
     intra: u8,
+    /// Computes lost packets from parity.
+    parity: Option<Box<Solving>>,
+}
+
+/// What a receiver needs to compute lost packets from parity.
+struct Solving {
+    settings: ParitySettings,
+    solver: Solver,
+    /// The stream's own numbers.
+    reception: Reception,
+    sent: Option<PeerTime>,
 }
 
 /// A request for a key frame that stands.
@@ -189,6 +200,7 @@ impl Receiver {
             repair: None,
             plea: None,
             intra: 0,
+            parity: None,
         }
     }
 
@@ -247,6 +259,61 @@ impl Receiver {
         self.plea = None;
     }
 
+    /// It computes lost packets from parity.
+    #[must_use]
+    pub fn with_parity(self, settings: ParitySettings) -> Self {
+        let reception = Reception::trusting(settings.ssrc, CLOCK_RATE);
+        Self { parity: Some(Box::new(Solving { settings, solver: Solver::new(), reception, sent: None })), ..self }
+    }
+
+    /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives back stays lost, to
+    /// the half as in reports. Poll afterwards.
+    pub fn on_parity(
+        &mut self,
+        now: Time,
+        from: Origin,
+        packet: &MediaPacket<'_>,
+        protection: &Protection,
+    ) -> Received {
+        let MediaPacket { header, transport, size, ecn, .. } = *packet;
+        let gone = self.participant.farewell != Farewell::Stays;
+        let (Some(parity), Some(stream)) = (&mut self.parity, &mut self.stream) else { return Received::Stray };
+        let settings = parity.settings;
+        if gone
+            || stream.from != from
+            || stream.ended
+            || (header.ssrc, header.payload_type) != (settings.ssrc, settings.payload_type)
+        {
+            return Received::Stray;
+        }
+        let before = parity.reception.highest();
+        let (seq, missing) = match parity.reception.on_rtp(now, header.seq, header.timestamp) {
+            Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
+            Arrived::Restarted(seq) => (seq, 0),
+            Arrived::Duplicate(_) => return Received::Duplicate,
+            Arrived::Probation | Arrived::Stray => return Received::Stray,
+        };
+        if let Some(reporter) = &mut self.reporter {
+            reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, false);
+        }
+        let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
+        parity.sent = sent.or(parity.sent);
+        let sent = sent.or(stream.sent).unwrap_or_default();
+        parity.solver.on_parity(protection);
+        self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Parity, size, sent, ecn, missing });
+        Received::New(u64::try_from(seq).unwrap_or(0))
+    }
+
+    /// Lost packets that parity has given back since this was last asked.
+    pub fn take_recovered(&mut self) -> Vec<Protected> {
+        let Some(parity) = &mut self.parity else { return Vec::new() };
+        let recovered = parity.solver.take();
+        if let Some(repair) = &mut self.repair {
+            recovered.iter().for_each(|(seq, _)| repair.requester.on_recovered(*seq));
+        }
+        recovered.into_iter().map(|(_, packet)| packet).collect()
+    }
+
     /// What it asked for, and what it got.
     pub fn requests(&self) -> Requests {
         self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default()
@@ -261,7 +328,11 @@ impl Receiver {
 
     /// What it takes from the sending of a packet that is lost to its repair; nothing without repair.
     pub fn repair_time(&self, now: Time) -> Span {
-        self.repair.as_ref().map_or(Span::ZERO, |repair| repair.requester.takes(now))
+        match (&self.repair, &self.parity) {
+            (Some(repair), _) => repair.requester.takes(now),
+            (None, Some(parity)) => parity.settings.block(),
+            (None, None) => Span::ZERO,
+        }
     }
 
     /// The promise of repair: what was repaired stays lost to the controller.
@@ -396,6 +467,9 @@ impl Receiver {
         let sent = sent.or(stream.sent).unwrap_or_default();
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Repair, size, sent, ecn, missing });
         let original = packet.repairs.and_then(|number| repair.requester.on_repair(now, number, header.marker));
+        if let Some((parity, original)) = self.parity.as_mut().zip(original) {
+            parity.solver.on_packet(original);
+        }
         original.map_or(Received::Duplicate, Received::Repaired)
     }
 
@@ -427,6 +501,9 @@ impl Receiver {
                     repair.shown = self.past.received;
                     repair.requester.restart();
                 }
+                if let Some(parity) = &mut self.parity {
+                    parity.solver.restart();
+                }
                 seq
             }
             Arrived::Duplicate(_) => {
@@ -450,6 +527,9 @@ impl Receiver {
         let edge = FrameEdge { first: stream.after_marker, last: header.marker };
         stream.after_marker = header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
+        if let Some(parity) = &mut self.parity {
+            parity.solver.on_packet(seq);
+        }
         if let Some(repair) = &mut self.repair {
             match header.send_time {
                 Some(_) => repair.requester.on_original(now, seq, sent, header.marker),
@@ -503,6 +583,9 @@ impl Receiver {
         if let Some(repair) = &mut self.repair {
             repair.requester.restart();
             repair.associated = !repair.of_any;
+        }
+        if let Some(parity) = &mut self.parity {
+            parity.solver.restart();
         }
         self.participant.on_source(now, true);
         true

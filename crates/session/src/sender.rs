@@ -5,11 +5,11 @@ use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
 use crate::probe::{Prober, Probes};
-use crate::repair::{Asked, Keeper, Kept, Resend};
+use crate::repair::{Asked, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
 use crate::share::RepairShare;
 use crate::{
-    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, Part, RepairSettings, Repairs, RtcpSettings,
-    Siblings,
+    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
+    RepairSettings, Repairs, RtcpSettings, Siblings,
 };
 use std::collections::VecDeque;
 use steadycast_control::{
@@ -92,6 +92,8 @@ pub struct Sender {
     heard: Time,
     /// Sends lost packets again.
     repair: Option<Repairing>,
+    /// Sends parity.
+    parity: Option<Protecting>,
     /// How many times as fast as the target packets may leave.
     room: f64,
     /// A receiver waits for a key frame; when the encoder was last told so.
@@ -106,6 +108,31 @@ struct Repairing {
     share: RepairShare,
     inside: Inside,
 }
+
+/// What a sender needs to send parity.
+struct Protecting {
+    blocks: Blocks,
+    /// The next number of the stream of parity, extended.
+    seq: u64,
+    share: RepairShare,
+    /// What the newest parity covers.
+    newest: Option<Protection>,
+    packets: u64,
+    bytes: Bytes,
+    /// When the receivers' losses were looked at last.
+    looked: Time,
+}
+
+/// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
+const LEFT: f64 = 2e-5;
+/// The same towards one receiver, retransmission included.
+const LEFT_OF_ONE: f64 = 1e-5;
+/// This share of the receivers is left behind, where others need less parity.
+const LEFT_BEHIND: f64 = 0.02;
+/// Receivers' losses are looked at this often.
+const LOOKS: Span = Span::secs(1);
+/// What it takes to see a loss and to ask for the packet, towards one receiver.
+const ASKS: Span = Span::millis(30);
 
 /// Checks that all streams together stay within the pacing rate: each packet fills a bucket that leaks at the highest rate since the
 /// packet before. The pacer itself looks at the last packet alone.
@@ -231,6 +258,7 @@ impl Sender {
             siblings: None,
             heard: now,
             repair: None,
+            parity: None,
             room: 1.0,
             key_frame: (false, None),
             half,
@@ -253,6 +281,19 @@ impl Sender {
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
     }
 
+    /// It sends parity, so that receivers can compute lost packets; how much follows their losses.
+    #[must_use]
+    pub fn with_parity(self, settings: ParitySettings) -> Self {
+        let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
+        let (newest, packets, bytes, looked) = (None, 0, Bytes::ZERO, Time::ZERO);
+        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked }), ..self }
+    }
+
+    /// What a packet of parity that has just been polled covers.
+    pub fn protection(&self) -> Option<&Protection> {
+        self.parity.as_ref()?.newest.as_ref()
+    }
+
     /// Packets may leave this many times as fast as the target: for frames that are larger than others, of an encoder whose mean is the
     /// target.
     #[must_use]
@@ -262,13 +303,16 @@ impl Sender {
 
     /// What was sent again, and what was not.
     pub fn repairs(&self) -> Repairs {
-        self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default()
+        let again = self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default();
+        let (parities, parity_bytes) = self.parity.as_ref().map_or((0, Bytes::ZERO), |p| (p.packets, p.bytes));
+        Repairs { parities, parity_bytes, ..again }
     }
 
     /// The rate for the encoder, as a rate of IP packets: the decision's target, less what repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
         let target = self.decision.target;
-        self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target))
+        let target = self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target));
+        self.parity.as_mut().map_or(target, |parity| parity.share.left(now, target))
     }
 
     /// When it may take it that nobody is there, unless somebody is heard until then.
@@ -302,6 +346,18 @@ impl Sender {
     /// The extended sequence number of the first packet that may be sent again; `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
         Some(self.repair.as_ref()?.keeper.first())
+    }
+
+    /// As [`Sender::continue_from`], with the next number of the parity.
+    pub fn continue_parity_from(&mut self, seq: u64) {
+        if let Some(parity) = &mut self.parity {
+            parity.seq = seq;
+        }
+    }
+
+    /// The extended sequence number of the next packet of parity; `None` without parity.
+    pub fn next_parity(&self) -> Option<u64> {
+        Some(self.parity.as_ref()?.seq)
     }
 
     /// The extended sequence number of the next packet.
@@ -434,6 +490,9 @@ impl Sender {
         if let Some(repair) = &mut self.repair {
             repair.keeper.clear();
         }
+        if let Some(parity) = &mut self.parity {
+            parity.blocks.clear();
+        }
         if let Some(siblings) = &self.siblings {
             siblings.tell(Rate::ZERO);
         }
@@ -551,9 +610,11 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let history = self.history.as_mut()?;
         let repair = self.repair.as_ref().map(|repair| repair.keeper.settings.ssrc);
+        let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
         let stream_of = |ssrc| match ssrc {
             _ if ssrc == mine => Some(Stream::Media),
             _ if repair == Some(ssrc) => Some(Stream::Repair),
+            _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
         };
         compound.packets.iter().filter_map(|packet| feedback::read(history, now, packet, stream_of)).reduce(Joined::and)
@@ -575,6 +636,9 @@ impl Sender {
                 highest: extend(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
             });
+            if let Some(told) = &reception {
+                peer.on_loss(told.expected, told.lost);
+            }
             (peer.highest, peer.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         }
         if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
@@ -606,7 +670,7 @@ impl Sender {
     /// ```
     /// use std::collections::VecDeque;
     /// use steadycast_control::registry::{Chosen, Setup};
-    /// use steadycast_control::{Mode, ReceiverId, Wake};
+    /// use steadycast_control::{Mode, Wake};
     /// use steadycast_session::{
     ///     Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
     /// };
@@ -707,7 +771,8 @@ impl Sender {
             && due <= now
         {
             let again = if repairs { self.resend(now) } else { None };
-            return Output::Media(again.unwrap_or_else(|| self.media(now)));
+            let extra = again.or_else(|| self.protect(now));
+            return Output::Media(extra.unwrap_or_else(|| self.media(now)));
         }
         self.wait(now)
     }
@@ -729,7 +794,8 @@ impl Sender {
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
-        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs;
+        let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
+        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity;
         (waits && !closed).then(|| self.pacer.due(self.pace()))
     }
 
@@ -809,15 +875,20 @@ impl Sender {
         media
     }
 
-    /// What the number of the original adds to a packet that is sent again.
+    /// What a packet that is sent again, or its parity, is longer by.
     fn number_of_original(&self) -> Bytes {
-        self.repair.as_ref().map_or(Bytes::ZERO, |_| Bytes::new(rtx::OSN as u64))
+        match (&self.parity, &self.repair) {
+            (Some(_), _) => PARITY_MORE,
+            (None, Some(_)) => Bytes::new(rtx::OSN as u64),
+            (None, None) => Bytes::ZERO,
+        }
     }
 
     /// An original leaves: it may be asked for.
     fn keep(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
         let pacing = self.pacing();
+        self.cover(now, media);
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
         let size = again + Bytes::new(u64::from(header.payload_len));
@@ -858,6 +929,71 @@ impl Sender {
         let transport = numbered.then_some(number as u16);
         let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
         Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size })
+    }
+
+    /// A packet of the media leaves: it becomes part of a block.
+    fn cover(&mut self, now: Time, media: &Media) {
+        let Some(parity) = &mut self.parity else { return };
+        parity.share.on_sent(now, media.size, false);
+        if now.since(parity.looked) >= LOOKS {
+            parity.looked = now;
+            if let Some(loss) = self.peers.loss(LEFT_BEHIND) {
+                parity.blocks.on_loss(now, loss);
+            }
+        }
+        let loss = parity.blocks.loss();
+        let left = match &self.repair {
+            None => LEFT,
+            Some(repair) => {
+                let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
+                let tries = repair.keeper.tries(ASKS);
+                (0..tries).fold(LEFT_OF_ONE, |left, _| left / missed.max(1e-9))
+            }
+        };
+        let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
+        parity.blocks.on_sent(now, packet, media.size, left);
+    }
+
+    /// Sends a parity; `None`: none waits.
+    fn protect(&mut self, now: Time) -> Option<Media> {
+        let numbered = self.numbered();
+        let (pacing, bare) = (self.pacing(), self.bare_header());
+        let parity = self.parity.as_mut()?;
+        let Parity { protection, longest } = parity.blocks.next()?;
+        let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
+        let size = longest + PARITY_MORE;
+        let payload = size.saturating_sub(overhead(&bare, &Notice::NONE, numbered));
+        let (number, seq, stream) = (self.number, parity.seq, Stream::Parity);
+        parity.seq += 1;
+        parity.packets += 1;
+        parity.bytes += size;
+        parity.share.on_sent(now, size, true);
+        let (fragment, base) = protection.packets.first().map(|first| (first.fragment, first.seq))?;
+        parity.newest = Some(protection);
+        if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
+            let room = self.settings.packet + pacing.over(self.settings.credit);
+            repair.inside.on_sent(now, size, pacing, room);
+        }
+        if let Some(history) = &mut self.history {
+            history.on_sent(number, now, size, stream, seq as u16);
+        }
+        self.number += 1;
+        self.pacer.sent(now, size, pacing);
+        self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
+        self.read_decision();
+        let timestamp = self.timestamp(now);
+        let (seq_low, payload_len) = (seq as u16, payload.get() as u16);
+        let header = RtpHeader {
+            payload_type,
+            seq: seq_low,
+            timestamp,
+            ssrc,
+            send_time: Some(Stamp::of(now)),
+            payload_len,
+            ..bare
+        };
+        let (transport, repairs) = (numbered.then_some(number as u16), Some(base));
+        Some(Media { header, notice: Notice::NONE, fragment, number, transport, stream, seq, repairs, size })
     }
 
     fn timestamp(&self, at: Time) -> u32 {

@@ -131,6 +131,68 @@ fn an_adaptive_play_out_is_as_long_as_frames_and_their_repair_take_and_no_longer
     between(delay, 200.0, 330.0);
 }
 
+/// Twenty receivers, of which each loses 1 % of its packets on its own, and the last one 3 %.
+fn group(controller: &str, repair: &str) -> String {
+    format!(
+        r#"
+format = 1
+name = "group"
+duration = "60s"
+warmup = "10s"
+seed = 4
+[topology]
+shape = "star"
+legs = [
+  {{ name = "src", rate = "4Mbps", delay = "20ms" }},
+  {{ name = "r[1-19]", count = 19, rate = "10Mbps", delay = "10ms", loss = {{ kind = "bernoulli", p = 0.01 }} }},
+  {{ name = "far", rate = "10Mbps", delay = "10ms", loss = {{ kind = "bernoulli", p = 0.03 }} }},
+]
+[[flow]]
+name = "video"
+kind = "video"
+controller = "{controller}"
+media = "synthetic"
+from = "src"
+to = ["r[1-19]", "far"]
+playout = "500ms"
+vbr = "frame"
+params.fixed = {{ rate = "1Mbps" }}
+repair = "{repair}"
+"#
+    )
+}
+
+#[test]
+fn parity_gives_each_receiver_of_a_group_its_own_losses_back() {
+    let missed = |run: &lab::Run| -> Vec<f64> {
+        let receivers = run.flow("video")["receivers"].as_array().expect("a list").clone();
+        receivers.iter().map(|r| 1.0 - num(&r["frames"]["ok"]) / num(&r["frames"]["sent"])).collect()
+    };
+    let without = run(&group("fixed", "none"));
+    assert!(missed(&without).iter().all(|missed| *missed > 0.1), "{:?}", missed(&without));
+    for controller in ["fixed", "asmp"] {
+        let with = run(&group(controller, "auto"));
+        let missed = missed(&with);
+        assert!(missed.iter().all(|missed| *missed <= 0.015), "{controller}: {missed:?}");
+        assert!(missed.iter().filter(|missed| **missed <= 0.005).count() >= 18, "{controller}: {missed:?}");
+        let flow = with.flow("video");
+        between(num(&flow["parity_bps"]) / num(&flow["throughput_bps"]), 0.05, 0.3);
+        assert_eq!(num(&flow["repair_packets"]), 0.0, "nobody asks");
+        assert_eq!(broken(&with.summary, "losses-still-count"), 0);
+        between(num(&with.receiver("video", "r1")["loss_frac"]), 0.005, 0.015);
+        assert_eq!(num(&with.receiver("video", "r1")["nack_packets"]), 0.0);
+    }
+}
+
+#[test]
+fn parity_helps_one_receiver_where_the_play_out_leaves_no_time_for_a_retry() {
+    let short = |repair: &str| {
+        pictures(0.01, "burst", repair).replace("\"300ms\"", "\"140ms\"").replace("\"30ms\"", "\"60ms\"")
+    };
+    between(not_ok(&short("rtx")), 0.1, 0.6);
+    between(not_ok(&short("parity")), 0.0, 0.12);
+}
+
 #[test]
 fn a_clean_path_carries_no_retransmission() {
     let run = run(&pictures(0.0, "paced", "auto"));

@@ -34,7 +34,7 @@ _UNTOLD = {("mpegts", "h263")}
 """FFmpeg writes these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """As the command line has them."""
 

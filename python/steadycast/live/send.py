@@ -27,7 +27,7 @@ PACKETS = (100, 1500)
 """Least and largest IP size of a full packet, in bytes: what a scenario allows, over its links' default MTU."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """As the command line has them."""
 

@@ -98,11 +98,14 @@ def _seen(flow: Json) -> str | None:
     n = len(receivers)
     worst = receivers[0]
     score, psnr = of_flow(flow, "mos.mean"), of_flow(flow, "psnr_db.raw.y")
+    viewing = of_flow(flow, "viewing_score")
+    scored = f"has a viewing score of {say.score(viewing)} and " if viewing is not None else ""
     if score is not None:
         same = alike(receivers)
         who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
         who = who if n > 1 else f"{flow['name']}'s viewer"
-        text = f"{who} saw {a(grade(score))} picture where it moved (PSNR class {say.score(score)}"
+        scored = scored.replace("has", "have") if n > 1 and same else scored
+        text = f"{who} {scored}saw {a(grade(score))} picture where it moved (PSNR class {say.score(score)}"
         text += f", {say.db(psnr)})" if psnr is not None else ")"
         least = number(reach(worst, "mos", "mean"))
         if not same and least is not None:
@@ -112,7 +115,8 @@ def _seen(flow: Json) -> str | None:
     if ok is None or not sent:
         return None
     which = f"the worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
-    missed = f"missed {say.frac(1 - ok / sent)} of the frames"
+    scored = f"has a viewing score of {say.score(worst.get('viewing_score'))} and " if scored else ""
+    missed = f"{scored}missed {say.frac(1 - ok / sent)} of the frames"
     return f"{which[0].upper()}{which[1:]} {missed} (this run has no pixels, so no picture quality)."
 
 

@@ -46,6 +46,8 @@ pub(super) struct Sender {
     next_id: u16,
     /// Whose packet is about to leave.
     turn: u16,
+    /// As the connections were told.
+    apart: Span,
 }
 
 impl Sender {
@@ -57,6 +59,7 @@ impl Sender {
             open: Vec::new(),
             next_id: 0,
             turn: 0,
+            apart: Span::ZERO,
         };
         sender.adjust();
         sender
@@ -68,7 +71,8 @@ impl Sender {
         // Floor and cap are the stream's, not one connection's.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {
-            let tfrc = tfrc::Sender::new(&setup, &self.settings);
+            let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
+            tfrc.on_feedback_interval(self.apart);
             // Its first packet need not wait for a turn.
             let deficit = self.setup.packet.as_f64();
             self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
@@ -91,6 +95,11 @@ impl SenderHalf for Sender {
         }
         let target = self.sum(|c| c.tfrc.decision().target);
         self.law.on_sent(sent.at, sent.size.as_f64(), target);
+    }
+
+    fn on_feedback_interval(&mut self, interval: Span) {
+        self.apart = interval;
+        self.open.iter_mut().for_each(|c| c.tfrc.on_feedback_interval(interval));
     }
 
     fn on_report(&mut self, report: &Report<'_>) {

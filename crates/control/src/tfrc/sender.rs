@@ -75,6 +75,8 @@ pub(crate) struct Sender {
     lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,
+    /// How far apart reports may come by themselves.
+    apart: Span,
     /// Nothing was sent since the no-feedback timer was set.
     idle: bool,
     /// Runs of packets during which the sender was not data-limited, first and last, oldest first; and whether the latest
@@ -106,6 +108,7 @@ impl Sender {
             lossy: false,
             first_sent: None,
             nofeedback: None,
+            apart: Span::ZERO,
             idle: true,
             not_limited: VecDeque::new(),
             unlimited: false,
@@ -231,7 +234,7 @@ impl Sender {
     fn set_timer(&mut self, now: Time) {
         let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
-        self.nofeedback = Some(now + round_trips.max(packets));
+        self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));
         self.idle = true;
     }
 
@@ -359,6 +362,10 @@ impl SenderHalf for Sender {
         if let Some(feedback) = report.body.and_then(Finding::read) {
             self.hear(&feedback, report.at, report.from);
         }
+    }
+
+    fn on_feedback_interval(&mut self, interval: Span) {
+        self.apart = interval;
     }
 
     fn on_timer(&mut self, now: Time) {

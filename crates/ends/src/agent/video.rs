@@ -16,8 +16,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    Feedback, Frame, Media, MediaPacket, Origin, Output, Received, Receiver, RepairSettings, Repairs, Requests, Sender,
-    SenderSettings, Siblings,
+    Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection, Received, Receiver,
+    RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -127,6 +127,8 @@ pub struct VideoSource {
     siblings: Option<Siblings>,
     /// It sends lost packets again.
     repair: Option<RepairSettings>,
+    /// It sends parity.
+    parity: Option<ParitySettings>,
     /// How many times as fast as the target packets may leave.
     room: f64,
     past_repairs: Repairs,
@@ -218,6 +220,7 @@ impl VideoSource {
             until: Time::NEVER,
             siblings: None,
             repair: None,
+            parity: None,
             room: 1.0,
             past_repairs: Repairs::default(),
             key_frames: 0,
@@ -251,6 +254,12 @@ impl VideoSource {
         Self { repair, ..self }
     }
 
+    /// It sends parity, or not.
+    #[must_use]
+    pub fn with_parity(self, parity: Option<ParitySettings>) -> Self {
+        Self { parity, ..self }
+    }
+
     /// Its packets may leave this many times as fast as the target.
     #[must_use]
     pub fn with_room(self, room: f64) -> Self {
@@ -260,7 +269,7 @@ impl VideoSource {
     /// What was sent again, and what was not; `None` without repair.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
-        self.repair.map(|_| self.past_repairs + present)
+        (self.repair.is_some() || self.parity.is_some()).then(|| self.past_repairs + present)
     }
 
     /// One of several that carry the same video at different rates: it sends only while somebody is there.
@@ -289,8 +298,14 @@ impl VideoSource {
         if let Some(repair) = self.repair {
             sender = sender.with_repair(repair);
         }
+        if let Some(parity) = self.parity {
+            sender = sender.with_parity(parity);
+        }
         if let Some(old) = &self.sender {
             sender.continue_from(old.next_seq());
+            if let Some(next) = old.next_parity() {
+                sender.continue_parity_from(next);
+            }
             if let Some(next) = old.next_repair() {
                 sender.continue_repairs_from(next);
             }
@@ -459,7 +474,12 @@ impl VideoSource {
                 self.backlog.add(now.since(frame.ready));
             }
         }
-        out.send(media.size, self.ecn, Body::Rtp(Box::new(media)));
+        let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
+        let body = match sender.and_then(Sender::protection) {
+            Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
+            None => Body::Rtp(Box::new(media)),
+        };
+        out.send(media.size, self.ecn, body);
     }
 
     /// Adds the time since it was last called to what limited the rate then.
@@ -765,7 +785,7 @@ impl VideoSink {
             if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
                 assembly.on_packet(now, original - self.first_seq, media.fragment);
             }
-            self.play(now, None, media);
+            self.play(now, None, media.fragment, media.header.marker);
         }
         if matches!(received, Received::New(_)) {
             self.came += 1;
@@ -774,7 +794,7 @@ impl VideoSink {
             if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
                 assembly.on_packet(now, media.seq - self.first_seq, media.fragment);
             }
-            self.play(now, Some(packet.sent), media);
+            self.play(now, Some(packet.sent), media.fragment, media.header.marker);
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
             {
@@ -785,17 +805,53 @@ impl VideoSink {
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
             }
         }
+        self.recover(now);
         self.drain(now, out);
         received
     }
 
+    /// A packet of parity has arrived, which covers what `protection` says.
+    pub fn on_parity(
+        &mut self,
+        now: Time,
+        packet: &Arriving<'_>,
+        media: &Media,
+        protection: &Protection,
+        out: &mut Out<'_>,
+    ) {
+        let Some(receiver) = &mut self.receiver else { return };
+        let buffer = level_of(self.buffer.as_mut(), now);
+        let (header, transport, ecn) = (&media.header, media.transport, packet.ecn);
+        let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
+        let from = Origin(u64::from(packet.from.0));
+        if let Received::New(_) = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection) {
+            self.intake.add_repair(now, packet.size);
+        }
+        self.recover(now);
+        self.drain(now, out);
+    }
+
+    /// Takes the packets that parity has given back.
+    fn recover(&mut self, now: Time) {
+        let Some(receiver) = &mut self.receiver else { return };
+        for packet in receiver.take_recovered() {
+            self.repaired.push((now, packet.fragment.frame));
+            let size = Bytes::new(packet.fragment.len.into());
+            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, packet.fragment.frame));
+            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
+                assembly.on_packet(now, packet.seq - self.first_seq, packet.fragment);
+            }
+            self.play(now, None, packet.fragment, packet.marker);
+        }
+    }
+
     /// The player gets a packet, which left for the first time at `sent`.
-    fn play(&mut self, now: Time, sent: Option<Time>, media: &Media) {
+    fn play(&mut self, now: Time, sent: Option<Time>, fragment: Fragment, ends: bool) {
         if !self.player.adapts() {
             return;
         }
         let Some(receiver) = &mut self.receiver else { return };
-        let came = Came { now, sent, fragment: media.fragment, ends: media.header.marker };
+        let came = Came { now, sent, fragment, ends };
         if let Some(delay) = self.player.on_packet(&came, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
             self.intake.digest.add(delay.as_nanos());

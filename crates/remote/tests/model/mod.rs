@@ -1,4 +1,5 @@
-//! A link with a queue, a greedy sender, and a controller on it: with its receiver half at the receiver, or by [`Remote`].
+//! A link with a queue, a greedy sender, and a controller on it: with its receiver half at the receiver, or by
+//! [`Remote`].
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -111,6 +111,14 @@ impl Keeper {
         self.round_trips.iter().min().copied().unwrap_or(Span::ZERO)
     }
 
+    /// How often a packet can be asked for and come in time, by the longest of the last round trips, when each loss takes `seen` to be seen.
+    pub(crate) fn tries(&self, seen: Span) -> u32 {
+        let Some(rtt) = self.round_trips.iter().max() else { return 0 };
+        let each = *rtt + Span::millis(10);
+        let left = self.settings.useful().saturating_sub(*rtt / 2 + seen);
+        (left.as_nanos() / each.as_nanos().max(1)).min(8) as u32
+    }
+
     /// A packet is asked for. It is sent again if it is kept, does not wait already, was not sent within the last round trip, would
     /// still come in time, and the share of retransmissions allows it.
     pub(crate) fn on_nack(&mut self, asked: &Asked, number: u16) {

@@ -1,11 +1,15 @@
-//! Retransmission of lost packets (RFC 4588), asked for by generic NACKs (RFC 4585, section 6.2.1).
+//! Retransmission of lost packets (RFC 4588), asked for by generic NACKs (RFC 4585, section 6.2.1), and parity, from which receivers compute
+//! what they have lost.
 //!
 //! A [`Requester`] at the receiver finds gaps and says when to ask. A [`Keeper`] at the sender keeps what was sent and says what to
 //! send again. Retransmissions leave through the media's pacer, so that they are part of the rate that the controller decided.
 
+mod blocks;
 mod keeper;
 mod requester;
 
+pub(crate) use blocks::{Blocks, PARITY_MORE, Parity, Solver};
+pub use blocks::{ParitySettings, Protected, Protection};
 pub(crate) use keeper::{Asked, Keeper, Kept, Resend};
 pub(crate) use requester::Requester;
 
@@ -61,6 +65,10 @@ pub struct Repairs {
     pub refused: u64,
     /// Requests for packets that could not have come in time.
     pub stale: u64,
+    /// Packets of parity.
+    pub parities: u64,
+    /// Their IP bytes.
+    pub parity_bytes: steadycast_units::Bytes,
 }
 
 impl std::ops::Add for Repairs {
@@ -71,6 +79,8 @@ impl std::ops::Add for Repairs {
             bytes: self.bytes + more.bytes,
             refused: self.refused + more.refused,
             stale: self.stale + more.stale,
+            parities: self.parities + more.parities,
+            parity_bytes: self.parity_bytes + more.parity_bytes,
         }
     }
 }

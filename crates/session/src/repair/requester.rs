@@ -239,6 +239,15 @@ impl Requester {
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
     }
 
+    /// A lost packet was computed from parity: nobody has to ask for it.
+    pub(crate) fn on_recovered(&mut self, seq: u64) {
+        self.missing.remove(&seq);
+        self.repaired.insert(seq);
+        while self.repaired.len() > MOST {
+            self.repaired.pop_first();
+        }
+    }
+
     /// A retransmission has come. Returns the extended number of its original, unless that has come before.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
         let (newest, seq) = (self.newest?.0, self.named(osn)?);

@@ -4,15 +4,17 @@ use super::{VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
 use crate::agent::{About, Place, SentStep, Tell};
 use crate::intake::Intake;
+use crate::score::viewing_score;
+use std::collections::BTreeSet;
 use steadycast_control::Check;
-use steadycast_media::Fate;
+use steadycast_media::{Fate, SentFrames};
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
-use steadycast_units::{Span, Spread, Time};
+use steadycast_units::{Bytes, Span, Spread, Time};
 
 impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         let feedback = self.feedback();
-        let again = self.repairs().map_or(0, |repairs| repairs.packets);
+        let again = self.repairs().map_or(0, |repairs| repairs.packets + repairs.parities);
         into.put(&flow::SENT_PACKETS, self.sent_packets + again);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
@@ -22,6 +24,9 @@ impl Tell for VideoSource {
             into.put(&flow::REPAIR_BPS, repairs.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
             into.put(&flow::REPAIR_REFUSED, repairs.refused);
             into.put(&flow::REPAIR_STALE, repairs.stale);
+            into.put(&flow::PARITY_PACKETS, repairs.parities);
+            let parity = repairs.parity_bytes.per(about.active.max(Span::nanos(1)));
+            into.put(&flow::PARITY_BPS, parity.as_bps_f64());
         }
         into.put(&flow::SKIPPED_FRAMES, self.skipped());
         into.put_spread(&flow::BACKLOG, &self.backlog);
@@ -148,6 +153,18 @@ impl Tell for VideoSink {
 }
 
 impl VideoSink {
+    /// What the viewer saw, as one number, and what goes into it.
+    fn score(&self, freezes: &Freezes, ok: usize, owed: &[usize], sent: &SentFrames, into: &mut Figures) {
+        let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
+        let fps = (moving > 0.0).then(|| ok.saturating_sub(freezes.each.len()) as f64 / moving);
+        let bytes: u64 = owed.iter().map(|n| sent.frames[*n].coded.size.get()).sum();
+        let media = (freezes.shown > Span::ZERO).then(|| Bytes::new(bytes).per(freezes.shown).as_bps_f64());
+        let score = fps.zip(media).and_then(|(fps, media)| viewing_score(media, fps, freezes));
+        into.put(&receiver::VIEWING_SCORE, score);
+        into.put(&receiver::SHOWN_FPS, fps);
+        into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
+    }
+
     /// What became of the frames that it was sent.
     fn frames(&self, source: &VideoSource, about: &About<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
@@ -162,6 +179,11 @@ impl VideoSink {
         let count = |fate| owed.iter().filter(|n| fates[**n] == fate).count();
         into.put(&receiver::FRAMES_SENT, owed.len());
         into.put(&receiver::FRAMES_OK, count(Fate::Ok));
+        let whole = (!owed.is_empty()).then(|| count(Fate::Ok) as f64 / owed.len() as f64);
+        into.put(&receiver::FRAMES_OK_FRAC, whole);
+        let repaired: BTreeSet<usize> = self.repaired.iter().map(|(_, frame)| *frame as usize).collect();
+        let saved = owed.iter().filter(|n| fates[**n] == Fate::Ok && repaired.contains(*n)).count();
+        into.put(&receiver::FRAMES_REPAIRED, saved);
         into.put(&receiver::FRAMES_LOST, count(Fate::Lost));
         into.put(&receiver::FRAMES_LATE, count(Fate::Late));
         into.put(&receiver::FRAMES_UNDECODABLE, count(Fate::Undecodable));
@@ -175,7 +197,9 @@ impl VideoSink {
             Some(to.since(from))
         };
         let slots = slots.into_iter().map(|(slot, new)| (new, lasts(slot).unwrap_or(period)));
-        Freezes::of(slots).figures(into);
+        let freezes = Freezes::of(slots);
+        freezes.figures(into);
+        self.score(&freezes, count(Fate::Ok), &owed, sent, into);
         let mut delays = Spread::default();
         let waited =
             owed.iter().filter_map(|n| Some(schedule.due(sent.frames[*n].ready)?.since(sent.frames[*n].ready)));

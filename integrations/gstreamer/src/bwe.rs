@@ -1,0 +1,665 @@
+//! The element: its pads, its properties and its thread.
+
+use crate::feedback::{Numbers, Told};
+use crate::pacing::{HEAD, Item, Next, Pacer, Packet, Rtp};
+use gstreamer as gst;
+use gstreamer::glib;
+use gstreamer::prelude::*;
+use gstreamer::subclass::prelude::*;
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use steadycast_remote::{Bounds, Bytes, Decision, FrameEdge, Given, MediaQueue, Need, Rate, Remote, Span, Time};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("rtpsteadycastbwe", gst::DebugColorFlags::empty(), Some("Steadycast's bandwidth estimator"))
+});
+
+/// The header extension that carries a transport-wide number.
+const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+/// Without feedback for so long after the first packet, the user is told what may be missing.
+const PATIENCE: Span = Span::secs(5);
+/// Of an estimate that changes by less nobody is told, since encoders take a while to follow ...
+const NOTICED: f64 = 0.01;
+/// ... nor sooner than this after the last one, ...
+const NEXT: Span = Span::millis(50);
+/// ... unless it falls by more.
+const FALLS: f64 = 0.1;
+/// Events of one compound come within this span.
+const COMPOUND: Span = Span::millis(2);
+/// Key units are asked for no more often than this.
+const KEY_UNITS: Span = Span::millis(500);
+
+#[derive(Clone, Debug)]
+struct Settings {
+    controller: String,
+    params: Option<gst::Structure>,
+    min: u32,
+    max: u32,
+    pace: bool,
+    max_delay: Span,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            controller: "tfrc".into(),
+            params: None,
+            min: 50_000,
+            max: 8_192_000,
+            pace: true,
+            max_delay: Span::millis(400),
+        }
+    }
+}
+
+impl Settings {
+    fn remote(&self) -> Result<Remote, String> {
+        let mut bounds = Bounds::new(Rate::bps(self.min.into()), Rate::bps(self.max.into()));
+        bounds.offers = vec![Need::Queue];
+        let mut params: Vec<(String, Given)> = Vec::new();
+        for (name, value) in self.params.iter().flat_map(|params| params.iter()) {
+            let number = value.transform::<f64>().ok().and_then(|value| value.get::<f64>().ok());
+            let given = match (value.get::<bool>(), value.get::<String>(), number) {
+                (Ok(switch), ..) => Given::Switch(switch),
+                (_, Ok(text), _) => Given::Text(text),
+                (.., Some(number)) => Given::Number(number),
+                _ => return Err(format!("params: {name} is no number, text or boolean")),
+            };
+            params.push((name.to_string(), given));
+        }
+        // What asks for probes can do without, by a parameter of its own; here none are sent.
+        if self.controller == "gcc" && !params.iter().any(|(name, _)| name == "probes") {
+            params.push(("probes".into(), Given::Switch(false)));
+        }
+        Remote::new(&self.controller, &params, &bounds).map_err(|error| error.to_string())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: u64,
+    lost: u64,
+    feedback: u64,
+    dropped: u64,
+    key_units: u64,
+}
+
+#[derive(Default)]
+struct State {
+    remote: Option<Remote>,
+    decision: Option<Decision>,
+    pacer: Pacer,
+    numbers: Numbers,
+    flushing: bool,
+    flow: Option<gst::FlowError>,
+    /// What the thread waits for.
+    clock_id: Option<gst::SingleShotClockId>,
+    /// The time stamp of the frame that comes in, and whether it is dropped.
+    frame: Option<u32>,
+    dropping: bool,
+    asked: Option<Time>,
+    /// Key units can be told from others by their flags.
+    flagged: bool,
+    first: Option<Time>,
+    /// What feedback has told and the controller has not heard yet, and when it will.
+    told: Vec<Told>,
+    tell_at: Option<Time>,
+    heard: bool,
+    warned: bool,
+    /// The mean of packets' sizes and of their payloads.
+    mean: Option<(f64, f64)>,
+    estimated: u32,
+    estimated_at: Option<Time>,
+    counts: Counts,
+}
+
+/// What others are to be told once the state is free.
+#[derive(Default)]
+struct News {
+    estimated: bool,
+    key_unit: bool,
+    silence: bool,
+}
+
+/// The element's state and pads.
+pub struct Bwe {
+    sink: gst::Pad,
+    src: gst::Pad,
+    settings: Mutex<Settings>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The system's monotonic clock: the pipeline's may be set, changed or be missing.
+fn now() -> Time {
+    Time::from_nanos(gst::SystemClock::obtain().time().nseconds())
+}
+
+impl State {
+    /// The decision has changed perhaps.
+    fn read(&mut self, at: Time, settings: &Settings, news: &mut News) {
+        let Some(decision) = self.remote.as_ref().map(Remote::decision) else { return };
+        // The encoder's rate is that of payloads.
+        let share = self.mean.map_or(1.0, |(size, payload)| payload / size.max(1.0));
+        // What waits is to be gone within a second.
+        let (all, waiting) = (decision.target, self.pacer.waiting().per(Span::secs(1)));
+        let rate = all.saturating_sub(waiting).max(all.scale(0.5));
+        let target = (rate.as_bps_f64() * share).clamp(settings.min.into(), settings.max.into()) as u32;
+        let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
+        let at_end = (target == settings.min || target == settings.max) && target != self.estimated;
+        let soon = self.estimated_at.is_some_and(|last| at.since(last) < NEXT) && change > -FALLS;
+        if (at_end || change.abs() > NOTICED) && !soon {
+            (self.estimated, self.estimated_at) = (target, Some(at));
+            news.estimated = true;
+        }
+        self.decision = Some(decision);
+    }
+
+    fn pace(&self, settings: &Settings) -> (Rate, bool) {
+        let least = Rate::bps(settings.min.into());
+        let Some(decision) = &self.decision else { return (least, false) };
+        (decision.pacing.max(least), decision.window.is_some_and(|window| window.is_closed()))
+    }
+
+    /// A packet is about to leave.
+    fn leaves(&mut self, now: Time, packet: &Packet) {
+        let Some(remote) = &mut self.remote else { return };
+        let data_limited = !self.pacer.has_packets();
+        let size = Bytes::new(packet.rtp.size);
+        let number = remote.sent(now, &steadycast_remote::Packet { size, edge: packet.edge, data_limited });
+        self.numbers.sent(number, now.as_nanos(), packet.rtp.payload);
+        self.counts.sent += 1;
+        self.first.get_or_insert(now);
+        let (size, payload) = (packet.rtp.size as f64, f64::from(packet.rtp.payload));
+        let (mean_size, mean_payload) = self.mean.unwrap_or((size, payload));
+        self.mean = Some((mean_size + (size - mean_size) / 64.0, mean_payload + (payload - mean_payload) / 64.0));
+    }
+
+    fn queued(&mut self, now: Time, frame: Option<Bytes>) {
+        let (waiting, age) = (self.pacer.waiting(), self.pacer.age(now));
+        if let Some(remote) = &mut self.remote {
+            remote.queued(&MediaQueue { at: now, waiting, age, frame });
+        }
+    }
+
+    /// Whether this packet is to wait: frames beyond the longest wait are left out up to the next key unit.
+    fn admits(&mut self, now: Time, buffer: &gst::BufferRef, rtp: &Rtp, settings: &Settings, news: &mut News) -> bool {
+        if self.frame != Some(rtp.timestamp) {
+            let delta = buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+            self.flagged |= delta;
+            let age = self.pacer.age(now);
+            let late = age > settings.max_delay;
+            let opens = !self.flagged || !delta;
+            let was = self.dropping;
+            self.dropping = late || (was && !(opens && age < settings.max_delay / 2));
+            if self.dropping && self.asked.is_none_or(|at| now.since(at) >= KEY_UNITS) {
+                self.asked = Some(now);
+                self.counts.key_units += 1;
+                news.key_unit = true;
+            }
+            self.counts.dropped += u64::from(self.dropping);
+            self.frame = Some(rtp.timestamp);
+        }
+        !self.dropping
+    }
+}
+
+impl Bwe {
+    /// Lets the thread look again.
+    fn stir(&self, state: &mut State) {
+        if let Some(id) = state.clock_id.take() {
+            id.unschedule();
+        }
+        self.wake.notify_all();
+    }
+
+    fn tell(&self, news: &News) {
+        if news.estimated {
+            self.obj().notify("estimated-bitrate");
+        }
+        if news.key_unit {
+            let structure = gst::Structure::builder("GstForceKeyUnit").field("all-headers", true).build();
+            let _ = self.sink.push_event(gst::event::CustomUpstream::new(structure));
+        }
+        if news.silence {
+            gst::element_imp_warning!(
+                self,
+                gst::ResourceError::Settings,
+                ("no transport-wide feedback"),
+                ["Give the packets' caps rtcp-fb-transport-cc=(boolean)true and extmap-N=(string)\"{TWCC}\", \
+                     both ends' rtpbin rtp-profile=avpf, and see that RTCP comes back."]
+            );
+        }
+    }
+
+    fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer, news: &mut News) {
+        let now = now();
+        // A header extension is a memory of its own.
+        let mut head = [0; HEAD];
+        let size = buffer.size();
+        let head = &mut head[..size.min(HEAD)];
+        let Some(rtp) = buffer.copy_to_slice(0, head).ok().and_then(|()| Rtp::read(head, size)) else {
+            gst::debug!(CAT, imp = self, "a buffer that is no RTP is dropped");
+            return;
+        };
+        let first = state.frame != Some(rtp.timestamp);
+        if settings.pace && !state.admits(now, &buffer, &rtp, settings, news) {
+            return;
+        }
+        state.frame = Some(rtp.timestamp);
+        let edge = FrameEdge { first, last: rtp.marker };
+        state.pacer.push(Item::Packet(Packet { buffer, rtp, edge, came: now }));
+        state.queued(now, first.then(|| Bytes::new(rtp.size)));
+    }
+
+    fn chain(&self, buffers: impl IntoIterator<Item = gst::Buffer>) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let settings = lock(&self.settings).clone();
+        let mut news = News::default();
+        let mut state = lock(&self.state);
+        if let Some(error) = state.flow {
+            return Err(error);
+        }
+        if state.flushing {
+            return Err(gst::FlowError::Flushing);
+        }
+        for buffer in buffers {
+            self.take(&mut state, &settings, buffer, &mut news);
+        }
+        self.stir(&mut state);
+        drop(state);
+        self.tell(&news);
+        Ok(gst::FlowSuccess::Ok)
+    }
+
+    fn sink_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+        use gst::EventView;
+        match event.view() {
+            EventView::FlushStart(_) => {
+                self.stop();
+                gst::Pad::event_default(pad, Some(&*self.obj()), event)
+            }
+            EventView::FlushStop(_) => {
+                let sent = gst::Pad::event_default(pad, Some(&*self.obj()), event);
+                self.begin();
+                sent
+            }
+            _ if event.is_serialized() => {
+                let mut state = lock(&self.state);
+                if state.flushing {
+                    return false;
+                }
+                state.pacer.push(Item::Event(event));
+                self.stir(&mut state);
+                true
+            }
+            _ => gst::Pad::event_default(pad, Some(&*self.obj()), event),
+        }
+    }
+
+    fn src_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+        if let gst::EventView::CustomUpstream(custom) = event.view()
+            && let Some(packets) = custom.structure().filter(|s| s.name() == "RTPTWCCPackets")
+        {
+            self.feedback(packets);
+        }
+        gst::Pad::event_default(pad, Some(&*self.obj()), event)
+    }
+
+    /// Feedback has come. A compound may hold several, of which each is an event.
+    fn feedback(&self, packets: &gst::StructureRef) {
+        let mut state = lock(&self.state);
+        state.told.extend(Told::all(packets));
+        let at = now() + COMPOUND;
+        state.tell_at.get_or_insert(at);
+        (state.heard, state.counts.feedback) = (true, state.counts.feedback + 1);
+        self.stir(&mut state);
+    }
+
+    /// The controller hears of what feedback has told.
+    fn hear(&self, state: &mut State, at: Time) {
+        state.tell_at = None;
+        let State { remote: Some(remote), numbers, counts, told, .. } = state else { return };
+        let all = told.len();
+        remote.feedback(
+            at,
+            told.drain(..).filter_map(|told| {
+                let fate = numbers.fate(&told)?;
+                counts.lost += u64::from(fate.arrived.is_none());
+                Some(fate)
+            }),
+        );
+        gst::log!(CAT, imp = self, "{all} packets told of");
+    }
+
+    /// One step of the thread.
+    fn step(&self) {
+        let settings = lock(&self.settings).clone();
+        let mut news = News::default();
+        let mut state = lock(&self.state);
+        if state.flushing || state.flow.is_some() {
+            let _ = self.src.pause_task();
+            return;
+        }
+        let at = now();
+        if state.tell_at.is_some_and(|tell| tell <= at) {
+            self.hear(&mut state, at);
+            state.read(at, &settings, &mut news);
+        }
+        let wake = state.remote.as_ref().and_then(Remote::wake);
+        if let (Some(remote), true) = (&mut state.remote, wake.is_some_and(|wake| wake.at <= at)) {
+            remote.timer(at);
+            state.read(at, &settings, &mut news);
+        }
+        let silent = !state.heard && state.first.is_some_and(|first| at.since(first) > PATIENCE);
+        if silent && !state.warned {
+            (state.warned, news.silence) = (true, true);
+        }
+        let (pace, closed) = if settings.pace { state.pace(&settings) } else { (Rate::MAX, false) };
+        let mut list: Vec<gst::Buffer> = Vec::new();
+        let mut event = None;
+        let until = loop {
+            match state.pacer.next(at, pace, closed) {
+                Next::Leave(Item::Packet(packet)) => {
+                    state.leaves(at, &packet);
+                    list.push(packet.buffer);
+                    // What leaves together is little: an event that waits behind it waits shortly.
+                    if list.len() >= 32 {
+                        break Some(at);
+                    }
+                }
+                Next::Leave(Item::Event(waiting)) => {
+                    event = Some(waiting);
+                    break Some(at);
+                }
+                Next::At(until) => break Some(until),
+                Next::Idle => break None,
+            }
+        };
+        if !list.is_empty() {
+            state.queued(at, None);
+            state.read(at, &settings, &mut news);
+        }
+        if !list.is_empty() || event.is_some() || news.estimated || news.silence {
+            drop(state);
+            self.tell(&news);
+            self.push(list, event);
+            return;
+        }
+        let wake = state.remote.as_ref().and_then(Remote::wake).map(|wake| wake.at);
+        let patience =
+            state.first.filter(|_| !state.heard && !state.warned).map(|first| first + PATIENCE + PATIENCE / 100);
+        match [until, wake, patience, state.tell_at].into_iter().flatten().min() {
+            Some(until) if until > at => {
+                let id = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(until.as_nanos()));
+                state.clock_id = Some(id.clone());
+                drop(state);
+                let _ = id.wait();
+                lock(&self.state).clock_id = None;
+            }
+            Some(_) => {}
+            None => drop(self.wake.wait(state)),
+        }
+    }
+
+    fn push(&self, mut list: Vec<gst::Buffer>, event: Option<gst::Event>) {
+        let flow = match list.len() {
+            0 => Ok(gst::FlowSuccess::Ok),
+            1 => list.pop().map_or(Ok(gst::FlowSuccess::Ok), |buffer| self.src.push(buffer)),
+            _ => self.src.push_list(list.into_iter().collect::<gst::BufferList>()),
+        };
+        if let Err(error) = flow {
+            gst::debug!(CAT, imp = self, "downstream says {error}");
+            lock(&self.state).flow = Some(error);
+            return;
+        }
+        if let Some(event) = event {
+            self.src.push_event(event);
+        }
+    }
+
+    /// Lets go what waits, and the thread with it.
+    fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.flushing = true;
+        state.pacer.clear();
+        self.stir(&mut state);
+        drop(state);
+        let _ = self.src.pause_task();
+    }
+
+    fn begin(&self) {
+        let mut state = lock(&self.state);
+        (state.flushing, state.flow, state.frame, state.dropping) = (false, None, None, false);
+        drop(state);
+        let weak = self.downgrade();
+        let _ = self.src.start_task(move || {
+            if let Some(bwe) = weak.upgrade() {
+                bwe.step();
+            }
+        });
+    }
+
+    fn activate(&self, active: bool) -> Result<(), gst::LoggableError> {
+        if active {
+            self.begin();
+            Ok(())
+        } else {
+            self.stop();
+            self.src.stop_task().map_err(|_| gst::loggable_error!(CAT, "the thread would not end"))
+        }
+    }
+
+    fn why(state: &State) -> String {
+        let Some(decision) = &state.decision else { return String::new() };
+        let loss = decision.why.loss.map(|loss| format!("loss {:.2} %", loss * 100.0));
+        let rtt = decision.why.rtt.map(|rtt| format!("round trip {:.0} ms", rtt.as_millis_f64()));
+        let limit = Some(format!("limit: {:?}", decision.limit).to_lowercase());
+        let all = [Some(decision.why.rule.to_string()), loss, rtt, limit];
+        all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    fn stats(state: &State) -> gst::Structure {
+        let Counts { sent, lost, feedback, dropped, key_units } = state.counts;
+        let decision = state.decision.as_ref();
+        let bps = |rate: Option<Rate>| rate.map_or(0, Rate::as_bps);
+        gst::Structure::builder("application/x-steadycast-stats")
+            .field("packets-sent", sent)
+            .field("packets-lost", lost)
+            .field("feedback-events", feedback)
+            .field("frames-dropped", dropped)
+            .field("key-units-asked-for", key_units)
+            .field("queue-delay", state.pacer.age(now()).as_nanos())
+            .field("target-bitrate", bps(decision.map(|d| d.target)))
+            .field("pacing-bitrate", bps(decision.map(|d| d.pacing)))
+            .field("loss", decision.and_then(|d| d.why.loss).unwrap_or(0.0))
+            .field("round-trip-time", decision.and_then(|d| d.why.rtt).map_or(0, |rtt| rtt.as_nanos()))
+            .build()
+    }
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for Bwe {
+    const NAME: &'static str = "GstRtpSteadycastBwe";
+    type Type = crate::RtpSteadycastBwe;
+    type ParentType = gst::Element;
+
+    fn with_class(class: &Self::Class) -> Self {
+        #[expect(clippy::expect_used, reason = "both are made in this file")]
+        let template = |name| class.pad_template(name).expect("the class has this template");
+        let sink = gst::Pad::builder_from_template(&template("sink"))
+            .chain_function(|_, parent, buffer| {
+                Self::catch_panic_pad_function(parent, || Err(gst::FlowError::Error), |bwe| bwe.chain([buffer]))
+            })
+            .chain_list_function(|_, parent, list| {
+                let buffers: Vec<_> = list.iter_owned().collect();
+                Self::catch_panic_pad_function(parent, || Err(gst::FlowError::Error), |bwe| bwe.chain(buffers))
+            })
+            .event_function(|pad, parent, event| {
+                Self::catch_panic_pad_function(parent, || false, |bwe| bwe.sink_event(pad, event))
+            })
+            .flags(gst::PadFlags::PROXY_CAPS | gst::PadFlags::PROXY_SCHEDULING)
+            .build();
+        let src = gst::Pad::builder_from_template(&template("src"))
+            .event_function(|pad, parent, event| {
+                Self::catch_panic_pad_function(parent, || false, |bwe| bwe.src_event(pad, event))
+            })
+            .activatemode_function(|_, parent, mode, active| {
+                Self::catch_panic_pad_function(
+                    parent,
+                    || Err(gst::loggable_error!(CAT, "panicked")),
+                    |bwe| if mode == gst::PadMode::Push { bwe.activate(active) } else { Ok(()) },
+                )
+            })
+            .flags(gst::PadFlags::PROXY_CAPS | gst::PadFlags::PROXY_SCHEDULING)
+            .build();
+        Self { sink, src, settings: Mutex::default(), state: Mutex::default(), wake: Condvar::new() }
+    }
+}
+
+impl ObjectImpl for Bwe {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static ALL: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let settings = Settings::default();
+            let rate = |name, nick, blurb, default| {
+                glib::ParamSpecUInt::builder(name).nick(nick).blurb(blurb).minimum(1).default_value(default)
+            };
+            vec![
+                rate(
+                    "estimated-bitrate",
+                    "Estimated bitrate",
+                    "What an encoder may produce, in bits per second",
+                    settings.min,
+                )
+                .minimum(0)
+                .read_only()
+                .build(),
+                rate("min-bitrate", "Minimum bitrate", "The estimate's least value, in bits per second", settings.min)
+                    .mutable_playing()
+                    .build(),
+                rate(
+                    "max-bitrate",
+                    "Maximum bitrate",
+                    "The estimate's greatest value, in bits per second",
+                    settings.max,
+                )
+                .mutable_playing()
+                .build(),
+                glib::ParamSpecString::builder("controller")
+                    .nick("Controller")
+                    .blurb("The rate controller: tfrc, asmp, nada, gcc, …")
+                    .default_value(Some(settings.controller.as_str()))
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecBoxed::builder::<gst::Structure>("params")
+                    .nick("Parameters")
+                    .blurb("The controller's parameters, by their names")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecBoolean::builder("pace")
+                    .nick("Pace")
+                    .blurb("Whether packets leave at the controller's pace, or as they come")
+                    .default_value(settings.pace)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecUInt64::builder("max-delay")
+                    .nick("Maximum delay")
+                    .blurb("Whole frames are dropped up to a key unit while packets wait for longer, in nanoseconds")
+                    .default_value(settings.max_delay.as_nanos())
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecString::builder("why")
+                    .nick("Why")
+                    .blurb("The rule that set the rate, and what went into it")
+                    .read_only()
+                    .build(),
+                glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
+                    .nick("Statistics")
+                    .blurb("Packets, losses, feedback, dropped frames and the decision in force")
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &ALL
+    }
+
+    fn set_property(&self, _: usize, value: &glib::Value, spec: &glib::ParamSpec) {
+        let mut settings = lock(&self.settings);
+        match spec.name() {
+            "min-bitrate" => settings.min = value.get().unwrap_or(settings.min),
+            "max-bitrate" => settings.max = value.get().unwrap_or(settings.max),
+            "controller" => settings.controller = value.get().ok().flatten().unwrap_or_else(|| "tfrc".into()),
+            "params" => settings.params = value.get().ok().flatten(),
+            "pace" => settings.pace = value.get().unwrap_or(settings.pace),
+            "max-delay" => settings.max_delay = value.get().map_or(settings.max_delay, Span::nanos),
+            _ => {}
+        }
+    }
+
+    fn property(&self, _: usize, spec: &glib::ParamSpec) -> glib::Value {
+        let settings = lock(&self.settings).clone();
+        let state = lock(&self.state);
+        match spec.name() {
+            "estimated-bitrate" => state.estimated.to_value(),
+            "min-bitrate" => settings.min.to_value(),
+            "max-bitrate" => settings.max.to_value(),
+            "controller" => settings.controller.to_value(),
+            "params" => settings.params.to_value(),
+            "pace" => settings.pace.to_value(),
+            "max-delay" => settings.max_delay.as_nanos().to_value(),
+            "why" => Self::why(&state).to_value(),
+            _ => Self::stats(&state).to_value(),
+        }
+    }
+
+    fn constructed(&self) {
+        self.parent_constructed();
+        lock(&self.state).estimated = Settings::default().min;
+        for pad in [&self.sink, &self.src] {
+            // A pad of a fresh element is taken.
+            let _ = self.obj().add_pad(pad);
+        }
+    }
+}
+
+impl GstObjectImpl for Bwe {}
+
+impl ElementImpl for Bwe {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "Steadycast bandwidth estimator",
+                "Network/RTP/Filter",
+                "Paces RTP and estimates the bandwidth so that TCP keeps its share, on transport-wide feedback",
+                "The Steadycast project",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let caps = gst::Caps::new_empty_simple("application/x-rtp");
+            let pad = |name, direction| gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps);
+            [pad("sink", gst::PadDirection::Sink), pad("src", gst::PadDirection::Src)].into_iter().flatten().collect()
+        });
+        &TEMPLATES
+    }
+
+    fn change_state(&self, change: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        if change == gst::StateChange::ReadyToPaused {
+            let settings = lock(&self.settings).clone();
+            let remote = settings.remote().map_err(|problem| {
+                gst::element_imp_error!(self, gst::ResourceError::Settings, ["{problem}"]);
+                gst::StateChangeError
+            })?;
+            let mut state = lock(&self.state);
+            let (flushing, mut news) = (state.flushing, News::default());
+            *state = State { remote: Some(remote), flushing, ..State::default() };
+            state.read(now(), &settings, &mut news);
+        }
+        self.parent_change_state(change)
+    }
+}

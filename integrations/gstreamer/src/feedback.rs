@@ -1,0 +1,182 @@
+//! What `rtpsession` tells of single packets, and which of ours they are.
+
+use gstreamer::glib;
+use std::collections::VecDeque;
+use steadycast_remote::{Fate, PeerTime};
+
+/// Packets that are remembered: as many as the controller's history holds.
+const REMEMBERED: usize = 1 << 14;
+
+/// A packet that went to `rtpsession`.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// When, on the system's clock.
+    left: u64,
+    payload: u32,
+    told: bool,
+}
+
+/// Finds the controller's number of a packet by its transport-wide number, which `rtpsession` gives out behind us and
+/// shares among all of its streams.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// In the order of their times.
+    kept: VecDeque<Kept>,
+    /// The controller's number of the first that is kept.
+    first: u64,
+    /// By how much a transport-wide number is above the controller's.
+    ahead: u16,
+}
+
+/// A packet is at `rtpsession` within this time in nanoseconds ...
+const SOON: u64 = 1_000_000_000;
+/// ... and a difference beyond this one shows that it tells times of another clock.
+const OTHER_CLOCK: u64 = 60_000_000_000;
+
+/// A packet as an event tells of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) number: u16,
+    /// When `rtpsession` sent it, on the system's clock.
+    pub(crate) sent: Option<u64>,
+    /// When it arrived, on the receiver's clock; `None` when it did not.
+    pub(crate) arrived: Option<u64>,
+    /// Bytes of its payload.
+    pub(crate) size: u32,
+}
+
+impl Told {
+    /// The packets of an event `RTPTWCCPackets`; what is not as expected is left out.
+    pub(crate) fn all(structure: &gstreamer::StructureRef) -> Vec<Self> {
+        let Ok(packets) = structure.get::<glib::ValueArray>("packets") else { return Vec::new() };
+        let read = |value: &glib::Value| Self::read(value.get::<gstreamer::Structure>().ok()?.as_ref());
+        packets.iter().filter_map(read).collect()
+    }
+
+    fn read(packet: &gstreamer::StructureRef) -> Option<Self> {
+        let time = |name| packet.get::<u64>(name).ok().filter(|ns| *ns != u64::MAX);
+        let lost = packet.get::<bool>("lost").unwrap_or(false);
+        Some(Self {
+            number: packet.get::<u32>("seqnum").ok()? as u16,
+            sent: time("local-ts"),
+            arrived: if lost { None } else { time("remote-ts") },
+            size: packet.get::<u32>("size").unwrap_or(0),
+        })
+    }
+}
+
+impl Numbers {
+    /// A packet leaves under the controller's `number`, which is one more than the last one's.
+    pub(crate) fn sent(&mut self, number: u64, left: u64, payload: u32) {
+        if self.kept.is_empty() {
+            self.first = number;
+        }
+        if self.kept.len() == REMEMBERED {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+        self.kept.push_back(Kept { left, payload, told: false });
+    }
+
+    /// What the controller is to know of this packet; `None` when it is of another stream, or was told.
+    pub(crate) fn fate(&mut self, told: &Told) -> Option<Fate> {
+        let place = self.place(told)?;
+        let kept = self.kept.get_mut(place)?;
+        if kept.told {
+            return None;
+        }
+        kept.told = told.arrived.is_some();
+        let number = self.first + place as u64;
+        self.ahead = told.number.wrapping_sub(number as u16);
+        let at = told.arrived.map(|ns| PeerTime::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX)));
+        Some(at.map_or(Fate::missing(number), |at| Fate::at(number, at)))
+    }
+
+    fn place(&self, told: &Told) -> Option<usize> {
+        let newest = self.kept.len().checked_sub(1)?;
+        let back = ((self.first + newest as u64) as u16).wrapping_sub(told.number.wrapping_sub(self.ahead));
+        let counted = newest.checked_sub(usize::from(back));
+        let fits = |place: &usize| told.size == 0 || self.kept[*place].payload == told.size;
+        let near = |place: &usize| told.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
+        let Some(at) = told.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
+        // It left last before `rtpsession` had it; several may have left together, and then in the order of their
+        // numbers.
+        let after = self.kept.partition_point(|kept| kept.left <= at);
+        let left = self.kept.get(after.checked_sub(1)?)?.left;
+        if at - left > SOON {
+            return None;
+        }
+        let begin = self.kept.partition_point(|kept| kept.left < left);
+        let among = |place: &usize| (begin..after).contains(place);
+        counted
+            .filter(among)
+            .filter(fits)
+            .or_else(|| (begin..after).find(|place| fits(place) && !self.kept[*place].told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(number: u16, sent: u64, size: u32) -> Told {
+        Told { number, sent: Some(sent), arrived: Some(1), size }
+    }
+
+    fn number(numbers: &mut Numbers, told: Told) -> Option<u64> {
+        numbers.fate(&told).map(|fate| fate.number)
+    }
+
+    #[test]
+    fn numbers_are_counted_where_no_other_stream_takes_any_beyond_their_wrap() {
+        let mut numbers = Numbers::default();
+        for n in 0..70_000 {
+            numbers.sent(n, n * 10, 1_000);
+            assert_eq!(number(&mut numbers, told(n as u16, n * 10 + 3, 1_000)), Some(n));
+        }
+        assert_eq!(number(&mut numbers, told(69_999_u64 as u16, 699_993, 1_000)), None, "it was told before");
+    }
+
+    #[test]
+    fn packets_of_other_streams_are_left_out_and_ours_are_found_by_time_and_size() {
+        let mut numbers = Numbers::default();
+        // Each frame's three packets leave in two lots, and a packet of sound is numbered between the second and the
+        // third.
+        let mut wire = 100_u16;
+        for frame in 0..30_000_u64 {
+            let at = |part: u32| frame * 40_000_000 + u64::from(part / 2) * 5_000_000;
+            for part in 0..3 {
+                numbers.sent(frame * 3 + u64::from(part), at(part), 900);
+            }
+            for part in 0..3_u32 {
+                if part == 2 {
+                    assert_eq!(number(&mut numbers, told(wire, at(part) - 1_000_000, 160)), None);
+                    wire = wire.wrapping_add(1);
+                }
+                let found = number(&mut numbers, told(wire, at(part) + 200_000, 900));
+                assert_eq!(found, Some(frame * 3 + u64::from(part)));
+                wire = wire.wrapping_add(1);
+            }
+        }
+    }
+
+    #[test]
+    fn times_of_another_clock_are_left_aside() {
+        let mut numbers = Numbers::default();
+        for n in 0..100 {
+            numbers.sent(n, 1_000_000_000_000 + n, 900);
+        }
+        assert_eq!(number(&mut numbers, told(7, 40, 900)), Some(7));
+    }
+
+    #[test]
+    fn what_was_never_sent_is_nothing() {
+        let mut numbers = Numbers::default();
+        assert_eq!(number(&mut numbers, told(0, 0, 1_000)), None);
+        numbers.sent(0, 9, 1_000);
+        assert_eq!(number(&mut numbers, told(9, 5, 1_000)), None, "sent before");
+        assert_eq!(number(&mut numbers, told(9, 2_000_000_000, 1_000)), None, "sent long after");
+        let untimed = Told { number: 0, sent: None, arrived: None, size: 0 };
+        assert_eq!(numbers.fate(&untimed), Some(Fate::missing(0)));
+    }
+}

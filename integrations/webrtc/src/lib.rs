@@ -1,0 +1,157 @@
+//! Steadycast's rate controllers as bandwidth estimators of webrtc-rs ([`rtc_interceptor::BandwidthEstimator`]).
+//!
+//! ```
+//! use rtc_interceptor::{CongestionControlBuilder, PacerBuilder, Registry, Slot, TwccSenderBuilder};
+//! use steadycast_remote::{Bounds, ParamError, Rate};
+//! use steadycast_webrtc::Steadycast;
+//!
+//! let estimator = Steadycast::new("tfrc", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(4)))?;
+//! let chain = Registry::new()
+//!     .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator).build())
+//!     .with(Slot::TwccSender, TwccSenderBuilder::new().build())
+//!     .with(Slot::Pacer, PacerBuilder::new().build())
+//!     .build();
+//! # let _ = chain;
+//! # Ok::<(), ParamError>(())
+//! ```
+//!
+//! An estimator of webrtc-rs learns that a packet was sent with its feedback, not before. So it can't tell silence of a
+//! receiver from silence of its own application: where feedback stops, the rate falls by the controller's own timer
+//! alone. Controllers that count the packets under way (`scream`) are of no use here, and the decision's window is not
+//! told.
+
+use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
+use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use steadycast_remote::{
+    Bounds, Bytes, Decision, Ecn, Fate, FrameEdge, Given, Packet, PacketArrival, ParamError, PeerTime, Remote, Span,
+    Time,
+};
+
+/// Of IPv4 and UDP, which webrtc-rs does not count.
+const HEADERS: u64 = 28;
+/// How long before the first report its packets may have left.
+const BEFORE: Duration = Duration::from_secs(60);
+/// A wake-up that is overdue is asked for after so long.
+const SOON: Duration = Duration::from_millis(1);
+
+/// A rate controller of Steadycast.
+pub struct Steadycast {
+    // A controller may be sent to another thread, and is never shared: the lock makes it so for the compiler.
+    remote: Mutex<Remote>,
+    decision: Decision,
+    /// The share of a full packet that webrtc-rs counts.
+    counted: f64,
+    /// The clock's start, from the first call on that told a time; and the last time that was told.
+    clock: Option<(Instant, Instant)>,
+    wake: Option<Time>,
+    fates: Vec<Fate>,
+}
+
+impl std::fmt::Debug for Steadycast {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Steadycast").field("decision", &self.decision).finish_non_exhaustive()
+    }
+}
+
+impl Steadycast {
+    /// The controller called `controller`, as [`Remote::new`] makes it. Rates and sizes in `bounds` are those of IP
+    /// packets.
+    ///
+    /// # Errors
+    /// As of [`Remote::new`].
+    pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
+        let remote = Remote::new(controller, params, bounds)?;
+        let packet = bounds.packet.as_f64();
+        Ok(Self {
+            decision: remote.decision(),
+            remote: Mutex::new(remote),
+            counted: (packet - HEADERS as f64).max(1.0) / packet,
+            clock: None,
+            wake: None,
+            fates: Vec::new(),
+        })
+    }
+
+    /// What the controller wants, and why. Its rates are those of IP packets.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// A time of webrtc-rs on the controller's clock.
+    fn time(&mut self, at: Instant, now: Instant) -> Time {
+        let (start, last) = self.clock.get_or_insert_with(|| (now.checked_sub(BEFORE).unwrap_or(now), now));
+        *last = now.max(*last);
+        let since = at.saturating_duration_since(*start).as_nanos();
+        Time::ZERO + Span::nanos(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    fn remote(&mut self) -> &mut Remote {
+        self.remote.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&mut self) {
+        let remote = self.remote();
+        let (decision, wake) = (remote.decision(), remote.wake().map(|wake| wake.at));
+        (self.decision, self.wake) = (decision, wake);
+    }
+}
+
+impl BandwidthEstimator for Steadycast {
+    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
+        if reports.is_empty() {
+            return;
+        }
+        let mut fates = std::mem::take(&mut self.fates);
+        for report in reports {
+            let left = self.time(report.departure, now);
+            let size = Bytes::new(report.size as u64 + HEADERS);
+            let packet = Packet { size, edge: FrameEdge::default(), data_limited: false };
+            let number = self.remote().sent(left, &packet);
+            let nanos = |at: Duration| i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
+            let ecn = match report.ecn {
+                Mark::NotEct => Ecn::NotEct,
+                Mark::Ect1 => Ecn::Ect1,
+                Mark::Ect0 => Ecn::Ect0,
+                Mark::Ce => Ecn::Ce,
+            };
+            let arrived = report.arrived.then_some(PacketArrival {
+                at: report.arrival.map(|at| PeerTime::from_nanos(nanos(at))),
+                // Transport-wide feedback has no room for it.
+                ecn: (!report.is_twcc).then_some(ecn),
+            });
+            fates.push(Fate { number, arrived });
+        }
+        let at = self.time(now, now);
+        self.remote().feedback(at, fates.drain(..));
+        self.fates = fates;
+        self.read();
+    }
+
+    fn target_bitrate(&self) -> f64 {
+        self.decision.target.as_bps_f64() * self.counted
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        // Before the first report there is nothing to wait for.
+        if self.clock.is_some() {
+            let at = self.time(now, now);
+            self.remote().timer(at);
+            self.read();
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let (start, last) = self.clock?;
+        let wake = start.checked_add(Duration::from_nanos(self.wake?.as_nanos()))?;
+        Some(wake.max(last + SOON))
+    }
+
+    fn stats(&self) -> EstimatorStats {
+        let mut stats = EstimatorStats::default();
+        stats.packet_loss = self.decision.why.loss;
+        stats.round_trip_time = self.decision.why.rtt.map(|rtt| Duration::from_nanos(rtt.as_nanos()));
+        stats
+    }
+}

@@ -1,0 +1,161 @@
+//! An estimator in webrtc-rs' own chain of pacer, transport-wide numbers and feedback, over a link in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
+#![allow(clippy::disallowed_methods, reason = "webrtc-rs' times have no other start; from there on time is told")]
+
+use rtc_interceptor::{
+    AttributedPacket, BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Interceptor, PacerBuilder, Packet,
+    PacketReport, RTCPFeedback, RTPHeaderExtension, Registry, Slot, StreamInfo, TaggedPacket, TwccReceiverBuilder,
+    TwccSenderBuilder,
+};
+use rtc_shared::TransportContext;
+use sansio::Protocol;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use steadycast_remote::{Bounds, Rate};
+use steadycast_webrtc::Steadycast;
+
+const SSRC: u32 = 7;
+const PAYLOAD: usize = 1_150;
+const WAY: Duration = Duration::from_millis(20);
+const ROOM: Duration = Duration::from_millis(150);
+
+/// The estimator, where the test can look at it.
+#[derive(Clone)]
+struct Seen(Arc<Mutex<Steadycast>>);
+
+impl BandwidthEstimator for Seen {
+    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
+        self.0.lock().unwrap().on_reports(now, reports);
+    }
+    fn target_bitrate(&self) -> f64 {
+        self.0.lock().unwrap().target_bitrate()
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.lock().unwrap().handle_timeout(now);
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.lock().unwrap().poll_timeout()
+    }
+    fn stats(&self) -> EstimatorStats {
+        self.0.lock().unwrap().stats()
+    }
+}
+
+fn stream() -> StreamInfo {
+    StreamInfo {
+        ssrc: SSRC,
+        clock_rate: 90_000,
+        mime_type: "video/VP8".to_owned(),
+        payload_type: 96,
+        rtcp_feedback: vec![RTCPFeedback { typ: "transport-cc".to_owned(), parameter: String::new() }],
+        rtp_header_extensions: vec![RTPHeaderExtension {
+            uri: "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01".to_owned(),
+            id: 5,
+        }],
+        ..Default::default()
+    }
+}
+
+fn media(now: Instant, sequence_number: u16) -> TaggedPacket {
+    let header = rtc_rtp::header::Header {
+        version: 2,
+        payload_type: 96,
+        sequence_number,
+        timestamp: u32::from(sequence_number) * 900,
+        ssrc: SSRC,
+        ..Default::default()
+    };
+    let packet = rtc_rtp::Packet { header, payload: vec![0xab; PAYLOAD].into() };
+    TaggedPacket { now, transport: TransportContext::default(), message: AttributedPacket::new(Packet::Rtp(packet)) }
+}
+
+/// What arrived in each second, in bits per second of payload, over a link whose rate is told by the second; and the
+/// packets lost.
+fn sent_over(controller: &str, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>, u64, EstimatorStats) {
+    let bounds = Bounds::new(Rate::kbps(50), Rate::mbps(8));
+    let estimator = Seen(Arc::new(Mutex::new(Steadycast::new(controller, &[], &bounds).unwrap())));
+    let mut sender = Registry::new()
+        .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
+        .with(Slot::TwccSender, TwccSenderBuilder::new().build())
+        .with(Slot::Pacer, PacerBuilder::new().with_target_bitrate(estimator.target_bitrate()).build())
+        .build();
+    let mut receiver = Registry::new()
+        .with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(Duration::from_millis(50)).build())
+        .build();
+    sender.bind_local_stream(&stream());
+    receiver.bind_remote_stream(&stream());
+
+    let epoch = Instant::now();
+    let mut link: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
+    let mut back: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
+    let (mut free, mut next, mut number, mut lost) = (epoch, epoch, 0_u16, 0);
+    let mut arrived = vec![0; seconds as usize];
+    for ms in 0..seconds * 1_000 {
+        let now = epoch + Duration::from_millis(ms);
+        // The application fills what it is given.
+        while next <= now {
+            sender.handle_write(media(now, number)).unwrap();
+            number = number.wrapping_add(1);
+            next += Duration::from_secs_f64(PAYLOAD as f64 * 8.0 / estimator.target_bitrate());
+        }
+        sender.handle_timeout(now).unwrap();
+        while let Some(packet) = sender.poll_write() {
+            if !matches!(packet.message.packet, Packet::Rtp(_)) {
+                continue;
+            }
+            if free.saturating_duration_since(now) > ROOM {
+                lost += 1;
+                continue;
+            }
+            let bits = (PAYLOAD + 48) as f64 * 8.0;
+            free = free.max(now) + Duration::from_secs_f64(bits / rate(ms / 1_000) as f64);
+            link.push_back((free + WAY, packet));
+        }
+        while link.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, mut packet) = link.pop_front().unwrap();
+            packet.now = now;
+            arrived[(ms / 1_000) as usize] += PAYLOAD as u64 * 8;
+            receiver.handle_read(packet).unwrap();
+        }
+        receiver.handle_timeout(now).unwrap();
+        while let Some(packet) = receiver.poll_write() {
+            back.push_back((now + WAY, packet));
+        }
+        while back.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, mut packet) = back.pop_front().unwrap();
+            packet.now = now;
+            sender.handle_read(packet).unwrap();
+        }
+        while receiver.poll_read().is_some() {}
+        while sender.poll_read().is_some() {}
+        if let Some(wake) = estimator.poll_timeout() {
+            assert!(wake > now, "a wake-up in the past keeps the chain busy");
+        }
+    }
+    (arrived, lost, estimator.stats())
+}
+
+#[test]
+fn a_chain_fills_a_link_and_follows_it_down_and_up() {
+    for controller in ["tfrc", "asmp"] {
+        let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
+        let (arrived, lost, stats) = sent_over(controller, 90, rate);
+        let mean = |from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
+        assert!((1_300_000..2_000_000).contains(&mean(10, 30)), "{controller}: {}", mean(10, 30));
+        assert!((300_000..500_000).contains(&mean(35, 60)), "{controller}: {}", mean(35, 60));
+        assert!((1_000_000..2_000_000).contains(&mean(75, 90)), "{controller}: {}", mean(75, 90));
+        assert!(lost < 1_000, "{controller}: {lost}");
+        assert!(stats.round_trip_time.is_some_and(|rtt| rtt >= WAY * 2 && rtt < ROOM * 2), "{controller}: {stats:?}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_for_before_a_report_and_an_empty_one_is_none() {
+    let mut estimator = Steadycast::new("tfrc", &[], &Bounds::new(Rate::kbps(50), Rate::mbps(8))).unwrap();
+    let (now, before) = (Instant::now(), estimator.target_bitrate());
+    estimator.on_reports(now, &[]);
+    estimator.handle_timeout(now);
+    assert_eq!((estimator.poll_timeout(), estimator.target_bitrate()), (None, before));
+    assert!(before >= 50_000.0 * 0.9, "{before}");
+}

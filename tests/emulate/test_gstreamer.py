@@ -1,0 +1,152 @@
+"""The GStreamer element over an emulated link of 2 Mb/s, beside the kernel's CUBIC: real pipelines, real rtpbin.
+
+`python -m pytest tests/emulate/test_gstreamer.py -m claim -s` prints the figures of docs/gstreamer.md. It needs the
+integration built: `cargo build --release --lib --example call` in integrations/gstreamer, as `make claims` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+CALL = Path(__file__).parents[2] / "integrations/gstreamer/target/release/examples/call"
+HERE = Path(__file__).parent
+CAPACITY = 2e6
+LINK = """
+format = 1
+name = "gstreamer"
+duration = "{duration}s"
+[topology]
+shape = "dumbbell"
+bottleneck = {{ rate = "2Mbps", delay = "20ms", queue = {{ kind = "droptail", limit = "25p" }} }}
+access = {{ rate = "50Mbps", delay = "0ms" }}
+[[flow]]
+name = "video"
+kind = "cbr"
+rate = "1kbps"
+[[flow]]
+name = "tcp"
+kind = "tcp"
+congestion = "cubic"
+{more}
+"""
+"""The first flow names the hosts; it is not run, or takes a thousandth of the link."""
+
+pytestmark = [
+    pytest.mark.claim,
+    pytest.mark.skipif(not CALL.exists(), reason="integrations/gstreamer is not built"),
+]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What both ends counted, and what TCP got beside them."""
+
+    sent: dict[str, Any]
+    received: dict[str, Any]
+    tcp_bps: float
+
+    def rate(self, begin: int, end: int) -> float:
+        """Bits per second of IP packets that came between two seconds of the receiver."""
+        return 8 * mean(self.received["bytes"][begin:end])
+
+    @property
+    def loss(self) -> float:
+        """The share of the packets sent that the element was told were lost."""
+        return float(self.sent["lost"] / self.sent["sent"])
+
+
+def call(folder: Path, controller: str, *, only: bool, seconds: int = 70, more: str = "") -> Call:
+    """Send from one end of the link to the other."""
+    from steadycast.emulate import Program, emulate
+    from steadycast.progress import Silent
+
+    file = folder / "link.toml"
+    file.write_text(LINK.format(duration=seconds + 30, more=more))
+    source, sink = "video.src", "video.dst1"
+    sent, received = folder / "sent.json", folder / "received.json"
+
+    def ends(what: str, other: str, lasts: int, out: Path, *words: str) -> list[str]:
+        host = "$STEADYCAST_" + other.upper().replace(".", "_")
+        return ["sh", "-c", f'exec "{CALL}" {what} {host} {lasts} {" ".join(words)} > {out}']
+
+    steps: list[list[object]] = [
+        ["start", "receiver", "video_dst1", ends("receive", source, seconds + 2, received)],
+        ["ready", "receiver", 21000],
+        ["start", "sender", "video_src", ends("send", sink, seconds, sent, controller)],
+        ["ended", "sender"],
+        ["ended", "receiver"],
+    ]
+    words = [sys.executable, str(HERE / "crew.py"), json.dumps(steps), str(folder / "marks.json")]
+    done = emulate(file, progress=Silent(), program=Program(source, words), only=only)
+    left = json.loads((folder / "marks.json").read_text())
+    assert left["failed"] == []
+    flows = {flow["name"]: flow for flow in done.run.summary["flows"]}
+    tcp = 0.0 if only else float(flows["tcp"]["throughput_bps"])
+    told = Call(json.loads(sent.read_text()), json.loads(received.read_text()), tcp)
+    rates = " ".join(f"{8 * bytes_ / 1e6:.2f}" for bytes_ in told.received["bytes"])
+    print(f"\n{controller}: {rates} Mb/s, loss {told.loss:.2%}, TCP {tcp / 1e6:.2f} Mb/s, {told.sent}")
+    return told
+
+
+@pytest.mark.parametrize("controller", ["tfrc", "asmp"])
+def test_alone_it_fills_most_of_the_link_and_loses_little(tmp_path: Path, controller: str) -> None:
+    told = call(tmp_path, controller, only=True)
+    assert 0.7 * CAPACITY < told.rate(20, 60) < 1.02 * CAPACITY
+    assert 0 <= told.loss < 0.02
+    assert told.sent["feedback"] > 200
+    assert told.sent["troubles"] == told.received["troubles"] == []
+
+
+@pytest.mark.parametrize("controller", ["tfrc", "asmp"])
+def test_beside_cubic_it_takes_half_to_one_and_a_half_of_its_share(tmp_path: Path, controller: str) -> None:
+    told = call(tmp_path, controller, only=False, seconds=100)
+    assert 0.5 < told.rate(30, 90) / told.tcp_bps < 1.5
+    assert told.rate(30, 90) + told.tcp_bps < 1.1 * CAPACITY
+
+
+STEP = """
+[[event]]
+at = "30s"
+set = { link = "bottleneck", rate = "500kbps" }
+"""
+
+
+def test_a_step_to_a_quarter_is_followed_within_three_seconds(tmp_path: Path) -> None:
+    told = call(tmp_path, "tfrc", only=True, seconds=50, more=STEP)
+    # The receiver's second at which the link changed is that at which its rate falls.
+    rates = [8 * bytes_ for bytes_ in told.received["bytes"]]
+    changed = next(second for second in range(15, 45) if rates[second] < 0.7e6)
+    fallen = next(second for second in range(changed - 1, 50) if told.sent["estimates"][second] < 0.6e6)
+    assert fallen - changed <= 3
+    assert told.rate(changed + 5, changed + 15) > 0.6 * 0.5e6
+
+
+@pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="needs gst-launch-1.0")
+def test_a_pipeline_that_has_ended_leaves_no_object_behind() -> None:
+    pipeline = (
+        "videotestsrc num-buffers=60 ! video/x-raw,width=320,height=240 ! vp8enc deadline=1 ! rtpvp8pay "
+        "! rtpsteadycastbwe min-bitrate=5000000 ! fakesink"
+    )
+    told = {"GST_PLUGIN_PATH": str(CALL.parents[1]), "GST_TRACERS": "leaks", "GST_DEBUG": "GST_TRACER:7"}
+    words = ["gst-launch-1.0", "-q", *pipeline.split()]
+    done = subprocess.run(
+        words,
+        env={**os.environ, **told, "GST_DEBUG_NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # The tracer says first what its lines will look like.
+    lines = [line for line in done.stderr.splitlines() if "object-alive" in line]
+    assert any("object-alive.class" in line for line in lines)
+    assert [line for line in lines if "gst_tracer_record_build_format" not in line] == []

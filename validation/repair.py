@@ -1,0 +1,334 @@
+"""What repair leaves of losses, and what viewers see of it: the table of docs/repair.md, simulated.
+
+    python -m validation.repair                      # prints it
+    python -m validation.repair --write              # puts it into docs/repair.md
+    python -m validation.repair --rows home --seeds 2
+    python -m validation.repair --clips a.mkv b.mkv  # instead of the synthetic clip, where a row has pictures
+
+Each row is a set-up, run with five seeds: "before" without repair, with a quantizer per group of pictures and a fixed
+play-out delay; "now" as the row says. Cells are means over the seeds and, behind them, the worst seed. What misses its
+bound stands in brackets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "repair.md"
+BEGIN, END = "<!-- made by: python -m validation.repair --write -->", "<!-- end -->"
+Json = Mapping[str, Any]
+
+HEAD = """
+format = 1
+name = "repair"
+duration = "{duration}"
+warmup = "5s"
+"""
+DUMBBELL = """
+[topology]
+shape = "dumbbell"
+bottleneck = {bottleneck}
+access = {{ rate = "1Gbps", delay = "0ms" }}
+"""
+VIDEO = """
+[[flow]]
+name = "video"
+kind = "video"
+"""
+NOW = {"flow.video.repair": "auto", "flow.video.vbr": "frame"}
+
+
+def dumbbell(bottleneck: str, duration: str, flow: str, more: str = "") -> str:
+    """Scenario of one video over one link."""
+    return HEAD.format(duration=duration) + DUMBBELL.format(bottleneck=bottleneck) + VIDEO + flow + more
+
+
+def lossy(loss: str, playout: str, duration: str = "180s") -> str:
+    """Pictures at 1.5 Mb/s over 60 ms with loss both ways."""
+    link = f'{{ rate = "10Mbps", delay = "30ms", loss = {loss}, back = {{ loss = {loss} }} }}'
+    flow = f'controller = "fixed"\nmedia = "synthetic"\nparams.fixed = {{ rate = "1500kbps" }}\nplayout = "{playout}"\n'
+    return dumbbell(link, duration, flow)
+
+
+GREEDY = dumbbell(
+    '{ rate = "20Mbps", delay = "20ms", loss = { kind = "bernoulli", p = 0.05 }, '
+    'back = { rate = "20Mbps", loss = { kind = "bernoulli", p = 0.05 } } }',
+    "1000s",
+    'controller = "fixed"\nmedia = "greedy"\nparams.fixed = { rate = "4Mbps" }\npacket = "500B"\nplayout = "105ms"\n'
+    'rtcp = { profile = "avpf", session_bw = "20Mbps" }\n',
+)
+TCP = """
+[[flow]]
+name = "tcp"
+kind = "tcp"
+preset = "linux"
+congestion = "cubic"
+packet = "1200B"
+start = { uniform = ["0s", "1s"] }
+send_jitter = "1ms"
+"""
+RED = dumbbell(
+    '{ rate = "4Mbps", delay = "20ms", queue = { kind = "red", preset = "classic" } }',
+    "120s",
+    'controller = "asmp"\nmedia = "synthetic"\npacket = "1200B"\nplayout = "1s"\n',
+    TCP,
+)
+
+
+def group(receivers: int, last: float, duration: str, flow: str) -> str:
+    """Group behind 4 Mb/s and 60 ms, of which each member loses 1 % on its own, and the last another share."""
+
+    def leg(name: str, p: float) -> str:
+        loss = f'{{ kind = "bernoulli", p = {p} }}'
+        return f'{{ name = "{name}", rate = "10Mbps", delay = "10ms", loss = {loss} }}'
+
+    legs = (
+        f'  {{ name = "src", rate = "4Mbps", delay = "20ms" }},\n'
+        f"  {leg(f'r[1-{receivers - 1}]', 0.01)},\n  {leg('far', last)},\n"
+    ).replace(f'r[1-{receivers - 1}]"', f'r[1-{receivers - 1}]", count = {receivers - 1}')
+    star = f'[topology]\nshape = "star"\nlegs = [\n{legs}]\n'
+    to = f'from = "src"\nto = ["r[1-{receivers - 1}]", "far"]\nplayout = "500ms"\n'
+    return HEAD.format(duration=duration) + star + VIDEO + flow + to
+
+
+@dataclass(frozen=True)
+class Row:
+    """One set-up, what is measured in it, and its bound."""
+
+    key: str
+    name: str
+    scenario: str | Path
+    now: Mapping[str, str]
+    bound: float
+    of: Callable[[Json], float]
+    before: Mapping[str, str] | None
+    text: Callable[[float], str]
+
+
+def video(summary: Json) -> Json:
+    """Video flow of a run."""
+    return next(flow for flow in summary["flows"] if flow["name"] == "video")
+
+
+def missed(receiver: Json) -> float:
+    """Share of frames that a receiver did not show whole and in time."""
+    return 1 - float(receiver["frames"]["ok_frac"])
+
+
+def first(summary: Json) -> float:
+    """Share of frames that the first receiver missed."""
+    return missed(video(summary)["receivers"][0])
+
+
+def ninth(summary: Json) -> float:
+    """Share of frames that nine of ten receivers of a group stay below."""
+    shares = sorted(missed(r) for r in video(summary)["receivers"])
+    return shares[int(0.9 * len(shares))]
+
+
+def hundredth(summary: Json) -> float:
+    """Share of frames that 99 of 100 receivers of a group stay below."""
+    shares = sorted(missed(r) for r in video(summary)["receivers"])
+    return shares[int(0.99 * len(shares))]
+
+
+def last(summary: Json) -> float:
+    """Share of frames that the last receiver missed."""
+    return missed(video(summary)["receivers"][-1])
+
+
+def residual(summary: Json) -> float:
+    """Share of packets that repair left missing."""
+    return float(video(summary)["receivers"][0]["loss_after_repair_frac"])
+
+
+def again(summary: Json) -> float:
+    """Packets that were sent again."""
+    return float(video(summary)["repair_packets"])
+
+
+def frac(value: float) -> str:
+    """Share in per cent."""
+    return f"{100 * value:.2f} %"
+
+
+def small(value: float) -> str:
+    """Residual loss."""
+    return f"{value:.2e}"
+
+
+ADAPTIVE = {**NOW, "flow.video.playout": "adaptive"}
+HOME = ROOT / "scenarios" / "home.toml"
+OLD = {"flow.video.repair": "none", "flow.video.vbr": "bucket", "flow.video.playout": "300ms"}
+BERNOULLI = '{ kind = "bernoulli", p = 0.01 }'
+GILBERT = '{ kind = "gilbert", p_bad = 0.01316, p_good = 0.25 }'
+ASKED = {"flow.video.repair": "rtx"}
+FIXED = 'controller = "fixed"\nmedia = "synthetic"\nparams.fixed = { rate = "1Mbps" }\n'
+
+
+def rows() -> list[Row]:
+    """All set-ups."""
+    all_rows = [
+        Row("residual", "5 % independent loss both ways, one try: residual", GREEDY, ASKED, 1.3 * 4.88e-3, residual,
+            None, small),
+        Row("residual", "the same, two tries", GREEDY, {**ASKED, "flow.video.playout": "160ms"}, 1.3 * 4.75e-4,
+            residual, None, small),
+        Row("lossy", "1 % independent loss, 60 ms, play-out 300 ms", lossy(BERNOULLI, "300ms"), NOW, 0.001, first, {},
+            frac),
+        Row("red", "beside one TCP, RED `classic`, 4 Mb/s, 40 ms, 1200 B, play-out 1 s, asmp", RED, NOW, 0.01, first,
+            {}, frac),
+    ]  # fmt: skip
+    for queue, bound in (("droptail", 0.03), ("codel", 0.02), ("fq-codel", 0.01)):
+        for controller in ("asmp", "tfmcc", "tfrc"):
+            change = {"flow.video.controller": controller}
+            if queue != "droptail":
+                change["topology.bottleneck.queue"] = f'{{ kind = "{queue}" }}'
+            play = {"flow.video.playout": "adaptive" if queue == "droptail" else "300ms"}
+            wait = "adaptive up to 800" if queue == "droptail" else "300"
+            name = f"home.toml, {queue}, play-out {wait} ms, {controller}"
+            all_rows.append(
+                Row("home", name, HOME, {**NOW, **change, **play}, bound, first, {**OLD, **change}, frac)
+            )
+    all_rows.append(
+        Row("gilbert", "5 % Gilbert–Elliott of mean 4, 60 ms, play-out 500 ms", lossy(GILBERT, "500ms"), NOW, 0.01,
+            first, {}, frac)
+    )  # fmt: skip
+    for controller in ("asmp", "tfmcc"):
+        flow = f'controller = "{controller}"\nmedia = "synthetic"\n'
+        even = group(45, 0.01, "300s", flow)
+        all_rows.append(
+            Row("group", f"45 receivers, 1 % each, {controller}: 9 of 10", even, NOW, 0.005, ninth, {}, frac)
+        )
+        far = group(45, 0.03, "300s", flow)
+        all_rows.append(Row("group", "the same, one behind 3 %: it", far, NOW, 0.015, last, {}, frac))
+    large = group(10_000, 0.01, "30s", FIXED)
+    all_rows.append(
+        Row("large", "10,000 receivers, 1 % each, fixed: 99 of 100", large, NOW, 0.005, hundredth, {}, frac)
+    )
+    clean = lossy('{ kind = "none" }', "300ms", "60s")
+    all_rows.append(
+        Row("clean", "a clean path: packets sent again", clean, NOW, 0.0, again, None, "{:.0f}".format)
+    )
+    return all_rows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a row's table needs of one run."""
+
+    value: float
+    playout: float | None
+    freezes: float
+    video_bps: float
+    others_bps: float
+    extra: float
+    """Share of the video's bytes that is repair."""
+    score: float
+
+
+def measure(row: Row, changes: Mapping[str, str], seed: int, clips: Sequence[str]) -> Seen:
+    """Run a row's scenario once."""
+    import steadycast as sc
+    from steadycast.progress import Silent
+
+    with TemporaryDirectory() as folder:
+        place: Path
+        if isinstance(row.scenario, Path):
+            place = row.scenario
+        else:
+            place = Path(folder) / "row.toml"
+            place.write_text(row.scenario, encoding="utf-8")
+        told = [f"{key}={value}" for key, value in changes.items()]
+        if clips and "greedy" not in str(row.scenario):
+            told += [f"flow.video.clip={list(clips)}", "flow.video.media=clip"]
+        summary = sc.run(place, seed=seed, set=told, quality=False, progress=Silent()).summary
+    flow = video(summary)
+    receiver = flow["receivers"][0]
+    extra = float(flow.get("repair_bps") or 0.0) + float(flow.get("parity_bps") or 0.0)
+    others = [f["throughput_bps"] for f in summary["flows"] if f["kind"] == "tcp"]
+    return Seen(
+        row.of(summary),
+        (receiver.get("playout_ms") or {}).get("p95"),
+        float(receiver.get("freezes_per_min") or 0.0),
+        float(flow["throughput_bps"]),
+        sum(others) / len(others) if others else 0.0,
+        extra / float(flow["throughput_bps"] or 1.0),
+        float(receiver.get("viewing_score") or 0.0),
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """Mean of some numbers."""
+    return sum(values) / len(values)
+
+
+def line(row: Row, before: Sequence[Seen], now: Sequence[Seen]) -> str:
+    """One line of the table."""
+    value, worst = mean([s.value for s in now]), max(s.value for s in now)
+    cell = f"{row.text(value)} (to {row.text(worst)})"
+    cell = cell if value <= row.bound else f"[{cell}]"
+    waits = [s.playout for s in now if s.playout is not None]
+    old = row.text(mean([s.value for s in before])) if before else "–"
+    rates = f"{mean([s.video_bps for s in now]) / 1e3:.0f}"
+    if before:
+        rates = f"{mean([s.video_bps for s in before]) / 1e3:.0f} → {rates}"
+    tcp = f"{mean([s.others_bps for s in now]) / 1e3:.0f}" if now[0].others_bps else "–"
+    if before and now[0].others_bps:
+        tcp = f"{mean([s.others_bps for s in before]) / 1e3:.0f} → {tcp}"
+    score = f"{mean([s.score for s in now]):.2f}" if now[0].score else "–"
+    if before and now[0].score:
+        score = f"{mean([s.score for s in before]):.2f} → {score}"
+    wait = f"{mean(waits):.0f} ms" if waits else "–"
+    return (
+        f"| {row.name} | {old} | {cell} | {row.text(row.bound)} | {wait} | {mean([s.freezes for s in now]):.2f} "
+        f"| {score} | {rates} | {tcp} | {100 * mean([s.extra for s in now]):.1f} % |"
+    )
+
+
+TABLE = (
+    "| set-up | before | now (worst seed) | at most | play-out, p95 | freezes/min | viewing score | video, kb/s "
+    "| a TCP, kb/s | repair's share |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table, or write it into its page."""
+    parser = argparse.ArgumentParser(prog="python -m validation.repair", description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rows", nargs="*", default=[])
+    parser.add_argument("--clips", nargs="*", default=[])
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args(arguments)
+    chosen = [row for row in rows() if not options.rows or row.key in options.rows]
+    clips = [str(Path(clip).resolve()) for clip in options.clips]
+    lines = [TABLE]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        work = []
+        for row in chosen:
+            seeds = range(1, 2) if row.key == "large" else range(1, options.seeds + 1)
+            sets = [row.before, row.now] if row.before is not None else [row.now]
+            work.append([[pool.submit(measure, row, s, seed, clips) for seed in seeds] for s in sets])
+        for row, parts in zip(chosen, work, strict=True):
+            results = [[future.result() for future in part] for part in parts]
+            before, now = (results[0], results[1]) if len(results) > 1 else ([], results[0])
+            lines.append(line(row, before, now))
+            print(lines[-1], flush=True)
+    if options.write:
+        text = PAGE.read_text(encoding="utf-8")
+        head, rest = text.split(BEGIN, 1)
+        _, tail = rest.split(END, 1)
+        PAGE.write_text(f"{head}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{tail}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
