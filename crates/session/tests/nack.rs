@@ -200,10 +200,11 @@ fn a_stream_of_retransmissions_is_known_by_its_first_answer_to_a_request_and_no_
     let receiver = Receiver::new(who, rtcp, *b"TEST", Box::new(Silent), Seed(1).part("rtcp"), at(0));
     let settings = RepairSettings { ssrc: 0, payload_type: 97, playout: Some(Span::millis(300)) };
     let mut receiver = receiver.with_repair_of_any_source(settings);
-    for n in (0..100).filter(|n| *n != 98) {
+    for n in 0..98 {
         arrives(&mut receiver, at(10 * n), 1, SENDER, n as u16, None);
         asked(&mut receiver, at(10 * n), at(10 * n));
     }
+    arrives(&mut receiver, at(990), 1, SENDER, 99, None);
     let forger = 666;
     // Of what nobody has asked for yet.
     assert_eq!(arrives(&mut receiver, at(990), 1, forger, 0, Some(98)), Received::Stray);
