@@ -116,7 +116,10 @@ def test_the_site_builds_without_a_warning_and_asks_nobody_else(tmp_path: Path) 
         text=True,
         check=False,
     )
-    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    assert (said.returncode, said.stderr) == (0, "")
+    # What it says are pages whose tables are older than what they were measured from.
+    old = re.compile(r"[\w/-]+\.md: \d+ sources have changed since commit [0-9a-f]{7,}")
+    assert [line for line in said.stdout.splitlines() if not old.fullmatch(line)] == []
     foreign = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="?(?:https?:)?//')
     pages = sorted(tmp_path.rglob("*.html"))
     assert len(pages) > 30

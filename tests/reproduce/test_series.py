@@ -26,7 +26,7 @@ def test_a_stretch_of_a_series_counts_from_the_flows_first_step_and_leaves_gaps_
 def test_means_deviations_and_steps_of_a_stretch() -> None:
     x = flow([9.0, 1.0, 3.0, 2.0, 9.0])
     assert quantity.mean(x, 1.0, 4.0) == 2.0
-    assert quantity.deviation(x, 1.0, 4.0) == pytest.approx(0.40825, abs=1e-5)
+    assert quantity.deviation(x, 1.0, 4.0) == pytest.approx(0.5)  # over n - 1
     assert quantity.lowest(x, 0.0, 5.0) == 1.0
     assert quantity.steepest(x, 0.0, 4.0) == 8.0
     assert quantity.highest_rise(x, 0.0, 4.0) == 2.0
