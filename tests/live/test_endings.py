@@ -323,7 +323,7 @@ def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     frames = [b"nothing"] * 70 + units
     fake = Fake([[(3600 * n, False, 0.0, data)] for n, data in enumerate(frames)])
-    sink = receive.Sink(fake, receive.Options("x", out=tmp_path / "x.mkv"))
+    sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.mkv"))
     sink.finish()
     assert [each.name for each in tmp_path.iterdir()] == ["x.mkv"]
     with av.open(str(tmp_path / "x.mkv")) as film:

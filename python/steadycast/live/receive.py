@@ -382,10 +382,13 @@ def _begin(
     except UserError:
         receiver.stop()
         raise
-    print(
-        f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}", file=sys.stderr
-    )
-    _watch(receiver, options, length, told)
+    # The operator's way to end a session, as soon as it goes: the record is whole all the same.
+    with contextlib.suppress(KeyboardInterrupt):
+        print(
+            f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}",
+            file=sys.stderr,
+        )
+        _watch(receiver, options, length, told)
     with signals.held():
         return _record(receiver, sink, options, draft)
 
@@ -400,15 +403,12 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
         lambda status: view.receive_hints(status, receiver.address),
     )
     with contextlib.suppress(OSError), watch:  # a terminal that is gone ends no session
-        try:
-            while not receiver.done and time.monotonic() < until:
-                time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
-                status = json.loads(receiver.status())
-                told.look(status)
-                with contextlib.suppress(OSError):
-                    watch.show({**status, "keyed": keyed} if status else None)
-        except KeyboardInterrupt:
-            pass
+        while not receiver.done and time.monotonic() < until:
+            time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
+            status = json.loads(receiver.status())
+            told.look(status)
+            with contextlib.suppress(OSError):
+                watch.show({**status, "keyed": keyed} if status else None)
 
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:

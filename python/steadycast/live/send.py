@@ -199,18 +199,16 @@ def _follow(
     )
     for name in options.exclude:
         sender.exclude(name)
-    with suppress(OSError), watch, view.Keys() as keys:  # a terminal that is gone ends no session
-        try:
-            while not sender.done and time.monotonic() < until:
-                time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
-                status = json.loads(sender.status())
-                told.look(status)
-                with suppress(OSError):
-                    watch.show(status)
-                    _obey(sender, keys.pressed(), status)
-        except KeyboardInterrupt:
-            # The operator's way to end a session: the record is whole all the same.
-            pass
+    # An interrupt is the operator's way to end a session: the record is whole all the same.
+    # A terminal that is gone ends none.
+    with suppress(KeyboardInterrupt), suppress(OSError), watch, view.Keys() as keys:
+        while not sender.done and time.monotonic() < until:
+            time.sleep(max(0.0, min(watch.period_s, until - time.monotonic())))
+            status = json.loads(sender.status())
+            told.look(status)
+            with suppress(OSError):
+                watch.show(status)
+                _obey(sender, keys.pressed(), status)
     with signals.held():
         return _record(sender, planned, worker, draft)
 
