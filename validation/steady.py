@@ -826,7 +826,7 @@ def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]
                 if row == "B1"
                 else "and in a queue of its own (FQ-CoDel)"
             )
-        panels[0].legend(ncols=4, fontsize=7, loc="lower left")
+        panels[0].legend(ncols=4, fontsize=7, loc="lower left", bbox_to_anchor=(0.55, 1.0))
         panels[-1].set_xlabel("queueing delay, 95th percentile (ms)", loc="right", labelpad=1)
         return figure
 
