@@ -89,11 +89,11 @@ def measure(browser: Any, address: str) -> None:
     took = sorted(page.evaluate(SLIDE, 100 + 3 * n) for n in range(15))
     print(f"slider to painted charts: median {took[7]:.0f} ms, worst of 15 {took[-1]:.0f} ms")
     page.wait_for_function(MEASURED)
+    print(f"page, script and styles: {sum(sizes) / 1000:.0f} kB")
     began = time.perf_counter()
     page.click("#make-film")
     page.wait_for_function("() => document.querySelector('#video').readyState >= 2")
     print(f"film of 60 s, three pictures: {time.perf_counter() - began:.1f} s")
-    print(f"page, script and styles: {sum(sizes) / 1000:.0f} kB")
 
 
 if __name__ == "__main__":
