@@ -102,7 +102,7 @@ const OFFSETS: Span = Span::secs(10);
 /// The mean size of a compound with a report block and a body, headers of IP and UDP included.
 const COMPOUND: Bytes = Bytes::new(120);
 
-/// The interval at which so many receivers and the sender would report (RFC 3550, section 6.3.1), without a least one.
+/// The interval at which the sender and its receivers would report (RFC 3550, section 6.3.1), without a least one.
 fn interval(setup: &Setup, receivers: u32) -> Span {
     COMPOUND.at(setup.session_bandwidth.scale(0.05)) * (u64::from(receivers) + 1)
 }

@@ -281,7 +281,7 @@ impl Signals {
     }
 
     /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in bit/s; `None` with
-    /// fewer than so many packets.
+    /// fewer than `packets` of them.
     pub(super) fn served(&self, since: f64, q: f64, packets: usize) -> Option<f64> {
         let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.delay - self.base >= q);
         let (last, first) = (waited().next()?, waited().last()?);

@@ -40,7 +40,7 @@ impl Chance {
         }
     }
 
-    /// Whether this many loss events, the last one included, came within so many seconds.
+    /// Whether `count` loss events, the last one included, came in the `within` seconds up to `now`.
     pub(super) fn many(&self, now: f64, count: usize, within: f64) -> bool {
         self.events
             .len()
@@ -68,7 +68,7 @@ impl Press {
         Self { mean: 1.0, own: true }
     }
 
-    /// An episode with a queue of so many times the target is over.
+    /// An episode is over whose queue reached `times` its target.
     pub(super) fn see(&mut self, times: f64, config: &Config) {
         if std::mem::take(&mut self.own) {
             return;
