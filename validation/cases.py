@@ -11,30 +11,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from validation import page
 
 if TYPE_CHECKING:
     from steadycast.cases import Suite
     from steadycast.cases.case import Case, Variant
 
-PAGE = Path(__file__).parent.parent / "docs" / "test-cases.md"
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+PAGE = page.DOCS / "test-cases.md"
 
 
 def tables(suite: Suite) -> str:
     """Return what the command found: how many bounds held, which ones did not, and the measures of each case."""
-    parts = [_stamp(suite), _held(suite), *(_case(suite, case) for case in suite.cases)]
+    made = page.stamp("python -m validation.cases --write", f"seeds {suite.seeds[0]}-{suite.seeds[-1]}")
+    parts = [made, _held(suite), *(_case(suite, case) for case in suite.cases)]
     return "\n\n".join(part for part in parts if part)
-
-
-def _stamp(suite: Suite) -> str:
-    program = suite.json()["program"]
-    seeds = f"{suite.seeds[0]}-{suite.seeds[-1]}"
-    return (
-        f"Made by `python -m validation.cases --write` (seeds {seeds}) with Steadycast {program['version']}, "
-        f"commit {program['commit']}."
-    )
 
 
 def _held(suite: Suite) -> str:
@@ -93,13 +85,6 @@ def row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def written(page: Path, content: str, begin: str = BEGIN, end: str = END) -> None:
-    """Put content between the marks of a page."""
-    text = page.read_text(encoding="utf-8")
-    head, tail = text[: text.index(begin) + len(begin)], text[text.index(end) :]
-    page.write_text(f"{head}\n{content}\n{tail}", encoding="utf-8")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
     parser = argparse.ArgumentParser(prog="python -m validation.cases", description=__doc__)
@@ -112,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for error in suite.errors:
         print(error, file=sys.stderr)
     if args.write:
-        written(PAGE, tables(suite))
+        page.put(PAGE, "tables", tables(suite))
     else:
         print(tables(suite))
     return 1 if suite.errors else 0

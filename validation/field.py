@@ -21,7 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from validation.cases import row, written
+from validation import page
+from validation.cases import row
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "field.toml"
@@ -173,13 +174,7 @@ def _group(group: Group, controllers: Sequence[str], seeds: int, folder: Path) -
 
 def tables(found: Found, controllers: Sequence[str], seeds: int) -> str:
     """Return all tables: which controller for whom, and a table of shares, delay and frames for each group."""
-    from steadycast import _core
-    from steadycast.run import commit
-
-    stamp = (
-        f"Made by `python -m validation.field --write` (seeds 1-{seeds}) with Steadycast {_core.__version__}, "
-        f"commit {commit()}."
-    )
+    stamp = page.stamp("python -m validation.field --write", f"seeds 1-{seeds}")
     groups = (*GROUPS, LTE_GROUP)
     return "\n\n".join([stamp, choice(found, controllers), *(_table(g, found, controllers) for g in groups)])
 
@@ -289,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     text = tables(found, chosen, args.seeds)
     if args.write:
-        written(PAGE, text)
+        page.put(PAGE, "tables", text)
     else:
         print(text)
     return 0

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from validation.cases import row, written
+from validation import page
+from validation.cases import row
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "queues.toml"
@@ -375,16 +376,10 @@ def scream_table(found: Mapping[tuple[int, int], Sequence[Summary]]) -> str:
 
 def tables(seeds: int) -> str:
     """Run everything, and return both tables."""
-    from steadycast import _core
-    from steadycast.run import commit
-
     places = [(rtt, others) for rtt in RTTS_MS for others in range(5)]
     found = run([check.sets for check in CHECKS], seeds)
     beside_prague = run([scream(*place) for place in places], min(seeds, SCREAM_SEEDS))
-    stamp = (
-        f"Made by `python -m validation.queues --write` (seeds 1-{seeds}) with Steadycast {_core.__version__}, "
-        f"commit {commit()}."
-    )
+    stamp = page.stamp("python -m validation.queues --write", f"seeds 1-{seeds}")
     return "\n\n".join(
         [
             stamp,
@@ -404,7 +399,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     text = tables(args.seeds)
     if args.write:
-        written(PAGE, text)
+        page.put(PAGE, "tables", text)
     else:
         print(text)
     return 0

@@ -11,8 +11,6 @@ run that says of itself that it is not trustworthy is printed and counted as suc
 from __future__ import annotations
 
 import argparse
-import datetime
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -22,6 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
+from validation import page
 from validation.steady import PAGE, READERS, SHOWN, Cell, Seen, cells, dumbbell, figures, scenario, tcp, video
 
 MIDDLE = "B1 4 Mb/s 40 ms 2 BDP"
@@ -29,7 +28,6 @@ NEAR = 0.1
 """Rates of the two worlds within 10 % are near."""
 AT_ONCE = 6
 """A run takes a tenth of a processor at 4 Mb/s."""
-MARKS = ("<!-- emulated: begin -->", "<!-- emulated: end -->")
 
 
 def chosen() -> list[Cell]:
@@ -97,18 +95,6 @@ def table(came: Sequence[Came], listed: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def write(text: str, runs: int) -> None:
-    """Put the table between the page's marks."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=PAGE.parent, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    told = f"Measured {datetime.date.today()} at commit {commit}, {runs} runs of each cell in each world."
-    PAGE.write_text("\n".join([before + MARKS[0], told, "", text, MARKS[1] + after]), encoding="utf-8")
-
-
 def run_all(listed: Sequence[Cell], runs: int, at_once: int) -> list[Came]:
     """Run the cells in both worlds; real time is shared by several."""
     from steadycast.progress import shown
@@ -143,7 +129,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = table(run_all(listed, args.runs, args.at_once), listed)
     print(text)
     if args.write:
-        write(text, args.runs)
+        told = page.stamp(
+            "python -m validation.steady_emulated --write", f"{args.runs} runs of each cell in each world"
+        )
+        page.put(PAGE, "emulated", f"{told}\n\n{text}")
     return 0
 
 

@@ -10,7 +10,6 @@ times are told: on a machine that does other work the least is nearer to what th
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import statistics
 import subprocess
@@ -19,9 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from validation import page
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "bench.md"
-_MARKS = ("<!-- waits: begin -->", "<!-- waits: end -->")
 HOME = ("run", "scenarios/home.toml", "--set", "duration=30s")
 
 
@@ -61,15 +61,9 @@ def main() -> int:
     found = table(given.rounds)
     print(found)
     if given.write:
-        head = (
-            f"Measured {datetime.date.today()} by `python -m validation.waits --write`, {given.rounds} rounds, "
-            f"at a load of {load:.1f}:"
-        )
-        text = PAGE.read_text(encoding="utf-8")
-        before, rest = text.split(_MARKS[0])
-        PAGE.write_text(
-            f"{before}{_MARKS[0]}\n{head}\n\n{found}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}", encoding="utf-8"
-        )
+        told = f"{given.rounds} rounds at a load of {load:.1f}"
+        head = page.stamp("python -m validation.waits --write", told)
+        page.put(PAGE, "waits", f"{head}\n\n{found}")
     return 0
 
 

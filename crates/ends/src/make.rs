@@ -278,7 +278,7 @@ impl<'a> Cast<'a> {
             Some(codec) => Some((codec.r_min, codec.r_max)),
             None => ladder.as_ref().map(|l| l.range(payload, HEADERS)),
         };
-        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
+        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |r| r.1));
         let pictures = match &codec {
             Some(codec) => Some(codec_pictures(codec, video.encode.gop)),
             None => ladder.as_ref().map(|l| pictures(l, payload, HEADERS)),
