@@ -148,8 +148,12 @@ class Run:
         with Draft(path, force=force) as draft:
             for name, file in self.captures.items():
                 draft.copy(f"pcap/{name}.pcapng", file)
-            self._fill(draft)
-            return draft.finish(self.summary)
+            return self.write(draft)
+
+    def write(self, draft: Draft) -> Path:
+        """Write the run into a folder that is being made."""
+        self._fill(draft)
+        return draft.finish(self.summary)
 
     def report(self) -> Path:
         """Write report.html and return its path: in the run's folder, or one that goes with this object."""
