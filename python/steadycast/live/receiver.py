@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.errors import UserError
 from steadycast.live import ends, receive, session
+from steadycast.live.ends import Pixels
 from steadycast.live.status import ReceiverStatus
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ class Receiver:
     Args:
         what: a session description: a file that ends in ``.sdp``, or the text (`Sender.sdp`); or the address and port
             at which to listen.
-        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p`` (see `Pixels`);
-            `None` to decode none.
+        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p``, as of `Sender`; `None`
+            to decode none.
         queue: pictures that wait for the program. When it does not read them in time the oldest ones go
             (`ReceiverStatus.unread`), so that what is read is never older than that.
         codec: what is sent to an address: mpeg4, mpeg2, h263 or h264.
@@ -161,7 +162,7 @@ class Receiver:
         self,
         what: str | Path,
         *,
-        pixels: ends.Pixels | None = "rgb24",
+        pixels: Pixels | None = "rgb24",
         queue: int = 25,
         codec: str | None = None,
         latency: float | None = None,

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from steadycast.errors import UserError
 from steadycast.live import ends, send, session
+from steadycast.live.ends import Pixels
 from steadycast.live.status import SenderStatus
 
 if TYPE_CHECKING:
@@ -123,9 +125,10 @@ class Sender:
         source: what `steadycast send` takes, instead of pictures from the program: a video file, a camera
             (``/dev/video0``), ``testsrc`` or ``greedy``.
         loop: begin the file again at its end.
-        size: width and height of the pictures. A source may be scaled to it; without it has its own.
+        size: width and height of the pictures. A source is scaled to it, and has its own without it.
         fps: pictures per second; 25, or the source's own.
-        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p`` (see `Pixels`).
+        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24`` (height, width, 3), ``gray`` (height, width) or
+            ``yuv420p`` (planes one below the other: height * 3/2, width).
         queue: pictures that may wait for the encoder; each is a picture's length of delay.
         leaky: let the oldest one go when the queue is full, as a camera wants it, instead of having `send` wait.
         codec: mpeg4, mpeg2, h263 or h264.
@@ -158,7 +161,7 @@ class Sender:
         loop: bool = False,
         size: tuple[int, int] | str | None = None,
         fps: float | str | Fraction | None = None,
-        pixels: ends.Pixels = "rgb24",
+        pixels: Pixels = "rgb24",
         queue: int = 4,
         leaky: bool = False,
         codec: str = "mpeg4",
@@ -339,7 +342,11 @@ class Sender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Send what waits, and end; after an error end at once. A session with a source ends at once, too."""
-        if kind is None and self._inbox is not None:
+        if kind is not None:
+            with suppress(Exception):  # the first error is the one that tells
+                self.close()
+            return
+        if self._inbox is not None:
             self.end()
             self.wait(_DRAIN_S + float(len(self._inbox) / self._inbox.shape.fps))
         self.close()
@@ -387,7 +394,7 @@ def _plan(
     return encoded(take(shape), Encoder(codec_of(codec), shape, gop), None)
 
 
-def _samples(picture: object, pixels: ends.Pixels, shape: Shape) -> U8:
+def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:
     """Copy a picture into 4:2:0, plane after plane."""
     import av
     import numpy as np

@@ -196,7 +196,8 @@ def write(record: Any, summary: Json, draft: Draft, *, sdp: str | None) -> Path:
     """Write the run folder."""
     if sdp is not None:
         draft.text("session.sdp", sdp)
-    return run_of(record, summary).write(draft)
+    run_of(record, summary).fill(draft)
+    return draft.finish(summary)
 
 
 def run_of(record: Any, summary: Json) -> Run:

@@ -15,12 +15,14 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """A receiver, as its sender hears of it. Loss, jitter and round trip are those of its last report."""
+    """A receiver, as its last report tells its sender."""
 
     name: str | None
     """Its canonical name (CNAME, RFC 3550, section 6.5.1)."""
     address: str
+    """Where its reports come from."""
     ssrc: int
+    """Its synchronisation source (RFC 3550, section 3)."""
     ours: bool
     """It sends the controller's own reports, and not only standard ones."""
     aside: str | None
@@ -28,11 +30,15 @@ class PeerStatus:
     left: bool
     """It has said BYE."""
     reports: int
+    """How many of its reports have come."""
     silent_s: float
     """Since it was last heard."""
     loss_frac: float | None
+    """Lost between its last two reports."""
     jitter_s: float | None
+    """Interarrival jitter (RFC 3550, section 6.4.1)."""
     rtt_s: float | None
+    """Round trip."""
 
     @classmethod
     def of(cls, status: Json) -> Self:
@@ -77,7 +83,9 @@ class SenderStatus:
     backlog_s: float
     """How long what waits in the pacer takes to leave."""
     packets: int
+    """RTP packets that were sent."""
     bytes: int
+    """Their IP bytes."""
     frames: int
     """Pictures that were encoded."""
     skipped_frames: int
@@ -91,6 +99,7 @@ class SenderStatus:
     quantizer: int | None
     """The last picture's."""
     receivers: tuple[PeerStatus, ...]
+    """Who has reported."""
 
     @classmethod
     def of(cls, status: Json, *, waiting: int, left_out: int) -> Self:
