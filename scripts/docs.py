@@ -75,12 +75,14 @@ def exits() -> str:
 def reference() -> dict[str, str]:
     """Return the pages of docs/reference by their names."""
     from steadycast import reference as made
+    from steadycast.reference_python import python_page
 
     return {
         "scenario": made.scenario_page(),
         "commands": made.commands_page(),
         "controllers": made.controllers_page(),
         "metrics": made.metrics_page(),
+        "python": python_page(),
     }
 
 

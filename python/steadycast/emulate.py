@@ -34,6 +34,7 @@ class Emulated:
     """What an emulation comes to."""
 
     run: Run
+    """The run and its record."""
     code: int | None
     """How the program ended: its exit code, or 128 and a signal's number; None without one."""
 

@@ -85,8 +85,11 @@ class Run:
     """A run and its record."""
 
     summary: Json
+    """What summary.json holds."""
     cost: Json
+    """What cost.json holds: processor time, time and memory."""
     tables: dict[str, pl.DataFrame | Columns]
+    """The tables of the record, by their names."""
     scenario: str
     """The scenario with all defaults, as TOML."""
     folder: Path | None = None
@@ -148,7 +151,7 @@ class Run:
         with Draft(path, force=force) as draft:
             for name, file in self.captures.items():
                 draft.copy(f"pcap/{name}.pcapng", file)
-            self._fill(draft)
+            self.fill(draft)
             return draft.finish(self.summary)
 
     def report(self) -> Path:
@@ -180,7 +183,8 @@ class Run:
         """Return this run as what reports and figures read, without writing it anywhere."""
         return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
 
-    def _fill(self, draft: Draft) -> None:
+    def fill(self, draft: Draft) -> None:
+        """Write what stands beside the summary into a folder that is being made."""
         draft.text("scenario.toml", self.scenario)
         draft.json("cost.json", self.cost)
         for name, table in self.tables.items():
@@ -577,7 +581,7 @@ class _Runner:
         except KeyboardInterrupt:
             if draft is not None:
                 partial = self._record(simulation, complete=False)
-                partial._fill(draft)
+                partial.fill(draft)
                 draft.progress(partial.summary)
             raise
         done = self._record(simulation, complete=complete)
@@ -587,7 +591,7 @@ class _Runner:
                 self._measure(done.summary, done.tables)
             except KeyboardInterrupt:
                 if draft is not None:
-                    done._fill(draft)
+                    done.fill(draft)
                     draft.progress(done.summary)
                 raise
         expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]
@@ -602,7 +606,7 @@ class _Runner:
             peak_memory_bytes=_peak_memory(),
         )
         if draft is not None:
-            done._fill(draft)
+            done.fill(draft)
         return replace(done, captures=captures)
 
     def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:

@@ -202,7 +202,13 @@ class Fake:
 
 
 def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_path: Path) -> None:
-    fake = Fake([[(0, False, 0.0, b"abc")], [(3600, False, 0.1, "no bytes")], [(7200, False, 0.2, b"d")]])
+    fake = Fake(
+        [
+            [(0, False, True, 0.0, b"abc")],
+            [(3600, False, True, 0.1, "no bytes")],
+            [(7200, False, True, 0.2, b"d")],
+        ]
+    )
     sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.m4v"))
     with pytest.raises(UnwrittenError, match=r"x\.m4v: can't be written .*stands in .*x\.m4v\.part"):
         sink.finish()
@@ -213,7 +219,7 @@ def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_pat
 
 def test_a_stream_that_no_container_takes_at_the_end_is_kept(tmp_path: Path) -> None:
     sink = receive.Sink(
-        Fake([[(0, False, 0.0, b"no picture")]]), receive.Options(what="x", out=tmp_path / "x.mkv")
+        Fake([[(0, False, True, 0.0, b"no picture")]]), receive.Options(what="x", out=tmp_path / "x.mkv")
     )
     kept = f"the stream as it came stands in {tmp_path / 'x.mkv.part'} \\(mpeg4\\)"
     with pytest.raises(UnwrittenError, match=f"can't be put into this container .*; {kept}"):
@@ -226,7 +232,7 @@ def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:
     fifo = tmp_path / "x.m4v"
     os.mkfifo(fifo)
     reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
-    receive.Sink(Fake([[(0, False, 0.0, b"abc")]]), receive.Options(what="x", out=fifo)).finish()
+    receive.Sink(Fake([[(0, False, True, 0.0, b"abc")]]), receive.Options(what="x", out=fifo)).finish()
     assert reader.communicate(timeout=10)[0] == b"abc"
     assert fifo.is_fifo()
 
@@ -322,7 +328,7 @@ def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end
     with av.open(str(streams / "mpeg4"), format="m4v") as source:
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     frames = [b"nothing"] * 70 + units
-    fake = Fake([[(3600 * n, False, 0.0, data)] for n, data in enumerate(frames)])
+    fake = Fake([[(3600 * n, False, True, 0.0, data)] for n, data in enumerate(frames)])
     sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.mkv"))
     sink.finish()
     assert [each.name for each in tmp_path.iterdir()] == ["x.mkv"]

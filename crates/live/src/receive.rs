@@ -2,16 +2,16 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words};
+use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
-use crate::send::{Shared, packet_size, rtcp};
+use crate::send::{packet_size, rtcp};
 use crate::unpack::REORDERED;
 use crate::{
-    Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
-    Spool, Srtp, Unpacker, WiredSink,
+    Clock, Consumer, Departure, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions,
+    Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
@@ -88,7 +88,7 @@ impl Announced {
 
 /// A receiver that runs.
 pub struct Receiving {
-    shared: Arc<Shared>,
+    handle: Handle,
     shelf: FrameShelf,
     thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
 }
@@ -183,15 +183,15 @@ impl Receiving {
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
-        let (mine, frames) = (Arc::clone(&shared), shelf.clone());
-        let mut session = Session { driver, ix, shared: mine, shelf: frames, options, announced };
+        let handle = Handle::new(Arc::clone(&shared), driver.waker());
+        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, announced };
         let thread = std::thread::Builder::new().name("steadycast-receive".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
             session.shelf.close();
-            session.shared.done.store(true, Ordering::Relaxed);
+            session.shared.end();
             record
         })?;
-        Ok(Self { shared, shelf, thread: Some(thread) })
+        Ok(Self { handle, shelf, thread: Some(thread) })
     }
 
     /// Where its frames wait.
@@ -199,19 +199,9 @@ impl Receiving {
         self.shelf.clone()
     }
 
-    /// How it goes, as JSON.
-    pub fn status(&self) -> Value {
-        self.shared.look()
-    }
-
-    /// Whether it has come to its end: the sender has said BYE, or it was stopped.
-    pub fn done(&self) -> bool {
-        self.shared.done.load(Ordering::Relaxed)
-    }
-
-    /// Has it leave with a BYE.
-    pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+    /// How other threads see it, and end it: its end is the sender's BYE, or [`Handle::stop`].
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Its record, once it has ended: stops it if it has not.
@@ -219,7 +209,7 @@ impl Receiving {
     /// # Errors
     /// The loop could not go on; or the thread has died, which is a bug.
     pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        self.stop();
+        self.handle.stop();
         let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
         thread.join().map_err(|_| LiveError::Record("the receiver's thread has died".into()))?
     }
@@ -227,7 +217,7 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.stop();
+        self.handle.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -256,7 +246,7 @@ impl Session {
         let mut ended: Option<Time> = None;
         loop {
             let shared = Arc::clone(&self.shared);
-            self.driver.run(next, |_| !shared.stop.load(Ordering::Relaxed))?;
+            self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
                 self.driver.tell(self.ix, |end, _, _| end.sink_mut().sample(now));
@@ -266,12 +256,13 @@ impl Session {
             // Another source may come instead.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
-            if self.shared.stop.load(Ordering::Relaxed) || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
+            if self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
                 break;
             }
         }
         self.driver.tell(self.ix, WiredSink::leave);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
 

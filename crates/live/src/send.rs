@@ -2,9 +2,10 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
+use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
+    Clock, EncoderDesk, Handle, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
     Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
 use steadycast_control::{Limit, Mode, Need, ParamError, ReceiverId};
@@ -20,8 +21,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RepairSettings, Replayed, RtcpSettings,
-    SenderSettings, Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Profile, RepairSettings, Replayed, RtcpSettings, SenderSettings,
+    Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -165,33 +166,6 @@ pub(crate) fn packet_size(place: &'static str, size: Bytes) -> Result<Bytes, Liv
     if (100..=1_500).contains(&size.get()) { Ok(size) } else { Err(LiveError::Packet(place, size)) }
 }
 
-/// What both threads know.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub(crate) stop: AtomicBool,
-    pub(crate) done: AtomicBool,
-    /// Somebody looks: the status is made only then.
-    pub(crate) asked: AtomicBool,
-    pub(crate) status: Mutex<Value>,
-    pub(crate) orders: Orders,
-    /// Receivers that the operator has excluded, by their names.
-    pub(crate) excluded: Mutex<Vec<String>>,
-}
-
-impl Shared {
-    /// The latest status; the next one is made for whoever asks again.
-    pub(crate) fn look(&self) -> Value {
-        self.asked.store(true, Ordering::Relaxed);
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
-        if self.asked.swap(false, Ordering::Relaxed) {
-            *self.status.lock().unwrap_or_else(PoisonError::into_inner) = make();
-        }
-    }
-}
-
 /// RTCP of a live session: feedback as often as its 5 % allow. `summary`: receivers can't hear each other (source-specific
 /// multicast) and are told how many they are.
 pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) -> RtcpSettings {
@@ -207,6 +181,7 @@ pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) ->
 /// A sender that runs.
 pub struct Sending {
     shared: Arc<Shared>,
+    handle: Handle,
     desk: Option<EncoderDesk>,
     sdp: String,
     thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
@@ -382,14 +357,17 @@ impl Sending {
         if let Some(desk) = &desk {
             desk.wake_by(driver.waker());
         }
+        let handle = Handle::new(Arc::clone(&shared), driver.waker());
         let mut session =
             Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq };
         let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
-            session.shared.done.store(true, Ordering::Relaxed);
+            // Whatever has ended it, nobody is to wait for it any more.
+            session.desk.iter().for_each(EncoderDesk::close);
+            session.shared.end();
             record
         })?;
-        Ok(Self { shared, desk, sdp, thread: Some(thread) })
+        Ok(Self { shared, handle, desk, sdp, thread: Some(thread) })
     }
 
     /// The session description, for receivers.
@@ -402,9 +380,9 @@ impl Sending {
         self.desk.clone()
     }
 
-    /// How it goes, as JSON: see the session's view.
-    pub fn status(&self) -> Value {
-        self.shared.look()
+    /// How other threads see it, and end it: its end is the source's, or [`Handle::stop`].
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// The receiver of this name is not heard any more, now or whenever it comes.
@@ -428,22 +406,12 @@ impl Sending {
         self.shared.orders.floor()
     }
 
-    /// Whether it has come to its end: the source's, or by [`Sending::stop`].
-    pub fn done(&self) -> bool {
-        self.shared.done.load(Ordering::Relaxed)
-    }
-
-    /// Has it send what waits no more, and say BYE.
-    pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-    }
-
     /// Its record, once it has ended: stops it if it has not.
     ///
     /// # Errors
     /// The loop could not go on; or the thread has died, which is a bug.
     pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        self.stop();
+        self.handle.stop();
         let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
         thread.join().map_err(|_| LiveError::Record("the sender's thread has died".into()))?
     }
@@ -451,7 +419,7 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.stop();
+        self.handle.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -501,7 +469,7 @@ impl Session {
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
-            self.driver.run(next, |_| !shared.stop.load(Ordering::Relaxed))?;
+            self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
                 self.tell(|end, _, _| end.source_mut().sample(next));
@@ -509,20 +477,18 @@ impl Session {
             }
             self.exclude();
             self.shared.show(|| self.status(now));
-            if self.shared.stop.load(Ordering::Relaxed) || self.ended() {
+            if self.shared.stopped() || self.ended() {
                 break;
             }
         }
         // What waits in the pacer still leaves when the source has ended by itself.
         let until = clock.now() + LAST_WORDS;
-        while !self.shared.stop.load(Ordering::Relaxed) && clock.now() < until && self.backlog() > Bytes::ZERO {
+        while !self.shared.stopped() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
         self.tell(WiredSource::stop);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
-        if let Some(desk) = &self.desk {
-            desk.close();
-        }
+        self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
 

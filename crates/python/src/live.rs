@@ -11,8 +11,8 @@ use steadycast_control::Mode;
 use steadycast_control::registry::Given;
 use steadycast_live::sdp::Description;
 use steadycast_live::{
-    EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions, ReceiveOptions,
-    Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
+    EncoderDesk, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
+    ReceiveOptions, Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
 };
 use steadycast_media::Scale;
 use steadycast_session::{FeedbackFormat, FrameKind};
@@ -144,7 +144,15 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
 #[pyclass(frozen, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
     sending: Mutex<Sending>,
+    handle: Handle,
     desk: Option<EncoderDesk>,
+}
+
+/// How long a session may take to say how it goes: its loop looks up at once, unless it is about to end.
+const ANSWER: Duration = Duration::from_millis(250);
+
+fn seconds(patience: f64) -> Duration {
+    Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -178,7 +186,7 @@ impl PySender {
             repair: repair(&want::<String>(options, "repair")?)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
-        Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
+        Ok(Self { handle: sending.handle(), desk: sending.desk(), sending: Mutex::new(sending) })
     }
 
     /// The session description.
@@ -187,20 +195,30 @@ impl PySender {
         locked(&self.sending).sdp().to_owned()
     }
 
-    /// How it goes, as JSON; `null` at first.
+    /// How it goes, as JSON: what was made for the last call, and `null` at first.
     fn status(&self) -> String {
-        locked(&self.sending).status().to_string()
+        self.handle.status().to_string()
+    }
+
+    /// How it goes at this moment, as JSON.
+    fn fresh(&self, py: Python<'_>) -> String {
+        py.detach(|| self.handle.fresh(ANSWER)).to_string()
     }
 
     /// Whether it has ended.
     #[getter]
     fn done(&self) -> bool {
-        locked(&self.sending).done()
+        self.handle.done()
+    }
+
+    /// Waits for its end, for up to `patience` seconds; whether it has come.
+    fn wait(&self, py: Python<'_>, patience: f64) -> bool {
+        py.detach(|| self.handle.wait(seconds(patience)))
     }
 
     /// Has it say BYE and end.
     fn stop(&self) {
-        locked(&self.sending).stop();
+        self.handle.stop();
     }
 
     /// Waits for its end, and returns the record.
@@ -234,7 +252,7 @@ impl PySender {
     /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
     /// when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
-        let patience = Duration::from_secs_f64(patience.clamp(0.0, 60.0));
+        let patience = seconds(patience);
         let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
         match next {
             Next::Job(job) => (job.picture, job.first, job.quantizer).into_pyobject(py).map(Bound::into_any),
@@ -267,6 +285,7 @@ impl PySender {
 #[pyclass(frozen, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
     receiving: Mutex<Receiving>,
+    handle: Handle,
     shelf: FrameShelf,
     description: Description,
 }
@@ -313,8 +332,8 @@ impl PyReceiver {
             return Err(PyValueError::new_err(text));
         }
         let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
-        let shelf = receiving.shelf();
-        Ok(Self { receiving: Mutex::new(receiving), shelf, description })
+        let (handle, shelf) = (receiving.handle(), receiving.shelf());
+        Ok(Self { receiving: Mutex::new(receiving), handle, shelf, description })
     }
 
     /// The codec's name, or `None`.
@@ -341,20 +360,30 @@ impl PyReceiver {
         self.description.of_ours("controller").map(str::to_owned)
     }
 
-    /// How it goes, as JSON; `null` at first.
+    /// How it goes, as JSON: what was made for the last call, and `null` at first.
     fn status(&self) -> String {
-        locked(&self.receiving).status().to_string()
+        self.handle.status().to_string()
+    }
+
+    /// How it goes at this moment, as JSON.
+    fn fresh(&self, py: Python<'_>) -> String {
+        py.detach(|| self.handle.fresh(ANSWER)).to_string()
     }
 
     /// Whether it has ended.
     #[getter]
     fn done(&self) -> bool {
-        locked(&self.receiving).done()
+        self.handle.done()
+    }
+
+    /// Waits for its end, for up to `patience` seconds; whether it has come.
+    fn wait(&self, py: Python<'_>, patience: f64) -> bool {
+        py.detach(|| self.handle.wait(seconds(patience)))
     }
 
     /// Has it say BYE and end.
     fn stop(&self) {
-        locked(&self.receiving).stop();
+        self.handle.stop();
     }
 
     /// Waits for its end, and returns the record.
@@ -368,14 +397,14 @@ impl PyReceiver {
         self.shelf.want();
     }
 
-    /// The frames that have come, as (ticks, damaged, arrival in s, bytes); an empty list after `patience` seconds without any,
+    /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience` seconds without any,
     /// `None` when there will be none any more.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
-        let patience = Duration::from_secs_f64(patience.clamp(0.0, 60.0));
+        let patience = seconds(patience);
         let Some(frames) = py.detach(|| self.shelf.take(patience)) else { return Ok(None) };
         let list = PyList::empty(py);
         for f in frames {
-            list.append((f.ticks, f.damaged, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;
+            list.append((f.ticks, f.damaged, f.whole, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;
         }
         Ok(Some(list))
     }

@@ -128,7 +128,7 @@ class Sink:
         try:
             self._take(self._head)
             while (frames := self._receiver.frames(0.5)) is not None:
-                for ticks, damaged, _, data in frames:
+                for ticks, damaged, _, _, data in frames:
                     self.damaged += damaged
                     self.ticks.append(ticks)
                     if self._keep:
@@ -324,9 +324,23 @@ def receive(options: Options) -> Received:
 
 def _receive(options: Options, draft: Draft | None) -> Received:
     length = session.span(options.duration, "--for") if options.duration else None
+    settings = settings_of(options)
+    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
+        return _begin(settings, options, length, draft, told)
+
+
+def settings_of(options: Options, *, tell: bool = True) -> Json:
+    """Return the options as the core takes them.
+
+    Raises:
+        UserError: one can't be used.
+
+    """
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
-    if path.suffix == ".sdp" or path.is_file():
+    if options.what.startswith("v=0"):
+        text = options.what
+    elif path.suffix == ".sdp" or path.is_file():
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
@@ -336,8 +350,8 @@ def _receive(options: Options, draft: Draft | None) -> Received:
                 "name the file that the sender wrote with --sdp",
             ) from error
     else:
-        at, interface = session.resolved(options.what, interface)
-    settings = {
+        at, interface = session.resolved(options.what, interface, tell=tell)
+    return {
         "sdp": text,
         "at": at,
         "codec": options.codec,
@@ -351,8 +365,29 @@ def _receive(options: Options, draft: Draft | None) -> Received:
         "latency_s": session.span(options.latency, "--latency") if options.latency is not None else None,
         "cname": options.name or session.own_name(),
     }
-    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
-        return _begin(settings, options, length, draft, told)
+
+
+def need_pictures(receiver: Any, what: str) -> None:
+    """Stop a core `Receiver` whose pictures can't be had.
+
+    Raises:
+        UserError: its payload format is not known, or is carried and not decoded.
+
+    """
+    if receiver.codec in _RAW:
+        return
+    receiver.stop()
+    if receiver.codec is None:
+        raise UserError(
+            what,
+            "the payload format is not known, so no pictures can be had of it",
+            "give the sender's .sdp file, or --codec",
+        )
+    raise UserError(
+        what,
+        f"pictures in {receiver.codec} are not decoded yet",
+        f"receive it without --out, --play and --reference, or have it sent in {', '.join(_RAW)}",
+    )
 
 
 def _begin(
@@ -363,20 +398,8 @@ def _begin(
     except ValueError as error:
         raise session.refused(error) from None
     wants = options.out is not None or options.play is not None or options.reference is not None
-    if wants and receiver.codec is None:
-        receiver.stop()
-        raise UserError(
-            options.what,
-            "the payload format is not known, so no pictures can be had of it",
-            "give the sender's .sdp file, or --codec",
-        )
-    if wants and receiver.codec not in _RAW:
-        receiver.stop()
-        raise UserError(
-            options.what,
-            f"pictures in {receiver.codec} are not decoded yet",
-            f"receive it without --out, --play and --reference, or have it sent in {', '.join(_RAW)}",
-        )
+    if wants:
+        need_pictures(receiver, options.what)
     try:
         sink = Sink(receiver, options) if wants else None
     except UserError:
