@@ -6,8 +6,8 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
 use steadycast_live::{MasterKey, RTP_TAG, Srtp};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Origin, Output, Profile, Receiver, RepairSettings,
-    RtcpSettings, Sender, SenderSettings, Served,
+    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, OperatorControls, Origin, Output, Profile,
+    Receiver, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -297,8 +297,11 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         first_timestamp: u32::MAX - 90_000,
         epoch: NtpEpoch::from_unix_secs(0),
     };
-    let served = Served::new(Arc::clone(&factory), controller.standard_reports);
-    let guarded = Defended::new(Arc::new(Guarded::new(Arc::new(served), Orders::default())), Orders::default());
+    let served = StandardReports::new(Arc::clone(&factory), controller.standard_reports);
+    let guarded = FeedbackDefence::new(
+        Arc::new(CircuitBreaker::new(Arc::new(served), OperatorControls::default())),
+        OperatorControls::default(),
+    );
     let half = steadycast_control::registry::Factory::sender(&guarded, &setup(SENDER));
     let sender = Sender::new(settings, half, Seed(1).part("sender"), Time::ZERO);
     let half = factory.receiver(&setup(RECEIVER));

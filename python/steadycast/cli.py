@@ -375,6 +375,9 @@ def _finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> N
         for note in terminal.notes(summary):
             console.print(note, style="bold red")
         console.print(terminal.flows(summary))
+        if (pauses := terminal.pauses(summary)) is not None:
+            console.print()
+            console.print(pauses)
         for warning in summary.get("warnings") or []:
             print(f"warning: {warning}", file=sys.stderr)
         _print_expectations(console, summary)
@@ -880,6 +883,8 @@ def compare(
         from steadycast.report import terminal
 
         console = terminal.console()
+        console.print(comparison.answer(comparison.with_base(runs, base)))
+        console.print()
         for table in comparison.tables(runs, base, verdicts):
             console.print(table)
             console.print()

@@ -106,7 +106,7 @@ def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
 
     Runs of one scenario may differ in what `--set` changed; its name, its flows and its duration are the same.
     """
-    every = _with_base(runs, base)
+    every = with_base(runs, base)
     said = [
         f"{run.name} was interrupted: it holds the beginning of a run, not its result"
         for run in every
@@ -156,14 +156,14 @@ def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> li
 
 
 def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Table]:
-    """For a terminal: the quantities, and the verdicts if there are conditions."""
+    """For a terminal: a line per run, the quantities, and the verdicts if there are conditions."""
     from rich.text import Text
 
     from steadycast.report import terminal
 
-    every = _with_base(runs, base)
+    every = with_base(runs, base)
+    result = _lines(every)
     rows = [(row.what, _cells(row, base)) for row in quantities(every)]
-    result = []
     for columns in _fitting(
         [max([len(run.name), *(len(c[i]) for _, c in rows)]) for i, run in enumerate(every)], rows
     ):
@@ -181,15 +181,44 @@ def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -
     return result
 
 
+def _lines(runs: Sequence[Run]) -> list[Table]:
+    """Line per run, best and worst marked; several tables where one would be too wide."""
+    from rich.text import Text
+
+    from steadycast.report import terminal
+
+    if len(runs) < 2:
+        return []
+    columns = several.measures(runs)
+    signs = {"best": (" ▲", "green"), "worst": (" ▼", "red"), "": ("", "")}
+    cells = [
+        [(column.how(v), *signs[mark]) for v, mark in zip(column.values, column.marks(), strict=True)]
+        for column in columns
+    ]
+    widths = [
+        max(len(column.what), *(len(text + sign) for text, sign, _ in each))
+        for column, each in zip(columns, cells, strict=True)
+    ]
+    result = []
+    for shown in _fitting(widths, [(run.name, ()) for run in runs]):
+        table = terminal.plain("▲ best, ▼ worst", *(columns[i].what for i in shown))
+        for n, run in enumerate(runs):
+            line = [cells[i][n] for i in shown]
+            table.add_row(run.name, *(Text(text + sign, style=style) for text, sign, style in line))
+        result.append(table)
+    return result
+
+
 def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:
     """For a pipeline: the quantities of each run, and the verdicts."""
-    every = _with_base(runs, base)
+    every = with_base(runs, base)
     rows = quantities(every)
     return {
         "runs": [
             {"name": run.name, "path": str(run.path), **{row.what: _json(row.values[i]) for row in rows}}
             for i, run in enumerate(every)
         ],
+        "answer": answer(every),
         "baseline": base.name if base is not None else None,
         "conditions": [
             {
@@ -212,7 +241,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         UserError: it can't be written there.
 
     """
-    every = _with_base(runs, base)
+    every = with_base(runs, base)
     command = (
         "steadycast compare "
         + " ".join(str(r.path) for r in runs)
@@ -229,7 +258,8 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     content = (
         f"<h1>{html.escape(' · '.join(run.name for run in every))}</h1>"
         + "".join(f'<p class="nothing">{html.escape(note)}</p>' for note in (*doubted, *notes))
-        + f'<p class="answer">{html.escape(_answer(every))}</p>'
+        + f'<p class="answer">{html.escape(answer(every))}</p>'
+        + _line_table(every)
         + _verdict_table(verdicts)
         + page.table(["", *(html.escape(run.name) for run in every)], rows)
         + f'<p class="small">Loss, delay and quality are the {term("median")} receiver\'s.'
@@ -262,7 +292,8 @@ def _fitting(
     return groups
 
 
-def _with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
+def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
+    """Return all runs, the baseline first where it is not among them."""
     return [
         *([base] if base is not None and base.path.resolve() not in [r.path.resolve() for r in runs] else []),
         *runs,
@@ -286,8 +317,8 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
     return cells
 
 
-def _answer(runs: Sequence[Run]) -> str:
-    """Say which run is best for the viewer and which for the others, then what each took and showed."""
+def answer(runs: Sequence[Run]) -> str:
+    """Say which run is best for the viewer and which for TCP, by how much, and what each took and showed."""
 
     def shares(run: Run, kind: str) -> list[float]:
         flows = [f for f in run.summary["flows"] if f.get("kind") == kind]
@@ -307,24 +338,45 @@ def _answer(runs: Sequence[Run]) -> str:
 
     if not runs:
         return ""
-    first = []
-    seen = [(missed, run) for run in runs if (missed := _missed(run.summary)) is not None]
-    if len(seen) > 1:
-        least, most = min(seen, key=lambda s: s[0]), max(seen, key=lambda s: s[0])
-        if least[0] < most[0]:
-            first.append(
-                f"{least[1].name} shows the most frames whole and in time (it misses {say.frac(least[0])}), "
-                f"{most[1].name} the fewest (it misses {say.frac(most[0])})."
-            )
-    left = [(min(values), run) for run in runs if (values := shares(run, "tcp"))]
-    if len(left) > 1:
-        most, least = max(left, key=lambda s: s[0]), min(left, key=lambda s: s[0])
-        if least[0] < most[0]:
-            first.append(
-                f"{most[1].name} leaves its worst-off TCP the most ({say.frac(most[0])} of its fair share), "
-                f"{least[1].name} the least ({say.frac(least[0])})."
-            )
-    return " ".join([*first, f"Of the fair share, {'; '.join(one(run) for run in runs)}."])
+    return " ".join([*_best(runs), f"Of the fair share, {'; '.join(one(run) for run in runs)}."])
+
+
+def _best(runs: Sequence[Run]) -> list[str]:
+    """Say which runs are best for the viewer and for TCP, and then the values that say so; nothing of a single run."""
+    by_key = {column.what: column for column in several.measures(runs)}
+    viewer = next((by_key[key] for key in _VIEWER if key in by_key and any(by_key[key].marks())), None)
+    tcp = by_key.get("TCP: share of fair")
+    sides = [
+        (whose, column)
+        for whose, column in (("the viewer", viewer), ("TCP", tcp))
+        if column is not None and any(column.marks())
+    ]
+    if not sides:
+        alike = "Neither the viewer's picture nor TCP's share tells these runs apart."
+        return [alike] if len(runs) > 1 and (tcp or any(key in by_key for key in _VIEWER)) else []
+
+    def marked(column: several.Measure, mark: str) -> str:
+        names = [run.name for run, m in zip(runs, column.marks(), strict=True) if m == mark]
+        value = next(v for v, m in zip(column.values, column.marks(), strict=True) if m == mark)
+        return f"{say.listed(names)} ({column.how(value)})"
+
+    def names(column: several.Measure) -> list[str]:
+        return [run.name for run, m in zip(runs, column.marks(), strict=True) if m == "best"]
+
+    best = [(whose, say.listed(names(column))) for whose, column in sides]
+    if len(best) == 2 and best[0][1] == best[1][1]:
+        first = f"{best[0][1]} is best for the viewer and for TCP."
+    else:
+        first = f"{', '.join(f'{name} is best for {whose}' for whose, name in best)}."
+    evidence = [
+        f"{column.what[0].upper()}{column.what[1:]}: best {marked(column, 'best')}, worst {marked(column, 'worst')}."
+        for _, column in sides
+    ]
+    return [first, *evidence]
+
+
+_VIEWER = ("score", "whole and in time", "frozen", "PSNR")
+"""What tells runs apart for the viewer, in this order."""
 
 
 def _missed(summary: Json) -> float | None:
@@ -336,6 +388,26 @@ def _missed(summary: Json) -> float | None:
         if flow.get("kind") == "video" and sent:
             shares.append((sent - sum(number(f.get("ok")) or 0.0 for f in frames)) / sent)
     return max(shares) if shares else None
+
+
+def _line_table(runs: Sequence[Run]) -> str:
+    """Line per run, best and worst marked, on a page."""
+    if len(runs) < 2:
+        return ""
+    classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
+
+    def cell(column: several.Measure, n: int) -> str:
+        said = html.escape(column.how(column.values[n]))
+        colour, sign = classes.get(column.marks()[n], ("", ""))
+        return f'<span class="{colour}">{said} {sign}</span>' if sign else said
+
+    columns = several.measures(runs)
+    rows = [[html.escape(run.name), *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
+    note = (
+        "Of each run the flow that is worst off, and of several receivers the one in the middle. "
+        "▲ best, ▼ worst; unmarked where the values, or their 95 % intervals, do not tell runs apart."
+    )
+    return page.table(["run", *(column.head for column in columns)], rows) + f'<p class="small">{note}</p>'
 
 
 def _verdict_table(verdicts: Sequence[Verdict]) -> str:

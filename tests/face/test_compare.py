@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from steadycast.compare import Condition, Verdict
 from steadycast.errors import UserError
+from steadycast.report.several import Run, measures
 
 from tests.face.conftest import Said
 from tests.face.made_up import make
@@ -144,8 +145,61 @@ def test_the_comparison_begins_with_whose_viewer_saw_most(say: Say, tmp_path: Pa
         place = tmp_path / name / "summary.json"
         summary = json.loads(place.read_text())
         for receiver in summary["flows"][0]["receivers"]:
-            receiver["frames"] = {"sent": 100, "ok": ok, "lost": 100 - ok, "late": 0, "undecodable": 0}
+            receiver["frames"]["ok_frac"] = ok / 100
         place.write_text(json.dumps(summary))
     runs = compare.read([tmp_path / "badly", tmp_path / "well"])
-    first = compare._answer(runs)
-    assert first.startswith("well shows the most frames whole and in time (it misses 10 %), badly the fewest")
+    first = "well is best for the viewer. Whole and in time: best well (90 %), worst badly (40 %). "
+    assert compare.answer(runs).startswith(first)
+    assert compare.answer(runs[:1]).startswith("Of the fair share, badly:")
+    assert compare.answer([runs[0], runs[0]]).startswith("Neither the viewer's picture nor TCP's share tells")
+
+
+def _run(name: str, score: object, tcp: object) -> Run:
+    receivers = [{"name": "dst", "viewing_score": score}]
+    flows = [
+        {"name": "video", "kind": "video", "share_of_fair": 0.9, "receivers": receivers},
+        {"name": "tcp", "kind": "tcp", "share_of_fair": tcp, "receivers": [{"name": "dst"}]},
+        {"name": "last", "kind": "tcp", "share_of_fair": 2.0, "receivers": [{"name": "dst"}]},
+    ]
+    return Run(name, Path(name), {"flows": flows}, ())
+
+
+def test_a_run_that_is_best_for_both_is_said_first_and_otherwise_which_for_whom() -> None:
+    from steadycast import compare
+
+    said = compare.answer([_run("a", 4.0, 0.9), _run("b", 3.0, 0.5)])
+    assert said.startswith("a is best for the viewer and for TCP. Score: best a (4.00), worst b (3.00). ")
+    said = compare.answer([_run("a", 4.0, 0.5), _run("b", 3.0, 0.9), _run("c", 2.0, 0.7)])
+    assert said.startswith("a is best for the viewer, b is best for TCP. ")
+    assert "worst c (2.00). TCP: share of fair: best b (90 %), worst a (50 %)." in said
+
+
+def test_a_line_per_run_marks_best_and_worst_of_what_is_told_apart() -> None:
+    spread = {"mean": 4.0, "ci95": 0.6, "min": 3.0, "max": 5.0, "n": 3}
+    near = {**spread, "mean": 3.5}
+    by = {m.what: m for m in measures([_run("a", 4.0, 0.5), _run("b", 4.001, 0.9), _run("c", 3.0, 0.5)])}
+    assert by["score"].marks() == ("best", "best", "worst")
+    assert by["TCP: share of fair"].marks() == ("worst", "best", "worst")
+    assert by["TCP: share of fair"].values == (0.5, 0.9, 0.5)
+    assert by["video: share of fair"].marks() == ("", "", "")
+    [undecided] = [m for m in measures([_run("a", spread, 1), _run("b", near, 1)]) if m.what == "score"]
+    assert undecided.marks() == ("", "")
+    far = {**spread, "mean": 2.0}
+    [told] = [m for m in measures([_run("a", spread, 1), _run("b", far, 1)]) if m.what == "score"]
+    assert told.marks() == ("best", "worst")
+
+
+def test_the_table_with_a_line_per_run_stands_before_all_others(say: Say, tmp_path: Path) -> None:
+    make(tmp_path / "kind", receivers=2, seconds=64)
+    make(tmp_path / "greedy", receivers=2, seconds=64, greed=1.4)
+    said = say("compare", "greedy", "kind")
+    lines = said.out.splitlines()
+    heads = [n for n, line in enumerate(lines) if line.startswith("▲ best, ▼ worst")]
+    assert heads
+    assert heads[0] < next(n for n, line in enumerate(lines) if line.startswith("video: "))
+    assert any(line.startswith("kind ") and "▲" in line for line in lines)
+    assert any(line.startswith("greedy ") and "▼" in line for line in lines)
+    assert max(len(line) for line in lines) <= 80
+    text = (tmp_path / "compare.html").read_text()
+    assert "▲" in text
+    assert "▼" in text

@@ -91,6 +91,20 @@ impl Bell {
     }
 }
 
+/// How other threads reach a relay.
+pub(crate) struct Inbox {
+    pub(crate) bell: Bell,
+    pub(crate) grafts: mpsc::Receiver<Graft>,
+}
+
+/// A source or a receiver of one of the scenario's groups.
+pub(crate) struct Member {
+    pub(crate) group: u32,
+    pub(crate) host: NodeIx,
+    /// Whether it is in the group from the start.
+    pub(crate) joined: bool,
+}
+
 pub(crate) struct Relay<W> {
     network: Datagrams,
     clock: Clock,
@@ -99,8 +113,7 @@ pub(crate) struct Relay<W> {
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
-    bell: Bell,
-    grafts: mpsc::Receiver<Graft>,
+    inbox: Inbox,
     step: Span,
     pub(crate) watch: W,
     told: Punctuality,
@@ -120,16 +133,17 @@ struct Groups {
 }
 
 impl<W: Watch> Relay<W> {
-    /// `members`: sources and receivers of the scenario's groups, and whether they are in from the start.
+    /// It carries nothing before it runs.
     pub(crate) fn new(
         network: Datagrams,
         clock: Clock,
         gates: Vec<Gate>,
-        members: &[(u32, NodeIx, bool)],
-        (bell, grafts): (Bell, mpsc::Receiver<Graft>),
+        members: &[Member],
+        inbox: Inbox,
         step: Span,
         watch: W,
     ) -> Self {
+        let names = |member: &Member| (group_address(member.group), member.host);
         let own = (0..network.groups()).map(|g| (group_address(g), g)).collect();
         Self {
             places: gates.iter().enumerate().map(|(n, g)| (g.node, n)).collect(),
@@ -137,14 +151,13 @@ impl<W: Watch> Relay<W> {
             groups: Groups {
                 own,
                 others: BTreeMap::new(),
-                joined: members.iter().filter(|m| m.2).map(|(g, node, _)| (group_address(*g), *node)).collect(),
-                planned: members.iter().map(|(g, node, _)| (group_address(*g), *node)).collect(),
+                joined: members.iter().filter(|member| member.joined).map(names).collect(),
+                planned: members.iter().map(names).collect(),
             },
             network,
             clock,
             gates,
-            bell,
-            grafts,
+            inbox,
             step,
             watch,
             told: Punctuality::default(),
@@ -177,10 +190,10 @@ impl<W: Watch> Relay<W> {
                 self.watch.sample();
                 next += self.step;
             }
-            if self.bell.stop.load(Ordering::Acquire) {
+            if self.inbox.bell.stop.load(Ordering::Acquire) {
                 return Ok((self.network, self.watch, self.told));
             }
-            while let Ok(Graft { group, host, join }) = self.grafts.try_recv() {
+            while let Ok(Graft { group, host, join }) = self.inbox.grafts.try_recv() {
                 self.groups.change(&mut self.network, now, group_address(group), host, join);
             }
             self.wait(if next <= end { next } else { Time::NEVER }, &mut ready)?;
@@ -198,7 +211,7 @@ impl<W: Watch> Relay<W> {
         let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let timeout = (until < Time::NEVER).then_some(&timeout);
         let mut polled: Vec<PollFd<'_>> = self.gates.iter().map(|g| PollFd::new(&g.tun, PollFlags::IN)).collect();
-        polled.push(PollFd::new(&self.bell.event, PollFlags::IN));
+        polled.push(PollFd::new(&self.inbox.bell.event, PollFlags::IN));
         match poll(&mut polled, timeout) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(()),
@@ -209,7 +222,7 @@ impl<W: Watch> Relay<W> {
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
             // The count does not matter.
-            let _ = read(&self.bell.event, &mut [0; 8]);
+            let _ = read(&self.inbox.bell.event, &mut [0; 8]);
         }
         Ok(())
     }

@@ -242,6 +242,7 @@ impl Running {
             Work::Transfers { bytes, next, .. } => {
                 if *next <= now {
                     *next = Time::NEVER;
+                    self.session.figures.activity.begin(now);
                     let bytes = bytes.get();
                     self.connect(bytes, true)?;
                 }
@@ -254,6 +255,9 @@ impl Running {
                     // A period of no length at all must not keep this loop from ending.
                     *until += period.max(Span::nanos(1));
                     *write = if *writing && gap.is_some() { began } else { Time::NEVER };
+                    if *writing {
+                        self.session.figures.activity.begin(began);
+                    }
                 }
                 let payload = u64::from(payload(&self.session.spec));
                 if let Some(open) = &mut self.open {
@@ -280,6 +284,7 @@ impl Running {
             return Ok(());
         }
         self.active = true;
+        self.session.figures.activity.begin(now);
         match self.session.spec.source {
             Source::Bulk => self.connect(u64::MAX, false),
             Source::File(bytes) => self.connect(bytes.get(), true),
@@ -299,6 +304,7 @@ impl Running {
         if !std::mem::replace(&mut self.active, false) {
             return;
         }
+        self.session.figures.activity.end(now);
         if let Some(open) = self.open.take() {
             observe(&mut self.session, &open.socket, now);
             self.session.figures.close();
@@ -371,16 +377,22 @@ impl Running {
         observe(&mut self.session, &open.socket, now);
         self.session.figures.close();
         if whole {
-            self.session.figures.completed.push(now);
+            self.session.figures.activity.complete(now);
             if let Work::Transfers { off, next, .. } = &mut self.work {
                 *next = now + draw(off, &mut self.session.chance);
             }
+        } else {
+            self.session.figures.activity.end(now);
         }
     }
 
     fn observe(&mut self, now: Time) {
         if let Some(open) = self.open.as_ref().filter(|o| o.connected) {
             observe(&mut self.session, &open.socket, now);
+            let pausing = matches!(self.work, Work::OnOff { writing: false, .. }) && open.left == 0;
+            if pausing && !self.session.figures.waits() {
+                self.session.figures.activity.end(now);
+            }
         }
     }
 }
@@ -457,6 +469,8 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             // The kernel's infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
+            // Segments that are not acknowledged, and bytes that were not sent.
+            waits: word(24) > 0 || word(144) > 0,
         },
     );
 }

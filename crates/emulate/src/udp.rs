@@ -79,7 +79,7 @@ pub(crate) struct Graft {
 }
 
 /// What an end needs besides its agent.
-pub(crate) struct Place {
+pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
     pub(crate) host: NodeIx,
     /// When it starts (`true`) and stops.
@@ -99,7 +99,7 @@ pub(crate) struct Place {
 /// An agent on its host.
 pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
-    pub(crate) place: Place,
+    pub(crate) hosted: Hosted,
     /// Its packets, where they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
     held: VecDeque<(Time, Body)>,
@@ -110,9 +110,9 @@ pub(crate) struct UdpEnd {
 }
 
 impl UdpEnd {
-    pub(crate) fn new(agent: Agent, place: Place, log: Option<Rows<PacketRow>>) -> Self {
+    pub(crate) fn new(agent: Agent, hosted: Hosted, log: Option<Rows<PacketRow>>) -> Self {
         let (held, outgoing) = (VecDeque::new(), Vec::new());
-        Self { agent, place, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0 }
+        Self { agent, hosted, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0 }
     }
 
     /// Packets of media, or of plain traffic, that have come.
@@ -127,8 +127,8 @@ impl UdpEnd {
     }
 
     fn graft(&self, join: bool) {
-        if let Some(group) = self.place.member_of {
-            self.place.grafts.borrow_mut().push(Graft { group, host: self.place.host, join });
+        if let Some(group) = self.hosted.member_of {
+            self.hosted.grafts.borrow_mut().push(Graft { group, host: self.hosted.host, join });
         }
     }
 
@@ -139,15 +139,15 @@ impl UdpEnd {
                 log.extend(PacketRow::of(now, size, &body, ecn, None));
             }
             if let Body::Rtp(media) = &body {
-                self.place.sent.borrow_mut().add(now, media);
+                self.hosted.sent.borrow_mut().add(now, media);
             }
-            if self.place.jitter.is_zero() {
+            if self.hosted.jitter.is_zero() {
                 self.send(now, size, &body, out);
             } else {
                 // What comes while one is held back leaves with it, as in the simulation.
                 let until = match self.held.back() {
                     Some((until, _)) => *until,
-                    None => now + self.place.chance.span_between(Span::ZERO, self.place.jitter),
+                    None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
                 };
                 self.held.push_back((until, body));
             }
@@ -176,7 +176,7 @@ impl UdpEnd {
                 out.push(Which::Rtp, None, |bytes| media.encode(&self.zeros[..len], bytes));
             }
             Body::Rtcp { bytes, .. } => {
-                out.push(Which::Rtcp, self.place.reports_to, |to| to.extend_from_slice(bytes));
+                out.push(Which::Rtcp, self.hosted.reports_to, |to| to.extend_from_slice(bytes));
             }
             Body::Plain(number) => out.push(Which::Rtp, None, |bytes| {
                 let start = bytes.len();
@@ -201,7 +201,7 @@ impl UdpEnd {
             return Some((Body::Rtcp { bytes: Arc::from(bytes), parsed: Arc::new(parsed) }, None));
         }
         let (header, _, _) = RtpHeader::parse(bytes).ok()?;
-        let sent = self.place.sent.borrow();
+        let sent = self.hosted.sent.borrow();
         let (media, at) = sent.find(&header)?;
         Some((Body::Rtp(Box::new(*media)), Some(*at)))
     }
@@ -217,13 +217,13 @@ fn sender(address: SocketAddr) -> AgentIx {
 
 impl End for UdpEnd {
     fn wake(&self) -> Time {
-        let plan = self.place.plan.front().map_or(Time::NEVER, |(at, _)| *at);
+        let plan = self.hosted.plan.front().map_or(Time::NEVER, |(at, _)| *at);
         let held = self.held.front().map_or(Time::NEVER, |(at, _)| *at);
         self.agent.wake().min(plan).min(held)
     }
 
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        while let Some((_, start)) = self.place.plan.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, start)) = self.hosted.plan.pop_front_if(|(at, _)| *at <= now) {
             let packets = &mut Out { packets: &mut self.outgoing };
             if start {
                 self.agent.start(now, packets);
@@ -231,7 +231,7 @@ impl End for UdpEnd {
             } else {
                 self.agent.stop(now, packets);
                 // Not before its BYE is out, which in a large group waits its turn.
-                self.leaves = self.place.member_of.is_some();
+                self.leaves = self.hosted.member_of.is_some();
             }
         }
         // A plain source sends one packet each time.

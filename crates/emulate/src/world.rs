@@ -3,9 +3,9 @@
 use crate::kernel;
 use crate::namespace::{self, Namespace};
 use crate::program::{Program, Started, sweep};
-use crate::relay::{Bell, Gate, Punctuality, Relay};
+use crate::relay::{Bell, Gate, Inbox, Member, Punctuality, Relay};
 use crate::tcp::{Runner, Session, TcpError};
-use crate::udp::{Graft, Place, Sent, UdpEnd};
+use crate::udp::{Graft, Hosted, Sent, UdpEnd};
 use crate::watch::{Stream, Streams};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use steadycast_ends::{
-    Agent, AgentIx, Cast, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, MakeError, PacketRow, Record,
-    Rows, Store, Table, Turn, plan, turns_of,
+    Agent, AgentFactory, AgentIx, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, MakeError, PacketRow,
+    Record, Rows, Store, Table, Turn, plan, turns_of,
 };
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_network::{BuildError, Datagrams, group_address, host_address};
@@ -162,7 +162,7 @@ pub struct Emulation {
 struct Prepared {
     network: Datagrams,
     gates: Vec<Gate>,
-    members: Vec<(u32, NodeIx, bool)>,
+    members: Vec<Member>,
     ends: Vec<Ready>,
     /// The sources of the kernels' TCP, in the order of its sessions.
     sources: Vec<AgentIx>,
@@ -287,7 +287,8 @@ impl Emulation {
         let clock = Clock::start();
         let bell = Bell::new().map_err(during("the relay"))?;
         let (grafts, told) = mpsc::channel();
-        let relay = Relay::new(network, clock, gates, &members, (bell.clone(), told), step, streams);
+        let relay =
+            Relay::new(network, clock, gates, &members, Inbox { bell: bell.clone(), grafts: told }, step, streams);
         let relay = spawn("sc-relay", move || relay.run(end)).map_err(during("the relay"))?;
         let sessions = self.sessions;
         let udp = || Udp::new(clock, ends, sessions, grafts, bell.clone()).map_err(during("the sockets"));
@@ -478,7 +479,7 @@ impl Udp {
         let sent: Vec<Rc<RefCell<Sent>>> = (0..sessions).map(|_| Rc::default()).collect();
         let count = ends.len();
         for end in ends {
-            let place = Place {
+            let hosted = Hosted {
                 ix: end.ix,
                 host: end.host,
                 plan: end.plan,
@@ -489,7 +490,7 @@ impl Udp {
                 jitter: end.jitter,
                 chance: end.chance,
             };
-            driver.add(UdpEnd::new(end.agent, place, end.log), end.pair)?;
+            driver.add(UdpEnd::new(end.agent, hosted, end.log), end.pair)?;
         }
         Ok(Self { driver, count, queue, grafts, bell, late_before: Spread::default() })
     }
@@ -568,7 +569,7 @@ impl Udp {
     }
 
     fn into_agents(self) -> impl Iterator<Item = (AgentIx, Agent, Option<Rows<PacketRow>>)> {
-        self.driver.into_ends().into_iter().map(|(end, _)| (end.place.ix, end.agent, end.log))
+        self.driver.into_ends().into_iter().map(|(end, _)| (end.hosted.ix, end.agent, end.log))
     }
 }
 
@@ -620,7 +621,7 @@ struct Planner<'a> {
     ends: Vec<Ready>,
     tcp: Vec<(AgentIx, Session)>,
     streams: Streams,
-    members: Vec<(u32, NodeIx, bool)>,
+    members: Vec<Member>,
     sessions: usize,
     groups: u32,
     /// When all flows' ends start, stop, join and leave.
@@ -634,7 +635,7 @@ impl Planner<'_> {
                 return Err(EmulateError::Parity(flow.name.clone()));
             }
         }
-        let cast = Cast::new(self.scenario, self.inputs).over_sockets();
+        let cast = AgentFactory::new(self.scenario, self.inputs).over_sockets();
         let mut flows: Vec<_> = (0..self.scenario.flows.len()).map(|n| cast.ends(n as u32)).collect();
         self.turns = plan(self.scenario, &flows);
         for (n, ends) in flows.iter_mut().enumerate() {
@@ -677,7 +678,7 @@ impl Planner<'_> {
         turns_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
     }
 
-    fn flow(&mut self, n: u32, cast: &Cast<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
+    fn flow(&mut self, n: u32, cast: &AgentFactory<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let flow = &scenario.flows[n as usize];
         if self.sessions + flow.to.len() > SESSIONS {
@@ -729,12 +730,18 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn udp(&mut self, n: u32, flow: &sc::Flow, cast: &Cast<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
+    fn udp(
+        &mut self,
+        n: u32,
+        flow: &sc::Flow,
+        cast: &AgentFactory<'_>,
+        ends: &mut FlowEnds,
+    ) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
         self.groups += u32::from(group.is_some());
-        self.members.extend(group.map(|group| (group, flow.from, true)));
+        self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
         let net = |error| EmulateError::Net { flow: flow.name.clone(), error };
@@ -785,7 +792,7 @@ impl Planner<'_> {
             ends.sinks.push(ix);
             let reports = SocketAddr::new(IpAddr::V4(host_address(flow.from)), port + 1);
             let inside = outside.binary_search(&place).is_err();
-            self.members.extend(group.map(|group| (group, *to, inside)));
+            self.members.extend(group.map(|group| Member { group, host: *to, joined: inside }));
             let plan = self.turns(n, End::Receiver(place));
             self.ends.push(Ready {
                 agent: self.keeping((makers.sink)(place, &name)),

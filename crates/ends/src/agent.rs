@@ -7,11 +7,11 @@ mod video;
 
 pub use kernel::{KernelSink, KernelSource, Observed};
 pub use plain::{Beat, PlainSink, PlainSource, draw};
-pub use tcp::{TcpSink, TcpSource};
+pub use tcp::{SegmentCounts, TcpSink, TcpSource};
 pub use video::{DecisionRow, LimitShares, MakeReceiver, Player, SourcePoint, VideoSink, VideoSource, ViewRow};
 
 use crate::intake::Intake;
-use crate::{Arriving, Body, Kept, Store};
+use crate::{Activity, Arriving, Body, Kept, Store};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -52,13 +52,18 @@ pub(crate) trait Tell {
         Time::ZERO
     }
 
+    /// When a source that may pause had something to send.
+    fn activity(&self) -> Option<&Activity> {
+        None
+    }
+
     /// What a source sent, step by step.
     fn sent(&self) -> Vec<SentStep> {
         Vec::new()
     }
 
     /// Writes a row for each decision, or for each report about one.
-    fn decisions(&self, _place: &Place<'_>, _into: &mut Table) {}
+    fn decisions(&self, _origin: &RowOrigin<'_>, _into: &mut Table) {}
 
     /// TCP's window, step by step.
     fn windows(&self) -> &[TcpPoint] {
@@ -104,7 +109,7 @@ impl SentStep {
 }
 
 /// Where an agent is, for the rows that it writes.
-pub(crate) struct Place<'a> {
+pub(crate) struct RowOrigin<'a> {
     pub(crate) flow: &'a str,
     pub(crate) node: &'a str,
     /// The flow's receivers by what they go by in its session.
@@ -217,7 +222,7 @@ impl Agent {
     /// Stops what can be stopped: it sends nothing more of its own accord.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
-            Self::PlainSource(source) => source.stop(),
+            Self::PlainSource(source) => source.stop(now),
             Self::TcpSource(source) => source.stop(now),
             Self::VideoSource(source) => source.stop(now, out),
             Self::VideoSink(sink) => sink.leave(now, out),

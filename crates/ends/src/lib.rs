@@ -5,6 +5,7 @@
 //! across, and what moves time, is the business of a world. What the agents of a world and its links have counted is a
 //! [`Record`]: the summary and the tables of a run come from it, whichever world it ran in.
 
+mod activity;
 mod agent;
 mod body;
 mod freeze;
@@ -19,14 +20,15 @@ mod summary;
 mod tables;
 mod viewer;
 
+pub use activity::Activity;
 pub use agent::{
     Agent, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out, PlainSink,
-    PlainSource, Player, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
+    PlainSource, Player, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource, ViewRow, draw,
 };
 pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
-pub use make::{Cast, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
+pub use make::{AgentFactory, Inputs, MakeError, MakeSink, MakeSource, Makers, pictures};
 pub use plan::{Does, End, Turn, plan, turns_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;

@@ -14,8 +14,8 @@ use steadycast_media::{
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Identity, Orders, ParitySettings, Profile, Receiver, RepairSettings, Replayed,
-    RtcpSettings, SenderSettings, Siblings,
+    Emit, FeedbackDefence, FeedbackFormat, Identity, OperatorControls, ParitySettings, Profile, Receiver,
+    RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings,
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -99,7 +99,7 @@ pub struct Makers<'a> {
 }
 
 /// Makes the agents of a scenario's flows.
-pub struct Cast<'a> {
+pub struct AgentFactory<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
     seed: Seed,
@@ -109,7 +109,7 @@ pub struct Cast<'a> {
     real: bool,
 }
 
-impl<'a> Cast<'a> {
+impl<'a> AgentFactory<'a> {
     /// For this scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
         let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
@@ -254,7 +254,7 @@ impl<'a> Cast<'a> {
         let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
         let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
         let factory: Arc<dyn Factory> =
-            if video.defences { Arc::new(Defended::new(factory, Orders::default())) } else { factory };
+            if video.defences { Arc::new(FeedbackDefence::new(factory, OperatorControls::default())) } else { factory };
         let codec = match &video.media {
             sc::Media::Rfc8593 { codec, .. } => Some(codec_settings(codec, &video.encode)),
             _ => None,
@@ -562,7 +562,7 @@ mod tests {
                 Chosen::shared("fixed", steadycast_control::Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
             let factory: Arc<dyn Factory> = Arc::new(Picky(fixed));
             let inputs = Inputs { factories: [("video".to_owned(), factory)].into(), ..Inputs::default() };
-            let cast = Cast::new(&loaded.scenario, &inputs);
+            let cast = AgentFactory::new(&loaded.scenario, &inputs);
             cast.makers(0, &cast.ends(0)).map(|_| ()).map_err(|e| e.to_string())
         };
         let error = made("off").expect_err("nothing is ECN-capable");

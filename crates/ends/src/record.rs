@@ -1,5 +1,6 @@
 //! What a run has left behind.
 
+use crate::activity::{throughout, within};
 use crate::{Agent, AgentIx, Body, Fields, Row, Viewer};
 use steadycast_link::{Counts, Ecn, Link};
 use steadycast_scenario::Scenario;
@@ -69,13 +70,12 @@ impl FlowEnds {
 
     /// How long it is active between two times.
     pub fn active(&self, from: Time, until: Time) -> Span {
-        let within = |(start, stop): &(Time, Time)| stop.min(&until).since(*start.max(&from));
-        self.active.iter().map(within).fold(Span::ZERO, |sum, span| sum + span)
+        within(self.active.iter().copied(), from, until)
     }
 
     /// Whether it is active all the time between two times.
     pub fn active_throughout(&self, from: Time, until: Time) -> bool {
-        self.active.iter().any(|(start, stop)| *start <= from && until <= *stop)
+        throughout(self.active.iter().copied(), from, until)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a run comes to: the numbers of `summary.json`.
 
+use crate::activity::{throughout, within};
 use crate::agent::{About, Tell};
-use crate::{AgentIx, FlowEnds, LinkRecord, Record};
+use crate::{Activity, AgentIx, FlowEnds, LinkRecord, Record};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use steadycast_control::registry::{self, Feedback};
 use steadycast_link::Counts;
 use steadycast_record::{Claim, Figures, Of, fair, flow, invariant, jain, link, receiver, run, variation};
 use steadycast_scenario::{self as sc, FlowKind};
-use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
     /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
@@ -51,7 +52,8 @@ impl Record<'_> {
         into.put(&flow::NAME, spec.name.as_str());
         into.put(&flow::THROUGHPUT, throughput);
         into.put(&flow::FAIR_SHARE, share_bps);
-        into.put(&flow::SHARE_OF_FAIR, throughput.zip(share_bps).map(|(t, s)| t / s));
+        let rate = if spec.kind.pauses() { self.pauses(ends, &mut into) } else { throughput };
+        into.put(&flow::SHARE_OF_FAIR, rate.zip(share_bps).map(|(t, s)| t / s));
         into.put(&flow::RATE_COV, variation(&self.seconds_from(ends, &bins)));
         into.put(&flow::RAMP_1MBPS, self.ramp(ends, &bins, 1e6));
         into.put(&flow::RAMP_SHARE, share_bps.and_then(|s| self.ramp(ends, &bins, 0.8 * s)));
@@ -92,18 +94,57 @@ impl Record<'_> {
         self.tell(sink).joined().max(ends.means_from)
     }
 
-    /// A sink's mean rate, in bit/s.
-    fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
-        let span = ends.active(self.means_from(ends, sink), self.now);
+    /// How much of the time of a sink's means its flow was between start and stop.
+    fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
+        ends.active(self.means_from(ends, sink), self.now)
+    }
+
+    /// A sink's mean rate over a span, in bit/s.
+    fn rate_over(&self, sink: AgentIx, span: Span) -> Option<f64> {
         let bytes = self.tell(sink).intake()?.bytes;
         (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
     }
 
+    /// A sink's mean rate, in bit/s.
+    fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
+        self.rate_over(sink, self.time_of_means(ends, sink))
+    }
+
     /// Mean over the receivers, in bit/s.
     fn throughput(&self, ends: &FlowEnds) -> Option<f64> {
-        let rates = ends.sinks.iter().filter_map(|sink| self.sink_rate(ends, *sink));
-        let (n, sum) = rates.fold((0u32, 0.0), |(n, sum), r| (n + 1, sum + r));
-        (n > 0).then(|| sum / f64::from(n))
+        mean(ends.sinks.iter().filter_map(|sink| self.sink_rate(ends, *sink)))
+    }
+
+    /// When the source of the receiver in this place had something to send.
+    fn activity(&self, ends: &FlowEnds, receiver: usize) -> Option<&Activity> {
+        self.tell(ends.source_of(receiver)?).activity()
+    }
+
+    /// How much of the time of a receiver's means its source had something to send.
+    fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
+        let from = self.means_from(ends, ends.sinks[receiver]);
+        Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
+    }
+
+    /// Writes the figures of a flow whose source pauses; returns its mean rate while active, in bit/s.
+    fn pauses(&self, ends: &FlowEnds, into: &mut Figures) -> Option<f64> {
+        let each = || ends.sinks.iter().enumerate().filter_map(|(n, sink)| Some((*sink, self.time_active(ends, n)?)));
+        let rate = mean(each().filter_map(|(sink, active)| self.rate_over(sink, active)));
+        let shares = each().map(|(sink, active)| active.as_secs_f64() / self.time_of_means(ends, sink).as_secs_f64());
+        into.put(&flow::ACTIVE, mean(shares));
+        into.put(&flow::ACTIVE_THROUGHPUT, rate);
+        let activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());
+        let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
+        if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
+            let mut times = Spread::default();
+            let counted = transfers.iter().filter(|(_, ended)| *ended >= ends.means_from);
+            counted.for_each(|(began, ended)| times.add(ended.since(*began)));
+            into.put(&flow::TRANSFERS, transfers.len());
+            into.put(&flow::COMPLETED, first.as_secs_f64());
+            into.put_span(&flow::TRANSFER_MEAN, times.mean());
+            into.put_spread(&flow::TRANSFER, &times);
+        }
+        rate
     }
 
     /// Mean bytes per receiver in each step of the series; what was sent where no receiver is here.
@@ -208,12 +249,12 @@ impl Record<'_> {
     pub(crate) fn claims(&self) -> Vec<Claim> {
         let of = |(spec, links): (&sc::Flow, &Vec<u32>)| {
             let demand = match &spec.kind {
-                FlowKind::Cbr(cbr) => Some(cbr.rate),
                 FlowKind::OnOff(on) => {
                     let (a, b) = (on.on.mean.as_secs_f64(), on.off.mean.as_secs_f64());
                     Some(on.rate.scale(a / (a + b).max(1e-9)))
                 }
-                FlowKind::Video(_) | FlowKind::Tcp(_) => None,
+                FlowKind::Tcp(_) => None,
+                kind => kind.rate_while_active(),
             };
             Claim { demand, links: links.clone() }
         };
@@ -231,7 +272,15 @@ impl Record<'_> {
         }
         // Nor has a flow over a link whose rate follows a trace.
         let moves = |claim: &Claim| claim.links.iter().any(|l| matches!(self.rate(*l), Some(sc::RateSpec::Trace(_))));
-        let shares = fair(&claims, |l| self.capacity(l));
+        let mut shares = fair(&claims, |l| self.capacity(l));
+        // A source that pauses takes its mean from the others, and has a share of its own while it is active.
+        for (n, spec) in self.scenario.flows.iter().enumerate().filter(|(_, spec)| spec.kind.pauses()) {
+            if let Some(rate) = spec.kind.rate_while_active() {
+                let mean = claims[n].demand.replace(rate);
+                shares[n] = fair(&claims, |l| self.capacity(l))[n];
+                claims[n].demand = mean;
+            }
+        }
         let each = claims.iter().zip(shares).enumerate();
         each.map(|(n, (claim, share))| share.filter(|_| in_one(n).is_none() && !moves(claim))).collect()
     }
@@ -247,6 +296,23 @@ impl Record<'_> {
         self.rate(l).and_then(constant)
     }
 
+    /// Whether a flow's source had nothing to send for some of the time of its means.
+    fn paused(&self, n: usize) -> bool {
+        let ends = &self.flows[n];
+        let pauses = |(receiver, sink): (usize, &AgentIx)| {
+            self.time_active(ends, receiver).is_some_and(|active| active < self.time_of_means(ends, *sink))
+        };
+        self.scenario.flows[n].kind.pauses() && ends.sinks.iter().enumerate().any(pauses)
+    }
+
+    /// Whether a flow was between start and stop, and its sources had something to send, all the time between two times.
+    fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
+        let ends = &self.flows[n];
+        let mut activities = ends.sources.iter().filter_map(|source| self.tell(*source).activity());
+        let busy = |one: &Activity| throughout(one.stretches(), from, until);
+        ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
+    }
+
     /// Over flows that adapt: what does not is not treated unfairly by them.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
@@ -254,14 +320,17 @@ impl Record<'_> {
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
-        let means: Vec<f64> = flows.iter().filter_map(|n| self.throughput(&self.flows[*n])).collect();
+        let always = flows.iter().filter(|n| !self.paused(**n));
+        let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
         let bins: Vec<Vec<f64>> = flows.iter().map(|n| self.bins(&self.flows[*n])).collect();
         let whole = bins.iter().map(|b| b.len() / per).min().unwrap_or(0);
         let from = self.scenario.warmup.as_secs_f64().ceil() as usize;
         let mut seconds: Vec<f64> = (from.min(whole)..whole)
             .filter_map(|s| {
-                let rates: Vec<f64> = bins.iter().map(|b| b[s * per..(s + 1) * per].iter().sum()).collect();
+                let (begin, end) = (Time::ZERO + Span::secs(s as u64), Time::ZERO + Span::secs(s as u64 + 1));
+                let there = flows.iter().zip(&bins).filter(|(n, _)| self.active_throughout(**n, begin, end));
+                let rates: Vec<f64> = there.map(|(_, b)| b[s * per..(s + 1) * per].iter().sum()).collect();
                 jain(&rates)
             })
             .collect();
@@ -317,6 +386,11 @@ impl Record<'_> {
             text
         })
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (n, sum) = values.fold((0u32, 0.0), |(n, sum), value| (n + 1, sum + value));
+    (n > 0).then(|| sum / f64::from(n))
 }
 
 fn constant(rate: &sc::RateSpec) -> Option<Rate> {

@@ -1,6 +1,6 @@
 //! The record as tables.
 
-use crate::agent::{Place, VideoSink, VideoSource};
+use crate::agent::{RowOrigin, VideoSink, VideoSource};
 use crate::{FlowEnds, Intake, Point, Record};
 use std::collections::BTreeMap;
 use steadycast_media::Coded;
@@ -94,7 +94,7 @@ impl Record<'_> {
             let sources = ends.sources.iter().map(|source| (spec.from, source));
             for (node, agent) in sources.chain(spec.to.iter().copied().zip(&ends.sinks)) {
                 let (flow, node) = (spec.name.as_str(), self.scenario.node_name(node));
-                self.tell(*agent).decisions(&Place { flow, node, receivers: &receivers, until: self.now }, into);
+                self.tell(*agent).decisions(&RowOrigin { flow, node, receivers: &receivers, until: self.now }, into);
             }
         }
     }

@@ -97,7 +97,7 @@ impl Waker {
     }
 }
 
-struct Place<E> {
+struct Attached<E> {
     end: E,
     pair: Pair,
     echo: Echo,
@@ -111,7 +111,7 @@ pub struct Loop<E> {
     clock: Clock,
     poll: OwnedFd,
     waker: Waker,
-    places: Vec<Place<E>>,
+    places: Vec<Attached<E>>,
     buffers: Buffers,
     out: Outbox,
     late: Lateness,
@@ -167,7 +167,7 @@ impl<E: End> Loop<E> {
             epoll::add(&self.poll, port, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
         }
         let wake = end.wake();
-        self.places.push(Place { end, pair, echo: Echo::default(), wake, told: Time::ZERO });
+        self.places.push(Attached { end, pair, echo: Echo::default(), wake, told: Time::ZERO });
         Ok(EndIx(ix))
     }
 
@@ -259,7 +259,7 @@ impl<E: End> Loop<E> {
     fn readable(&mut self, ix: usize, at: Which) {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return };
-        let Place { end, pair, echo, told, .. } = place;
+        let Attached { end, pair, echo, told, .. } = place;
         let port = pair.port_mut(at);
         while port.receive(clock, buffers, |bytes, meta| {
             // Whoever sends reports to the port of the media means the same (RFC 5761).
@@ -275,7 +275,7 @@ impl<E: End> Loop<E> {
     }
 }
 
-impl<E: End> Place<E> {
+impl<E: End> Attached<E> {
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
         self.told = now.max(self.told);
         self.end.on_wake(self.told, out);

@@ -2,6 +2,7 @@
 
 use crate::{FrameRow, Peers};
 use serde_json::Value;
+use std::ops::Range;
 use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, FlowEnds, Record};
 use steadycast_record::{Figures, Of, Table, frames, receiver, run};
@@ -91,11 +92,11 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
-    /// `agent` was active from `start` to `stop`.
+    /// Of an agent that was active in this time.
     pub(crate) fn new(
         words: &Words,
         agent: Agent,
-        (start, stop): (Time, Time),
+        active: Range<Time>,
         now: Time,
         warnings: Vec<String>,
         frames: Vec<FrameRow>,
@@ -106,6 +107,7 @@ impl LiveRecord {
             Agent::VideoSource(_) => (vec![AgentIx(0)], Vec::new()),
             _ => (Vec::new(), vec![AgentIx(0)]),
         };
+        let Range { start, end: stop } = active;
         let active = vec![(start, stop)];
         let flows = vec![FlowEnds { start, stop, active, means_from: start, sources, sinks }];
         Ok(Self { scenario, toml, agents: vec![agent], flows, now, warnings, frames })

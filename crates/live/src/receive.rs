@@ -364,7 +364,7 @@ impl Session {
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
-        LiveRecord::new(&words, agent, (from, until), now, warnings, self.shelf.rows())
+        LiveRecord::new(&words, agent, from..until, now, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
 }

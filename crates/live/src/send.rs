@@ -21,8 +21,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Profile, RepairSettings, Replayed, RtcpSettings, SenderSettings,
-    Served,
+    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, OperatorControls, Profile, RepairSettings,
+    Replayed, RtcpSettings, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -339,10 +339,10 @@ impl Sending {
         let factory: Arc<dyn Factory> = if paper {
             factory
         } else {
-            let served = Served::new(factory, entry.standard_reports);
+            let served = StandardReports::new(factory, entry.standard_reports);
             let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
-            let guarded = Guarded::new(Arc::new(served), shared.orders.clone());
-            Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
+            let guarded = CircuitBreaker::new(Arc::new(served), shared.orders.clone());
+            Arc::new(FeedbackDefence::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
         let mut source = source.with_repair(repair);
@@ -621,7 +621,7 @@ impl Session {
             repair: wired.source().repairs().is_some(),
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
-        LiveRecord::new(&words, agent, (Time::ZERO, now), now, warnings, Vec::new())
+        LiveRecord::new(&words, agent, Time::ZERO..now, now, warnings, Vec::new())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
 }

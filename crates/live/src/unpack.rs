@@ -4,7 +4,7 @@ use crate::Consumer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_media::{Chain, Fate};
+use steadycast_media::{Chain, FrameFate};
 use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
@@ -51,7 +51,7 @@ pub struct FrameRow {
     /// Its bytes.
     pub size: Bytes,
     /// What became of it, as far as its packets tell: nobody knows when it was to be shown.
-    pub fate: Fate,
+    pub fate: FrameFate,
     /// When its first and its last packet came.
     pub came: (Time, Time),
 }
@@ -116,13 +116,13 @@ impl FrameShelf {
         self.locked().rows.clone()
     }
 
-    fn put(&self, frame: ReceivedFrame, fate: Fate, missing: u64) {
+    fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
         let mut shelf = self.locked();
         shelf.counts.missing += missing;
         match fate {
-            Fate::Lost => shelf.counts.damaged += 1,
-            Fate::Undecodable => shelf.counts.undecodable += 1,
-            Fate::Ok | Fate::Late => {
+            FrameFate::Lost => shelf.counts.damaged += 1,
+            FrameFate::Undecodable => shelf.counts.undecodable += 1,
+            FrameFate::Ok | FrameFate::Late => {
                 shelf.counts.whole += 1;
                 shelf.counts.shown = Some(frame.last);
             }
@@ -368,13 +368,13 @@ impl Unpacker {
 
 impl Unpacker {
     /// Looks whether a key frame is needed after this frame; `gap`: something is missing before it that others may need.
-    fn look(&mut self, kind: FrameKind, fate: Fate, gap: bool) {
+    fn look(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
         self.group = if kind == FrameKind::I { (Some(0), since) } else { (since, before) };
         match (kind, fate) {
-            (FrameKind::I, Fate::Ok) => (self.lacks, self.fresh) = (None, false),
-            (FrameKind::B, _) | (_, Fate::Ok | Fate::Late) if !gap => {}
+            (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
+            (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
             _ => {
                 // A group that has become longer than the one before may be as long as any.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
@@ -613,7 +613,7 @@ mod tests {
             let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
             assert_eq!(told, fates, "{frames}");
             let rows = shelf.rows();
-            let undecodable = rows.iter().filter(|row| row.fate == Fate::Undecodable).count();
+            let undecodable = rows.iter().filter(|row| row.fate == FrameFate::Undecodable).count();
             assert_eq!(undecodable as u64, counts.undecodable);
         }
     }

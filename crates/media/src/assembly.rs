@@ -5,7 +5,7 @@ use steadycast_units::{Bytes, Time};
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FrameFate {
     /// All of it came in time, and so did what it depends on.
     Ok,
     /// Some of it did not come, or it was not sent at all.
@@ -16,7 +16,7 @@ pub enum Fate {
     Undecodable,
 }
 
-impl Fate {
+impl FrameFate {
     /// Its word in tables.
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,15 +38,15 @@ pub struct Chain {
 
 impl Chain {
     /// What becomes of the next frame in coding order, of which all came, or not; it is in time.
-    pub fn next(&mut self, kind: FrameKind, whole: bool) -> Fate {
+    pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
         if kind != FrameKind::B {
             self.intact = whole && referenced;
         }
         match (whole, referenced) {
-            (false, _) => Fate::Lost,
-            (true, false) => Fate::Undecodable,
-            (true, true) => Fate::Ok,
+            (false, _) => FrameFate::Lost,
+            (true, false) => FrameFate::Undecodable,
+            (true, true) => FrameFate::Ok,
         }
     }
 }
@@ -180,14 +180,14 @@ impl Assembly {
     }
 
     /// What became of each frame: it is late when its last packet came after the frame was due.
-    pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<Fate> {
+    pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<FrameFate> {
         let mut chain = Chain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
-                Fate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => Fate::Late,
+                FrameFate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => FrameFate::Late,
                 fate => fate,
             }
         };

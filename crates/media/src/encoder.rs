@@ -131,7 +131,7 @@ impl Encoder {
         let (round, clip) = (self.next / frames, self.next % frames);
         let begins = clip.is_multiple_of(u64::from(self.ladder.gop));
         match self.vbr {
-            Vbr::Frame { wait, room } => self.choose_frame(clip, begins, rate, backlog, (wait, room)),
+            Vbr::Frame { wait, room } => self.choose_frame(clip, rate, backlog, wait, room),
             _ if begins => self.choose(clip, rate, backlog),
             _ => {}
         }
@@ -202,11 +202,11 @@ impl Encoder {
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// Chooses the quantizer of the frame in place `clip`, with which it `begins` a GoP or goes on.
-    fn choose_frame(&mut self, clip: u64, begins: bool, rate: Rate, backlog: Bytes, (wait, room): (Span, f64)) {
+    /// Chooses the quantizer of the frame in place `clip`, which begins a GoP or goes on with one.
+    fn choose_frame(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
-        let at = clip as usize;
-        let rest = at..ladder.gop_at(clip - clip % u64::from(ladder.gop)).end;
+        let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
+        let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
         // What was saved serves one more frame, and a debt is paid within a GoP or two; what waits is a debt as well.

@@ -11,7 +11,7 @@ mod ladder;
 mod playout;
 mod rfc8593;
 
-pub use assembly::{Assembly, Chain, Fate, Missing, SentFrame, SentFrames};
+pub use assembly::{Assembly, Chain, FrameFate, Missing, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
 pub use encoder::{Coded, Encoder, Vbr, Waiting, bucket};
 pub use feed::Feed;

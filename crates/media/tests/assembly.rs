@@ -1,7 +1,7 @@
 //! What becomes of frames whose packets are lost or late.
 
 use proptest::prelude::*;
-use steadycast_media::{Assembly, Coded, Fate, Fragment, FrameKind, Schedule, SentFrames};
+use steadycast_media::{Assembly, Coded, Fragment, FrameFate, FrameKind, Schedule, SentFrames};
 use steadycast_units::{Bytes, Span, Time};
 
 fn at(ms: u64) -> Time {
@@ -37,10 +37,10 @@ fn fates(kinds: &str, lost: &[u64], late: &[u32], playout: Option<Span>) -> Stri
         }
     }
     let letter = |fate| match fate {
-        Fate::Ok => '.',
-        Fate::Lost => 'x',
-        Fate::Late => 'l',
-        Fate::Undecodable => 'u',
+        FrameFate::Ok => '.',
+        FrameFate::Lost => 'x',
+        FrameFate::Late => 'l',
+        FrameFate::Undecodable => 'u',
     };
     assembly.fates(&all, &Schedule::fixed(playout)).into_iter().map(letter).collect()
 }
@@ -73,7 +73,7 @@ fn what_comes_late_is_late_and_still_a_reference() {
 #[test]
 fn exactly_in_time_is_in_time() {
     let all = sent("I");
-    for (playout, fate) in [(Span::millis(20), Fate::Ok), (Span::nanos(19_999_999), Fate::Late)] {
+    for (playout, fate) in [(Span::millis(20), FrameFate::Ok), (Span::nanos(19_999_999), FrameFate::Late)] {
         let mut assembly = Assembly::default();
         for (n, (when, fragment)) in all.packets.iter().enumerate() {
             assembly.on_packet(*when + Span::millis(20), n as u64, *fragment);
@@ -89,7 +89,7 @@ fn duplicates_make_no_frame_whole() {
     for _ in 0..3 {
         assembly.on_packet(at(1), 0, all.packets[0].1);
     }
-    assert_eq!(assembly.fates(&all, &Schedule::default()), [Fate::Lost]);
+    assert_eq!(assembly.fates(&all, &Schedule::default()), [FrameFate::Lost]);
     let missing: Vec<_> = assembly.missing(&all).iter().map(|m| (m.frame, m.offset, m.len)).collect();
     assert_eq!(missing, [(0, 100, 100), (0, 200, 50)]);
 }
@@ -103,12 +103,12 @@ fn a_frame_that_was_skipped_or_still_waits_is_lost() {
     for (n, (when, fragment)) in all.packets.clone().iter().enumerate() {
         assembly.on_packet(*when, n as u64, *fragment);
     }
-    assert_eq!(assembly.fates(&all, &Schedule::default()), [Fate::Ok, Fate::Ok, Fate::Lost]);
+    assert_eq!(assembly.fates(&all, &Schedule::default()), [FrameFate::Ok, FrameFate::Ok, FrameFate::Lost]);
     assert!(assembly.missing(&all).is_empty(), "of what never began nothing is to be concealed");
     // A third of it has left when the run ends.
     all.sent(at(81), Fragment { frame: 2, offset: 0, len: 100 });
     assembly.on_packet(at(82), 6, all.packets[6].1);
-    assert_eq!(assembly.fates(&all, &Schedule::default())[2], Fate::Lost);
+    assert_eq!(assembly.fates(&all, &Schedule::default())[2], FrameFate::Lost);
     assert_eq!(assembly.missing(&all).iter().map(|m| (m.frame, m.offset, m.len)).collect::<Vec<_>>(), [(2, 100, 150)]);
 }
 

@@ -38,12 +38,12 @@ macro_rules! columns {
                 use super::{Column, Kind};
                 use crate::Unit;
                 #[allow(clippy::upper_case_acronyms, non_camel_case_types, reason = "named as the handles are")]
-                enum Place { $($name),* }
+                enum Order { $($name),* }
                 $(
                     #[doc = concat!("`", $key, "`: ", $about)]
                     pub const $name: Column = Column {
                         table: stringify!($table), name: $key, unit: Unit::$unit, about: $about,
-                        place: Place::$name as usize, kind: Kind::$kind, measured: false,
+                        place: Order::$name as usize, kind: Kind::$kind, measured: false,
                     };
                 )*
             }

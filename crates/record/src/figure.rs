@@ -130,6 +130,8 @@ pub enum When {
     Tcp,
     /// TCP with transfers that end.
     Transfers,
+    /// Flows whose source has nothing to send at times, or in the end.
+    Pauses,
     /// What is not TCP.
     Datagrams,
     /// Videos that are made of frames: all media but `greedy`.
@@ -154,6 +156,7 @@ impl When {
             Self::Video => "videos",
             Self::Tcp => "TCP",
             Self::Transfers => "TCP whose transfers end",
+            Self::Pauses => "flows whose source pauses: on/off sources, TCP with transfers",
             Self::Datagrams => "all but TCP",
             Self::Frames => "videos with frames: all media but \"greedy\"",
             Self::Repaired => "videos whose lost packets are sent again",
@@ -200,12 +203,16 @@ pub enum Shown {
     Receivers,
     /// Runs side by side.
     Compare,
+    /// One line per run, where runs are compared: of each run the flow that is worst off.
+    Runs,
     /// What `steadycast quality` measures.
     Quality,
     /// One line per link, in a report.
     Links,
     /// One line per TCP flow, in a report.
     Tcp,
+    /// One line per flow whose source pauses, on a terminal and in a report.
+    Pauses,
     /// One line per video session, in a report.
     Sessions,
 }
@@ -218,9 +225,11 @@ impl Shown {
             Self::Flows => "flows",
             Self::Receivers => "receivers",
             Self::Compare => "compare",
+            Self::Runs => "runs",
             Self::Quality => "quality",
             Self::Links => "links",
             Self::Tcp => "tcp",
+            Self::Pauses => "pauses",
             Self::Sessions => "sessions",
         }
     }

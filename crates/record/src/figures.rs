@@ -1,7 +1,7 @@
 //! The list of figures. A new one is one entry here, and a `put` where it is counted: reports, expectations, the glossary and
 //! `docs/record.md` read it here.
 
-use crate::figure::Shown::{Compare, Flows, Links, Quality, Receivers, Sessions, Tcp, Terminal};
+use crate::figure::Shown::{Compare, Flows, Links, Pauses, Quality, Receivers, Runs, Sessions, Tcp, Terminal};
 use crate::figure::Unit::{Bytes, Count, Decibels, Flag, List, Millis, Number, Opinion, Rate, Seconds, Share, Text};
 use crate::figure::{Figure, Of, Parts, When};
 
@@ -53,8 +53,9 @@ figures! {
         INVARIANTS = figure("invariants", List, "Promises of the program that the run has checked.");
         EXPECT = figure("expect", List, "The scenario's expectations.");
         JAIN = figure("fairness.jain", Number, "Jain's index of fairness of the throughputs of videos and TCP: from 1/n (one flow of n has \
-            all) to 1 (all have the same).").higher().shown("Jain index", &[(Compare, "")]);
-        JAIN_1S_MEAN = figure("fairness.jain_1s.mean", Number, "The mean of Jain's index in each second after the warm-up.").higher();
+            all) to 1 (all have the same). Flows whose source paused are not among them; null where fewer than two are left.").higher().shown("Jain index", &[(Compare, ""), (Runs, "")]);
+        JAIN_1S_MEAN = figure("fairness.jain_1s.mean", Number, "The mean of Jain's index in each second after the warm-up, over the flows that were \
+            active throughout the second, where these are two or more.").higher();
         JAIN_1S_P05 = figure("fairness.jain_1s.p05", Number, "Jain's index that 5 % of the seconds are below.").higher();
         TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine kept the time well enough to believe the \
             numbers.").when(When::Emulated);
@@ -83,8 +84,8 @@ figures! {
         FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if every link divided its capacity \
             evenly among those who want more. A simulcast's groups have none, nor has a flow over a link that follows a trace.")
             .shown("fair share", &[(Flows, "")]);
-        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share. 100 % is fair; above takes from others, \
-            below gives way.").shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
+        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share; of a source that pauses, throughput while it \
+            was active. 100 % is fair; above takes from others, below gives way.").shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
         RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard deviation (over \
             n − 1) divided by the mean. 0 is perfectly smooth.").lower().shown("rate CoV", &[(Flows, ""), (Compare, "")]);
         RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "How long after its start the flow first received 1 Mb/s over a second.")
@@ -128,8 +129,19 @@ figures! {
             .shown("RTT", &[(Tcp, "p50"), (Tcp, "p95")]);
         CWND_MEAN = figure("cwnd_packets.mean", Number, "TCP's congestion window in packets: how many may be on their way. The mean over \
             time.").when(When::Tcp).shown("mean window", &[(Tcp, "")]);
-        TRANSFERS = figure("transfers_count", Count, "Transfers that were completed; absent before the first.").when(When::Transfers);
+        ACTIVE = figure("active_frac", Share, "The share of the flow's time in which its source had something to send: a transfer from its \
+            start to the acknowledgement of its last byte, a period of an on/off source.").when(When::Pauses)
+            .shown("active", &[(Pauses, ""), (Compare, "")]);
+        ACTIVE_THROUGHPUT = figure("active_throughput_bps", Rate, "Throughput in the time in which the source had something to send; the \
+            mean over the receivers.").when(When::Pauses).higher().shown("while active", &[(Pauses, "")]);
+        TRANSFERS = figure("transfers_count", Count, "Transfers that were completed; absent before the first.").when(When::Transfers)
+            .shown("transfers", &[(Pauses, ""), (Compare, "")]);
         COMPLETED = figure("completed_s", Seconds, "When the first transfer was complete; absent before.").when(When::Transfers);
+        TRANSFER_MEAN = figure("transfer_mean_ms", Millis, "How long a transfer took, a page of a web reader for one, from its start to the \
+            acknowledgement of its last byte: the mean of those that were completed after the warm-up.").when(When::Transfers).lower()
+            .shown("mean transfer", &[(Pauses, ""), (Compare, "")]);
+        TRANSFER = spread("transfer_ms", "How long these transfers took.").when(When::Transfers).lower()
+            .shown("transfer", &[(Pauses, "p95"), (Compare, "p95"), (Runs, "p95")]);
         SENT_BPS = figure("sent_bps", Rate, "What the sender sent, in bits of IP packets per second.").when(When::Live);
         PACING_LATE = spread("pacing_late_ms", "How late the sender's loop was called.").when(When::Live).lower();
         CODED_FRAMES = figure("coded_frames", Count, "Frames that were encoded.").when(When::Live);
@@ -142,19 +154,19 @@ figures! {
         VIEWING_SCORE = figure("viewing_score", Opinion, "What the viewer saw as one number, 1 to 5: the quality of coding for rate and frame \
             rate (G.1070) times what freezes leave of it (P.1203.3). It compares runs; it is not an ITU MOS (docs/viewing-score.md).")
             .when(When::Frames).higher()
-            .shown("score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
+            .shown("score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
         THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, each packet counted \
             once.").higher().shown("throughput", &[(Receivers, "")]);
         LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.").when(When::Datagrams).lower()
-            .shown("loss", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, "")]);
+            .shown("loss", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
         LOSS_EVENT_RATE = figure("loss_event_rate", Share, "Loss events per packet as the controller counts them: all losses within one \
             round-trip time are one event.").when(When::Video).lower();
         DELAY = spread("delay_ms", "From a packet's leaving the sender to its arrival. The sender's own backlog is not in it.")
             .when(When::Datagrams).lower()
-            .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Receivers, "p50"), (Receivers, "p95"), (Receivers, "p99")]);
+            .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"), (Receivers, "p50"), (Receivers, "p95"), (Receivers, "p99")]);
         PSNR_Y = figure("psnr_db.raw.y", Decibels, "Peak signal-to-noise ratio of the luminance: what is shown against the raw original. \
             Above 37 dB looks excellent, below 25 dB poor.").when(When::Pictures).higher()
-            .shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+            .shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, ""), (Quality, "")]);
         PSNR_U = figure("psnr_db.raw.u", Decibels, "The same of the first colour plane.").when(When::Pictures).higher();
         PSNR_V = figure("psnr_db.raw.v", Decibels, "The same of the second colour plane.").when(When::Pictures).higher();
         PSNR_ENCODED_Y = figure("psnr_db.encoded.y", Decibels, "PSNR of the luminance against the pictures as the sender encoded them: \
@@ -175,7 +187,7 @@ figures! {
             decoded are ok, the others lost, late or undecodable.").when(When::Frames).shown("frames", &[(Receivers, "")]);
         FRAMES_OK = figure("frames.ok", Count, "Frames that were shown whole and in time.").when(When::Frames).higher();
         FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown whole and in time.")
-            .when(When::Frames).higher().shown("whole and in time", &[(Flows, ""), (Compare, ""), (Receivers, "")]);
+            .when(When::Frames).higher().shown("whole and in time", &[(Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
         FRAMES_REPAIRED = figure("frames.repaired", Count, "Those of the frames shown whole and in time of which a packet was lost and repaired.")
             .when(When::Frames);
         SHOWN_FPS = figure("shown_fps", Number, "Frames shown per second, outside freezes.").when(When::Frames).higher();
@@ -195,7 +207,7 @@ figures! {
         FREEZES_PER_MIN = figure("freezes_per_min", Number, "Freezes per minute from the first picture on.").when(When::Frames).lower();
         FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on in which the picture stood still.")
             .when(When::Frames).lower()
-            .shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+            .shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, ""), (Quality, "")]);
         LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The longest freeze.").when(When::Frames).lower()
             .shown("longest freeze", &[(Receivers, "")]);
         FROZEN_AT_END = figure("frozen_at_end", Flag, "Whether the last freeze lasted to the end; the W3C would not count it.")

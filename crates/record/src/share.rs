@@ -42,10 +42,11 @@ pub fn fair(claims: &[Claim], capacity: impl Fn(u32) -> Option<Rate>) -> Vec<Opt
     }
 }
 
-/// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without flows or traffic.
+/// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without traffic, or with fewer
+/// than two flows.
 pub fn jain(rates: &[f64]) -> Option<f64> {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
-    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+    (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
 #[cfg(test)]
@@ -56,7 +57,8 @@ mod tests {
     fn jain_is_one_for_equals_and_a_half_for_all_or_nothing() {
         assert_eq!(jain(&[1.0, 1.0]), Some(1.0));
         assert_eq!(jain(&[1.0, 0.0]), Some(0.5));
-        assert_eq!(jain(&[0.0]), None);
+        assert_eq!(jain(&[0.0, 0.0]), None);
+        assert_eq!(jain(&[1.0]), None);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A controller over a link of 2 Mb/s: `cargo run -p steadycast-remote --example link`.
 
 use std::collections::VecDeque;
-use steadycast_remote::{Bounds, Bytes, Fate, FrameEdge, Packet, ParamError, PeerTime, Rate, Remote, Span, Time};
+use steadycast_remote::{
+    Bounds, Bytes, FrameEdge, Packet, PacketResult, ParamError, PeerTime, Rate, Remote, Span, Time,
+};
 
 fn main() -> Result<(), ParamError> {
     let (capacity, way, room) = (Rate::mbps(2), Span::millis(20), Span::millis(200));
@@ -27,11 +29,11 @@ fn main() -> Result<(), ParamError> {
             sent += packet.size;
             if idle.since(now) > room {
                 lost += 1;
-                under_way.push_back((now + way, Fate::missing(number)));
+                under_way.push_back((now + way, PacketResult::missing(number)));
             } else {
                 idle = idle.max(now) + packet.size.at(capacity);
                 let at = idle + way;
-                under_way.push_back((at, Fate::at(number, PeerTime::from_nanos(at.as_nanos() as i64))));
+                under_way.push_back((at, PacketResult::at(number, PeerTime::from_nanos(at.as_nanos() as i64))));
             }
             send = now + packet.size.at(remote.decision().pacing);
         } else {

@@ -21,7 +21,7 @@
 //!
 //! # What is promised
 //!
-//! [`Remote`], [`Bounds`], [`Packet`], [`Fate`] and what they are made of follow semantic versioning. [`History`],
+//! [`Remote`], [`Bounds`], [`Packet`], [`PacketResult`] and what they are made of follow semantic versioning. [`History`],
 //! [`Joined`] and [`Replayed`] are parts that `steadycast-session` is built of, too; they may change in any version.
 
 mod history;
@@ -29,7 +29,7 @@ mod remote;
 mod replay;
 
 pub use history::{History, Joined};
-pub use remote::{Bounds, Fate, Packet, Remote};
+pub use remote::{Bounds, Packet, PacketResult, Remote};
 pub use replay::Replayed;
 
 /// The controllers' words that a product meets here.

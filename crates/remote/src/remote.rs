@@ -47,14 +47,14 @@ pub struct Packet {
 
 /// What feedback tells of one packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fate {
+pub struct PacketResult {
     /// The number that [`Remote::sent`] or [`Remote::sent_extra`] gave to the packet.
     pub number: u64,
     /// How it arrived; `None` when it had not when the feedback was written.
     pub arrived: Option<PacketArrival>,
 }
 
-impl Fate {
+impl PacketResult {
     /// It arrived at this time of the receiver's clock; the feedback does not tell of ECN.
     pub const fn at(number: u64, at: PeerTime) -> Self {
         Self { number, arrived: Some(PacketArrival { at: Some(at), ecn: None }) }
@@ -228,11 +228,11 @@ impl Remote {
 
     /// Feedback has come. Its packets may be in any order, be told again, and be of none that was sent: what can't be
     /// true is ignored.
-    pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = Fate>) {
+    pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) {
         let at = self.tell(at);
         let Self { half, history, joined, .. } = self;
         joined.packets.clear();
-        for Fate { number, arrived } in fates {
+        for PacketResult { number, arrived } in fates {
             let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
             let arrived = arrived.map(|arrived| PacketArrival { at: arrived.at.filter(known), ..arrived });
             history.join(number, arrived, joined);

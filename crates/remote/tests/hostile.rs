@@ -6,8 +6,8 @@ use proptest::option;
 use proptest::prelude::*;
 use steadycast_control::registry::ALL;
 use steadycast_remote::{
-    Bounds, Bytes, Ecn, Fate, FrameEdge, MediaQueue, Need, Packet, PacketArrival, PeerTime, Rate, Remote, Span, Stream,
-    Time,
+    Bounds, Bytes, Ecn, FrameEdge, MediaQueue, Need, Packet, PacketArrival, PacketResult, PeerTime, Rate, Remote, Span,
+    Stream, Time,
 };
 
 /// A packet, and when and with which mark it arrived.
@@ -73,7 +73,7 @@ proptest! {
                         frame: None,
                     }),
                     Op::Told(fates) => {
-                        let all = fates.iter().map(|(number, arrived)| Fate {
+                        let all = fates.iter().map(|(number, arrived)| PacketResult {
                             number: number.map_or_else(|any| any, |back| newest.saturating_sub(u64::from(back))),
                             arrived: arrived.map(|(at, ecn)| PacketArrival {
                                 at: at.map(PeerTime::from_nanos),
@@ -94,7 +94,7 @@ proptest! {
 
 /// Sends `packets`, one in 10 ms, with feedback of each after 50 ms that `lies` may change; returns the target at the
 /// end.
-fn driven(name: &str, packets: u64, lies: impl Fn(u64, Fate) -> Vec<Fate>) -> Rate {
+fn driven(name: &str, packets: u64, lies: impl Fn(u64, PacketResult) -> Vec<PacketResult>) -> Rate {
     let (mut remote, bounds) = remote(name);
     let mut calls = 0_u32;
     for n in 0..packets {
@@ -107,7 +107,7 @@ fn driven(name: &str, packets: u64, lies: impl Fn(u64, Fate) -> Vec<Fate>) -> Ra
         assert_eq!((number, remote.number(n as u16)), (n, Some(n)));
         if let Some(told) = n.checked_sub(5) {
             let at = PeerTime::from_nanos(((told + 10) * 10_000_000 + 25_000_000) as i64);
-            remote.feedback(now, lies(told, Fate::at(told, at)));
+            remote.feedback(now, lies(told, PacketResult::at(told, at)));
         }
     }
     assert!(u64::from(calls) < packets * 4, "{name} wakes {calls} times for {packets} packets");
@@ -119,8 +119,8 @@ fn what_is_told_twice_or_was_never_sent_changes_nothing() {
     for name in ["tfrc", "asmp", "gcc", "scream", "nada"] {
         let honest = driven(name, 2_000, |_, fate| vec![fate]);
         let twice = driven(name, 2_000, |told, fate| {
-            let never = [Fate::at(u64::MAX, PeerTime::from_nanos(0)), Fate::missing(told + 70_000)];
-            let again = Fate::at(told.saturating_sub(3), PeerTime::from_nanos(i64::MAX));
+            let never = [PacketResult::at(u64::MAX, PeerTime::from_nanos(0)), PacketResult::missing(told + 70_000)];
+            let again = PacketResult::at(told.saturating_sub(3), PeerTime::from_nanos(i64::MAX));
             [vec![fate, again, fate], never.to_vec()].concat()
         });
         assert_eq!(honest, twice, "{name}");
@@ -149,7 +149,7 @@ fn a_receiver_clock_that_is_set_back_or_forward_is_followed_within_a_report() {
             let shifted = driven(name, 3_000, |told, fate| {
                 let Some(PacketArrival { at: Some(at), .. }) = fate.arrived else { return vec![fate] };
                 let at = at.as_nanos() + if told > 1_000 { shift } else { 0 };
-                vec![Fate::at(told, PeerTime::from_nanos(at))]
+                vec![PacketResult::at(told, PeerTime::from_nanos(at))]
             });
             let ratio = shifted.ratio(honest);
             assert!((0.5..=2.0).contains(&ratio), "{name}, {shift}: {shifted} instead of {honest}");
@@ -170,7 +170,7 @@ fn silence_lowers_the_rate() {
             }
             let number = remote.sent(now, &packet);
             if n < 2_000 {
-                remote.feedback(now, [Fate::at(number, PeerTime::from_nanos(now.as_nanos() as i64))]);
+                remote.feedback(now, [PacketResult::at(number, PeerTime::from_nanos(now.as_nanos() as i64))]);
                 before = remote.decision().target;
             }
         }
@@ -208,7 +208,7 @@ fn a_packet_that_is_told_with_its_feedback_counts_from_when_it_left() {
                 (told - 4..=told).for_each(|n| _ = remote.sent(left(n), &packet));
             }
             let at = |n: u64| PeerTime::from_nanos((left(n) + Span::millis(60)).as_nanos() as i64);
-            remote.feedback(left(n), (told - 4..=told).map(|n| Fate::at(n, at(n))));
+            remote.feedback(left(n), (told - 4..=told).map(|n| PacketResult::at(n, at(n))));
         }
         remote.decision().why.rtt
     };
@@ -235,7 +235,7 @@ fn feedback_that_is_rarer_than_round_trips_is_no_silence() {
             if ms % 100 == 99 {
                 let last = ms / 2;
                 let at = |n: u64| PeerTime::from_nanos((n * 2_000_000 + 1_000_000) as i64);
-                remote.feedback(now + Span::millis(1), (last - 49..=last).map(|n| Fate::at(n, at(n))));
+                remote.feedback(now + Span::millis(1), (last - 49..=last).map(|n| PacketResult::at(n, at(n))));
             }
             if ms > 5_000 {
                 least = least.min(remote.decision().target);

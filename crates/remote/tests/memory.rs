@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use allocation_counter::{AllocationInfo, measure};
-use steadycast_remote::{Bounds, Fate, FrameEdge, Packet, PeerTime, Rate, Remote, Span, Time};
+use steadycast_remote::{Bounds, FrameEdge, Packet, PacketResult, PeerTime, Rate, Remote, Span, Time};
 
 /// Sends 20,000 packets, one in a millisecond, with feedback every 50 ms; then 1,000 packets more, counted without and
 /// with feedback.
@@ -18,7 +18,7 @@ fn taken(name: &str) -> (AllocationInfo, AllocationInfo) {
             if feedback && n % 50 == 49 {
                 remote.timer(now);
                 let at = |n: u64| PeerTime::from_nanos((n * 1_000_000) as i64);
-                remote.feedback(now, (n - 49..=n).filter(|n| n % 100 != 0).map(|n| Fate::at(n, at(n))));
+                remote.feedback(now, (n - 49..=n).filter(|n| n % 100 != 0).map(|n| PacketResult::at(n, at(n))));
             }
         }
         next += packets;

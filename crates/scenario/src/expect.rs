@@ -49,7 +49,11 @@ impl<'a> Owner<'a> {
             When::Live => false,
             When::Video => video.is_some(),
             When::Tcp => matches!(flow.kind, FlowKind::Tcp(_)),
-            When::Transfers => matches!(&flow.kind, FlowKind::Tcp(tcp) if !matches!(tcp.source, TcpSource::Bulk)),
+            When::Transfers => matches!(
+                &flow.kind,
+                FlowKind::Tcp(tcp) if matches!(tcp.source, TcpSource::File(_) | TcpSource::Transfers { .. })
+            ),
+            When::Pauses => flow.kind.pauses(),
             When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),
             When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
             When::Repaired => video.is_some_and(|video| video.repair != Repair::None),

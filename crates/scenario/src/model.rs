@@ -233,6 +233,31 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
+    /// Whether its source has nothing to send at times, or in the end.
+    pub fn pauses(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.source != TcpSource::Bulk,
+            Self::OnOff(_) => true,
+            Self::Video(_) | Self::Cbr(_) => false,
+        }
+    }
+
+    /// The rate of a source while it has something to send; `None` where it takes what it gets.
+    pub fn rate_while_active(&self) -> Option<Rate> {
+        match self {
+            Self::Tcp(tcp) => {
+                if let TcpSource::OnOff { rate, .. } = tcp.source {
+                    rate
+                } else {
+                    None
+                }
+            }
+            Self::OnOff(onoff) => Some(onoff.rate),
+            Self::Cbr(cbr) => Some(cbr.rate),
+            Self::Video(_) => None,
+        }
+    }
+
     /// A flow's `send_jitter`, unless the scenario says one: the time that a kernel's hosts take to answer, where a kernel's TCP is
     /// meant.
     pub(crate) fn host_jitter(&self) -> Span {

@@ -14,7 +14,7 @@
 //! For a controller that ignores feedback by design (`fixed`) the first condition holds only when there have been reports: some
 //! receivers never send any, and a constant rate is its operator's decision.
 
-use crate::Orders;
+use crate::OperatorControls;
 use crate::around::{own_receivers, pass_on};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,20 +35,20 @@ const PROBE: Span = Span::secs(2);
 const WATCHED: usize = 4_096;
 
 /// Makes the halves of a controller with a circuit breaker.
-pub struct Guarded {
+pub struct CircuitBreaker {
     own: Arc<dyn Factory>,
-    orders: Orders,
+    orders: OperatorControls,
 }
 
-impl Guarded {
+impl CircuitBreaker {
     /// Around this controller. The limits of these orders hold as long as the breaker lets them: no floor keeps up a rate that nobody
     /// answers.
-    pub fn new(own: Arc<dyn Factory>, orders: Orders) -> Self {
+    pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders }
     }
 }
 
-impl Factory for Guarded {
+impl Factory for CircuitBreaker {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let (orders, deaf) = (self.orders.clone(), self.own.feedback() == Feedback::None);
         Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf))
@@ -90,7 +90,7 @@ struct Watched {
 
 struct Breaker {
     half: Box<dyn SenderHalf>,
-    orders: Orders,
+    orders: OperatorControls,
     packet: Bytes,
     deaf: bool,
     state: State,
@@ -101,7 +101,7 @@ struct Breaker {
 }
 
 impl Breaker {
-    fn new(half: Box<dyn SenderHalf>, orders: Orders, packet: Bytes, deaf: bool) -> Self {
+    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, packet: Bytes, deaf: bool) -> Self {
         let (state, watched) = (State::Closed, BTreeMap::new());
         Self { half, orders, packet, deaf, state, began: None, heard: None, sent: Bytes::ZERO, watched }
     }
@@ -301,7 +301,7 @@ mod tests {
     impl World {
         fn new(deaf: bool) -> Self {
             Self {
-                breaker: Breaker::new(Box::new(Steady), Orders::default(), Bytes::new(1_000), deaf),
+                breaker: Breaker::new(Box::new(Steady), OperatorControls::default(), Bytes::new(1_000), deaf),
                 second: 0,
                 seq: 0,
             }

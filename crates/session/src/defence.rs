@@ -21,7 +21,7 @@ use steadycast_units::{Rate, Span, Time};
 
 /// Who is not heard, and why; and limits that the operator has set. Shared by a session and whoever watches it.
 #[derive(Clone, Debug, Default)]
-pub struct Orders(Arc<Mutex<Inner>>);
+pub struct OperatorControls(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -33,7 +33,7 @@ struct Inner {
 /// The operator's own reason.
 const BY_ORDER: &str = "by order";
 
-impl Orders {
+impl OperatorControls {
     fn locked(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,19 +87,19 @@ impl Orders {
 }
 
 /// Makes the halves of a controller with these defences.
-pub struct Defended {
+pub struct FeedbackDefence {
     own: Arc<dyn Factory>,
-    orders: Orders,
+    orders: OperatorControls,
 }
 
-impl Defended {
+impl FeedbackDefence {
     /// Around this controller.
-    pub fn new(own: Arc<dyn Factory>, orders: Orders) -> Self {
+    pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders }
     }
 }
 
-impl Factory for Defended {
+impl Factory for FeedbackDefence {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         Box::new(Defence::new(self.own.sender(setup), self.orders.clone()))
     }
@@ -147,7 +147,7 @@ impl Known {
 
 struct Defence {
     half: Box<dyn SenderHalf>,
-    orders: Orders,
+    orders: OperatorControls,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
     /// Who holds the group at its floor, and since when.
@@ -158,7 +158,7 @@ struct Defence {
 }
 
 impl Defence {
-    fn new(half: Box<dyn SenderHalf>, orders: Orders) -> Self {
+    fn new(half: Box<dyn SenderHalf>, orders: OperatorControls) -> Self {
         let (known, judged, window) = (BTreeMap::new(), Time::ZERO, Time::ZERO);
         Self { half, orders, known, newest: 0, at_floor: None, judged, window }
     }
@@ -331,11 +331,11 @@ mod tests {
         }
     }
 
-    struct World(Defence, Orders, u64);
+    struct World(Defence, OperatorControls, u64);
 
     impl World {
         fn new() -> Self {
-            let orders = Orders::default();
+            let orders = OperatorControls::default();
             let mut defence = Defence::new(Box::new(Least::default()), orders.clone());
             defence.newest = 1_000;
             Self(defence, orders, 0)

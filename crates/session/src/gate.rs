@@ -13,7 +13,7 @@ const ADDRESSES: usize = 4_096;
 
 /// A token bucket for each address. It fills with time, at what RTCP's 5 % of the session bandwidth allow a whole group, and with each
 /// packet of media, since an acknowledgment may answer it.
-pub(crate) struct Gate {
+pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<Origin, Bucket>,
     by_age: BTreeSet<(Time, Origin)>,
@@ -25,7 +25,7 @@ struct Bucket {
     packets: u32,
 }
 
-impl Gate {
+impl ReportLimiter {
     pub(crate) fn new(session_bandwidth: Rate) -> Self {
         let per_second = session_bandwidth.scale(0.05).ratio(SHORTEST.per(Span::secs(1)));
         Self { per_second, buckets: BTreeMap::new(), by_age: BTreeSet::new() }
@@ -64,7 +64,7 @@ mod tests {
 
     /// Reports at this rate for 10 s beside so many packets a second: how many are heard in the last five.
     fn heard(per_second: u64, packets: u32) -> u64 {
-        let mut gate = Gate::new(Rate::mbps(2));
+        let mut gate = ReportLimiter::new(Rate::mbps(2));
         let all = (0..10 * per_second).filter(|n| {
             let at = Time::ZERO + Span::nanos(n * 1_000_000_000 / per_second);
             let sent = (n * u64::from(packets) / per_second) as u32;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_flood_from_elsewhere_costs_nobody_else_a_report_and_the_table_is_bounded() {
-        let mut gate = Gate::new(Rate::mbps(2));
+        let mut gate = ReportLimiter::new(Rate::mbps(2));
         let mut chance = Seed(1).part("operations");
         let (mut now, mut good) = (Time::ZERO, 0);
         for n in 0..200_000_u32 {

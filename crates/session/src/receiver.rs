@@ -2,7 +2,7 @@ use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
 use crate::repair::{Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
-use crate::simulcast::Knock;
+use crate::simulcast::PresenceTimer;
 use crate::{Identity, Output, ParitySettings, Protected, Protection, RepairSettings, Requests, RtcpSettings};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FrameEdge, Overheard, ReceiverHalf, ReceiverId,
@@ -68,7 +68,7 @@ pub struct Receiver {
     prior: Totals,
     unreadable: u64,
     /// In a simulcast.
-    knock: Option<Knock>,
+    knock: Option<PresenceTimer>,
     siblings: Vec<Rate>,
     /// Whether it answers what little a sender sends that has nobody; and when it said anything last.
     answers: bool,
@@ -214,7 +214,7 @@ impl Receiver {
     /// Of one of several groups that carry the same video at different rates, which is sent only while somebody is there.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
-        Self { knock: Some(Knock::new(now)), ..self }
+        Self { knock: Some(PresenceTimer::new(now)), ..self }
     }
 
     /// What the groups of the simulcast are sent at, as its sender has told last, the lowest first; empty: not told.

@@ -1,5 +1,5 @@
 use crate::feedback::{self, FeedbackFormat};
-use crate::gate::Gate;
+use crate::gate::ReportLimiter;
 use crate::media::overhead;
 use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
@@ -82,9 +82,9 @@ pub struct Sender {
     greedy_frame: u32,
     /// What a notice cost in the packet before: most notices are of one size.
     notice_cost: Bytes,
-    purse: Purse,
+    purse: AllowanceLeft,
     feedback: Feedback,
-    gate: Option<Gate>,
+    gate: Option<ReportLimiter>,
     /// The group's size as it was told last, and when.
     told: (u32, Time),
     siblings: Option<Siblings>,
@@ -156,7 +156,7 @@ impl Inside {
 
 /// What is left of an allowance.
 #[derive(Clone, Copy, Debug, Default)]
-struct Purse {
+struct AllowanceLeft {
     /// The allowance that it belongs to, by its end.
     until: Time,
     spent: Bytes,
@@ -164,7 +164,7 @@ struct Purse {
     closed: bool,
 }
 
-impl Purse {
+impl AllowanceLeft {
     /// Takes `cost` out, or nothing: false.
     fn take(&mut self, allowance: Option<Allowance>, cost: Bytes) -> bool {
         let Some(allowance) = allowance else { return true };
@@ -251,9 +251,9 @@ impl Sender {
             octets: 0,
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
-            purse: Purse::default(),
+            purse: AllowanceLeft::default(),
             feedback: Feedback::default(),
-            gate: settings.gated.then(|| Gate::new(settings.rtcp.session_bandwidth)),
+            gate: settings.gated.then(|| ReportLimiter::new(settings.rtcp.session_bandwidth)),
             told: (0, now),
             siblings: None,
             heard: now,

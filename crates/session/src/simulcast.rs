@@ -33,13 +33,13 @@ impl Siblings {
 
 /// A receiver that hears no media says that it is there, so that a sender that pauses while nobody is goes on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Knock {
+pub(crate) struct PresenceTimer {
     /// Not before this.
     at: Time,
     apart: Span,
 }
 
-impl Knock {
+impl PresenceTimer {
     /// How long the join may need to reach the source before the first; until later ones are as far apart as `MOST`, each waits
     /// twice as long.
     const FIRST: Span = Span::millis(100);

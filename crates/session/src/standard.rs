@@ -35,7 +35,7 @@ use steadycast_control::{
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
 /// Makes the halves of a controller, and lets it serve receivers that send standard reports alone.
-pub struct Served {
+pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller itself can be run on standard reports.
     able: bool,
@@ -43,7 +43,7 @@ pub struct Served {
     patience: u32,
 }
 
-impl Served {
+impl StandardReports {
     /// Around this controller.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, patience: 0 }
@@ -56,7 +56,7 @@ impl Served {
     }
 }
 
-impl Factory for Served {
+impl Factory for StandardReports {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let patience = if setup.group { BARE } else { self.patience };
         Box::new(Standard { patience, ..Standard::new(Arc::clone(&self.own), self.able, setup.clone()) })
@@ -573,7 +573,7 @@ mod tests {
     use steadycast_units::Seed;
 
     /// How many bare reports of one receiver it takes until [`FALLBACK`] serves it, up to nine.
-    fn bare_reports(served: &Served) -> u64 {
+    fn bare_reports(served: &StandardReports) -> u64 {
         let setup = Setup {
             packet: Bytes::new(1_000),
             mode: Mode::Repaired,
@@ -603,8 +603,8 @@ mod tests {
     #[test]
     fn who_was_asked_for_packet_reports_may_begin_with_two_bare_ones() {
         let tfrc = || Chosen::shared("tfrc", Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(bare_reports(&Served::new(tfrc(), false)), 1);
-        assert_eq!(bare_reports(&Served::new(tfrc(), false).expecting_packets()), 3);
-        assert_eq!(bare_reports(&Served::new(tfrc(), true).expecting_packets()), 9);
+        assert_eq!(bare_reports(&StandardReports::new(tfrc(), false)), 1);
+        assert_eq!(bare_reports(&StandardReports::new(tfrc(), false).expecting_packets()), 3);
+        assert_eq!(bare_reports(&StandardReports::new(tfrc(), true).expecting_packets()), 9);
     }
 }

@@ -7,7 +7,7 @@ use steadycast_control::{
     Allowance, Check, Decision, Due, Limit, MediaQueue, Mode, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Wake,
     Why,
 };
-use steadycast_session::{Defended, Guarded, Orders, Replayed, Served};
+use steadycast_session::{CircuitBreaker, FeedbackDefence, OperatorControls, Replayed, StandardReports};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// Any time.
@@ -82,9 +82,9 @@ fn each_of_them_passes_on_allowance_sender_reports_promises_queue_and_bye() {
         ..Setup::unicast(Rate::kbps(50), Rate::mbps(10), Seed(1).part("half"))
     };
     let around: [(&str, Around); 4] = [
-        ("Served", |own| Arc::new(Served::new(own, true))),
-        ("Guarded", |own| Arc::new(Guarded::new(own, Orders::default()))),
-        ("Defended", |own| Arc::new(Defended::new(own, Orders::default()))),
+        ("StandardReports", |own| Arc::new(StandardReports::new(own, true))),
+        ("CircuitBreaker", |own| Arc::new(CircuitBreaker::new(own, OperatorControls::default()))),
+        ("FeedbackDefence", |own| Arc::new(FeedbackDefence::new(own, OperatorControls::default()))),
         ("Replayed", |own| Replayed::around(own, Span::secs(1))),
     ];
     for (name, around) in around {

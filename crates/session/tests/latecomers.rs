@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_session::{Emit, Guarded, Orders, Origin, Output, Profile, Receiver, Sender, SenderSettings, Served};
+use steadycast_session::{
+    CircuitBreaker, Emit, OperatorControls, Origin, Output, Profile, Receiver, Sender, SenderSettings, StandardReports,
+};
 use steadycast_units::{Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
@@ -35,7 +37,8 @@ fn drive(controller: &str, come: Span, seed: Seed, lasts: Span) -> Seen {
     let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
     let rtcp = rtcp(profile, Rate::mbps(2), true);
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
-    let factory: Arc<dyn Factory> = Arc::new(Guarded::new(Arc::new(Served::new(own, false)), Orders::default()));
+    let factory: Arc<dyn Factory> =
+        Arc::new(CircuitBreaker::new(Arc::new(StandardReports::new(own, false)), OperatorControls::default()));
     let settings = SenderSettings { greedy: true, app: factory.app(), ..settings(rtcp, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let come = Time::ZERO + come;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, Setup, find};
 use steadycast_control::{Mode, PacketArrival, PacketReport, ReceiverId, Reception, Report, Sent, Stream};
 use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
-use steadycast_session::{Emit, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, Served};
+use steadycast_session::{
+    Emit, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings, StandardReports,
+};
 use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Time};
 use steadycast_wire::is_rtcp;
 
@@ -31,7 +33,7 @@ fn drive(controller: &str, from: Span, seed: Seed) -> Seen {
     let rtcp = |profile| rtcp(profile, Rate::mbps(2), false);
     let own = Chosen::shared(controller, Mode::Repaired, &[]).unwrap();
     let able = find(controller).unwrap().standard_reports;
-    let factory: Arc<dyn Factory> = Arc::new(Served::new(own, able));
+    let factory: Arc<dyn Factory> = Arc::new(StandardReports::new(own, able));
     let avpf = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO });
     let settings = SenderSettings { greedy: true, app: factory.app(), ..settings(avpf, Emit::Paced) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
@@ -116,7 +118,7 @@ fn asmp_on_standard_reports_alone_uses_the_link_and_loses_little() {
 fn reports_of_single_packets_are_a_controllers_own_though_they_have_no_body() {
     let rule = |told: bool| {
         let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(4), Seed(1).part("half"));
-        let mut half = Served::new(Chosen::shared("gcc", Mode::Repaired, &[]).unwrap(), false).sender(&setup);
+        let mut half = StandardReports::new(Chosen::shared("gcc", Mode::Repaired, &[]).unwrap(), false).sender(&setup);
         let at = |ms: u64| Time::ZERO + Span::millis(ms);
         let mut packets = Vec::new();
         for number in 0..20 {

@@ -2,7 +2,7 @@
 
 use crate::port::Port;
 use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
-use steadycast_ends::{Agent, AgentIx, Cast, Does, End, FlowEnds, Inputs, MakeError, Makers, Viewer, plan};
+use steadycast_ends::{Agent, AgentFactory, AgentIx, Does, End, FlowEnds, Inputs, MakeError, Makers, Viewer, plan};
 use steadycast_network::{Alarm, BuildError as NetworkError, Network, To};
 use steadycast_scenario as sc;
 use steadycast_units::{Seed, Span};
@@ -32,7 +32,7 @@ pub(crate) struct Builder<'a> {
     agents: Vec<Agent>,
     ports: Vec<Port>,
     plan: Vec<Entry>,
-    cast: Cast<'a>,
+    cast: AgentFactory<'a>,
 }
 
 impl<'a> Builder<'a> {
@@ -44,7 +44,7 @@ impl<'a> Builder<'a> {
             agents: Vec::new(),
             ports: Vec::new(),
             plan: Vec::new(),
-            cast: Cast::new(scenario, inputs),
+            cast: AgentFactory::new(scenario, inputs),
         };
         let flows =
             scenario.flows.iter().enumerate().map(|(n, f)| builder.flow(n as u32, f)).collect::<Result<Vec<_>, _>>()?;

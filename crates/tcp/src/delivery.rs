@@ -18,11 +18,11 @@ struct Departure {
     /// Under way, this one included.
     in_flight: u32,
     repeated: bool,
-    fate: Fate,
+    fate: Progress,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Progress {
     UnderWay,
     Arrived,
     Lost,
@@ -111,7 +111,7 @@ impl Ledger {
             lost: self.lost,
             in_flight,
             repeated: at < self.sent.len(),
-            fate: Fate::UnderWay,
+            fate: Progress::UnderWay,
         };
         match self.sent.get_mut(at) {
             Some(slot) => *slot = departure,
@@ -188,10 +188,10 @@ impl Ledger {
     fn arrive(&mut self, now: Time, from: u32, to: u32, sample: &mut Sample, newest: &mut Option<Departure>) {
         for seq in from.max(self.una)..to {
             let departure = &mut self.sent[(seq - self.una) as usize];
-            if departure.fate == Fate::Arrived {
+            if departure.fate == Progress::Arrived {
                 continue;
             }
-            departure.fate = Fate::Arrived;
+            departure.fate = Progress::Arrived;
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
@@ -203,8 +203,8 @@ impl Ledger {
 
     fn lose(&mut self, seq: u32, last: &mut Option<u32>) {
         let Some(at) = seq.checked_sub(self.una) else { return };
-        let Some(departure) = self.sent.get_mut(at as usize).filter(|d| d.fate == Fate::UnderWay) else { return };
-        departure.fate = Fate::Lost;
+        let Some(departure) = self.sent.get_mut(at as usize).filter(|d| d.fate == Progress::UnderWay) else { return };
+        departure.fate = Progress::Lost;
         self.lost += 1;
         self.losses.push(Loss {
             begins: last.is_none_or(|last| last + 1 != seq),

@@ -2,7 +2,7 @@
 
 use gstreamer::glib;
 use std::collections::VecDeque;
-use steadycast_remote::{Fate, PeerTime};
+use steadycast_remote::{PacketResult, PeerTime};
 
 /// Packets that are remembered: as many as the controller's history holds.
 const REMEMBERED: usize = 1 << 14;
@@ -79,7 +79,7 @@ impl Numbers {
     }
 
     /// What the controller is to know of this packet; `None` when it is of another stream, or was told.
-    pub(crate) fn fate(&mut self, told: &Told) -> Option<Fate> {
+    pub(crate) fn fate(&mut self, told: &Told) -> Option<PacketResult> {
         let place = self.place(told)?;
         let kept = self.kept.get_mut(place)?;
         if kept.told {
@@ -89,7 +89,7 @@ impl Numbers {
         let number = self.first + place as u64;
         self.ahead = told.number.wrapping_sub(number as u16);
         let at = told.arrived.map(|ns| PeerTime::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX)));
-        Some(at.map_or(Fate::missing(number), |at| Fate::at(number, at)))
+        Some(at.map_or(PacketResult::missing(number), |at| PacketResult::at(number, at)))
     }
 
     fn place(&self, told: &Told) -> Option<usize> {
@@ -177,6 +177,6 @@ mod tests {
         assert_eq!(number(&mut numbers, told(9, 5, 1_000)), None, "sent before");
         assert_eq!(number(&mut numbers, told(9, 2_000_000_000, 1_000)), None, "sent long after");
         let untimed = Told { number: 0, sent: None, arrived: None, size: 0 };
-        assert_eq!(numbers.fate(&untimed), Some(Fate::missing(0)));
+        assert_eq!(numbers.fate(&untimed), Some(PacketResult::missing(0)));
     }
 }

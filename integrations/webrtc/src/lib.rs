@@ -25,8 +25,8 @@ use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use steadycast_remote::{
-    Bounds, Bytes, Decision, Ecn, Fate, FrameEdge, Given, Packet, PacketArrival, ParamError, PeerTime, Remote, Span,
-    Time,
+    Bounds, Bytes, Decision, Ecn, FrameEdge, Given, Packet, PacketArrival, PacketResult, ParamError, PeerTime, Remote,
+    Span, Time,
 };
 
 /// Of IPv4 and UDP, which webrtc-rs does not count.
@@ -46,7 +46,7 @@ pub struct Steadycast {
     /// The clock's start, from the first call on that told a time; and the last time that was told.
     clock: Option<(Instant, Instant)>,
     wake: Option<Time>,
-    fates: Vec<Fate>,
+    fates: Vec<PacketResult>,
 }
 
 impl std::fmt::Debug for Steadycast {
@@ -121,7 +121,7 @@ impl BandwidthEstimator for Steadycast {
                 // Transport-wide feedback has no room for it.
                 ecn: (!report.is_twcc).then_some(ecn),
             });
-            fates.push(Fate { number, arrived });
+            fates.push(PacketResult { number, arrived });
         }
         let at = self.time(now, now);
         self.remote().feedback(at, fates.drain(..));

@@ -88,7 +88,13 @@ def a(word: str) -> str:
 def _got(flow: Json) -> str:
     share = flow.get("share_of_fair")
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
-    return text if number(share) is None else f"{text}, {say.frac(share)} of its fair share"
+    if number(share) is not None:
+        text += f", {say.frac(share)} of its fair share"
+    if number(flow.get("active_frac")) is None:
+        return text
+    text += " while it was active"
+    count, mean = number(flow.get("transfers_count")), flow.get("transfer_mean_ms")
+    return f"{text} ({say.count(count)} transfers, {say.ms(mean)} each)" if number(mean) is not None else text
 
 
 def _seen(flow: Json) -> str | None:

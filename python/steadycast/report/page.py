@@ -323,6 +323,9 @@ def _notes(folder: Folder) -> str:
     tcp = [f for f in summary["flows"] if f.get("kind") == "tcp"]
     if tcp:
         parts.append(section("TCP", _of_flows("TCP", tcp)))
+    pausing = [f for f in summary["flows"] if number(f.get("active_frac")) is not None]
+    if pausing:
+        parts.append(section("Sources that pause", _of_flows("source", pausing)))
     sessions = [f for f in summary["flows"] if number(f.get("feedback_packets")) is not None]
     if sessions:
         parts.append(section("Sessions", _of_flows("session", sessions)))
@@ -359,7 +362,7 @@ def _notes(folder: Folder) -> str:
 
 
 def _of_flows(what: str, flows: Sequence[Json]) -> str:
-    columns = record.table({"TCP": "tcp", "session": "sessions"}[what])
+    columns = record.table({"TCP": "tcp", "source": "pauses", "session": "sessions"}[what])
     rows = [[key(f) + html.escape(title(f)), *_cells(columns, f)] for f in flows]
     return table([what, *map(heading, columns)], rows)
 

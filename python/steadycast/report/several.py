@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.folder import Folder, Json, is_seeds, number, read_json, write_text
+from steadycast.folder import Folder, Json, is_seeds, is_spread, number, read_json, write_text
 from steadycast.report import canvas, figures, page, say, series
 from steadycast.report.answer import nothing_compared, title
 from steadycast.report.words import glossary, heading, term
@@ -171,6 +171,65 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
             values = tuple(column.of(_busiest(run.summary)) for run in runs)
             add(column, "busiest link: ", "busiest link: ", values)
     return rows
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of all runs: of each run's flows that have it, the one that is worst off."""
+
+    what: str
+    head: str
+    values: tuple[Any, ...]
+    how: Any
+    better: str | None
+    """higher or lower; None where that depends."""
+
+    def marks(self) -> tuple[str, ...]:
+        """Say of each run whether it is best or worst; empty for the others, and for all where that can't be told.
+
+        Runs whose values are said alike are marked alike; none is marked where the 95 % intervals of best and worst
+        overlap.
+        """
+        known = [v for v in self.values if number(v) is not None]
+        if self.better is None or len(known) < 2:
+            return ("",) * len(self.values)
+        known.sort(key=lambda v: number(v) or 0.0, reverse=self.better == "higher")
+        best, worst = self.how(known[0]), self.how(known[-1])
+        if best == worst or _overlap(known[0], known[-1]):
+            return ("",) * len(self.values)
+        said = {best: "best", worst: "worst"}
+        return tuple(said.get(self.how(v), "") for v in self.values)
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))
+    return abs((number(one) or 0.0) - (number(other) or 0.0)) < half
+
+
+def measures(runs: Sequence[Run]) -> list[Measure]:
+    """Pick what a table with a line per run shows."""
+    found = []
+    for column in record.table("runs"):
+        kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
+        for kind in kinds:
+            # What a video takes above its share is no merit; what it leaves to TCP is.
+            better = "higher" if kind == "tcp" else column.figure.better
+            whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
+            values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)
+            if any(number(v) is not None for v in values):
+                head = whose + heading(column)
+                how = say.how(column.figure)
+                found.append(Measure(whose + column.heading, head, values, how, better))
+    return found
+
+
+def _worst_off(summary: Json, column: record.Shown, kind: str | None, better: str | None) -> Any:
+    if column.figure.of == "run":
+        return column.of(summary)
+    flows = [flow for flow in summary["flows"] if kind is None or flow.get("kind") == kind]
+    values = [v for flow in flows if number(v := column.of_flow(flow)) is not None]
+    worst = max if better == "lower" else min
+    return worst(values, key=lambda v: number(v) or 0.0, default=None)
 
 
 def _busiest(summary: Json) -> Json:

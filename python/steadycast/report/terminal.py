@@ -42,6 +42,21 @@ def flows(summary: Mapping[str, Any]) -> Table:
     return table
 
 
+def pauses(summary: Mapping[str, Any]) -> Table | None:
+    """Line per flow whose source pauses: its transfers, and what it got while it was active.
+
+    Nothing where there is no such flow.
+    """
+    flows = [flow for flow in summary["flows"] if flow.get("active_frac") is not None]
+    if not flows:
+        return None
+    columns = record.table("pauses")
+    table = plain("source that pauses", *(column.heading for column in columns))
+    for flow in flows:
+        table.add_row(title(flow), *(say.how(column.figure)(column.of(flow)) for column in columns))
+    return table
+
+
 def heading(column: record.Shown) -> str:
     """Heading of a flow's column where there is little room."""
     return column.heading.removeprefix("share ")

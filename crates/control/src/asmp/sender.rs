@@ -21,12 +21,12 @@ struct Entry {
     claim: Option<(Claim, Time)>,
     rtt: Option<Span>,
     /// Its place among those that wait to be told their round-trip time.
-    waits: Option<Place>,
+    waits: Option<AnnounceOrder>,
     told: bool,
 }
 
 /// Receivers that have never been told come first, then those that have waited longest.
-type Place = (bool, Time);
+type AnnounceOrder = (bool, Time);
 
 /// What `r_tx` rests on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub(super) struct Sender {
     by_rate: BTreeSet<(Rate, ReceiverId)>,
     by_age: BTreeSet<(Time, ReceiverId)>,
     /// Receivers whose round-trip time is still to be announced.
-    to_announce: BTreeSet<(Place, ReceiverId)>,
+    to_announce: BTreeSet<(AnnounceOrder, ReceiverId)>,
     rate: Rate,
     basis: Basis,
     members: u32,

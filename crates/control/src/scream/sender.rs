@@ -83,7 +83,7 @@ pub(super) struct Sender {
 ///  target = ───────── (1 − clamp(MSS/ref_wnd − 0.1, 0, 0.2)) ────────────  ─────────────────────────────
 ///             s_rtt                                           MSS + 20 B   1.2 + adjust + frame_deviation
 /// ```
-fn carried(ref_wnd: f64, s_rtt: f64, (adjust, frame_deviation): (f64, f64), config: &Config) -> f64 {
+fn carried(ref_wnd: f64, s_rtt: f64, adjust: f64, frame_deviation: f64, config: &Config) -> f64 {
     let ratio = (config.mss / ref_wnd).min(1.0);
     let small = 1.0 - (ratio - SMALL_WINDOW).clamp(0.0, MOST_SMALL_WINDOW);
     let payload = config.mss / (config.mss + config.packet_overhead);
@@ -206,7 +206,7 @@ impl Sender {
 
     fn set_target(&mut self, now: Time) {
         let Some(s_rtt) = self.s_rtt else { return };
-        let mut target = carried(self.window.bytes, s_rtt, (self.adjust, self.frame_deviation), &self.config);
+        let mut target = carried(self.window.bytes, s_rtt, self.adjust, self.frame_deviation, &self.config);
         if self.drain_until.is_some_and(|until| now < until) {
             target /= 2.0;
             self.rule = "standing queue: drained";
@@ -384,13 +384,13 @@ mod tests {
     #[test]
     fn the_target_is_what_the_window_carries_less_headers_and_room() {
         let draft = config("draft");
-        near(carried(20_000.0, 0.05, (0.0, 0.0), &draft), 2_614_379.0);
+        near(carried(20_000.0, 0.05, 0.0, 0.0, &draft), 2_614_379.0);
         // Of a small window up to a fifth less.
-        near(carried(5_000.0, 0.05, (0.0, 0.0), &draft), 588_235.0);
-        near(carried(20_000.0, 0.05, (0.5, 0.2), &draft), 2_614_379.0 * 1.2 / 1.9);
+        near(carried(5_000.0, 0.05, 0.0, 0.0, &draft), 588_235.0);
+        near(carried(20_000.0, 0.05, 0.5, 0.2, &draft), 2_614_379.0 * 1.2 / 1.9);
         // 1 ms more, 1.1, and a round trip of 0.2 s at most.
         let code = config("code");
-        near(carried(20_000.0, 0.05, (0.0, 0.0), &code), 160_000.0 / 0.051 / 1.02 / 1.1);
-        near(carried(20_000.0, 0.9, (0.5, 0.2), &code), 160_000.0 / 0.2 / 1.02 / 1.65);
+        near(carried(20_000.0, 0.05, 0.0, 0.0, &code), 160_000.0 / 0.051 / 1.02 / 1.1);
+        near(carried(20_000.0, 0.9, 0.5, 0.2, &code), 160_000.0 / 0.2 / 1.02 / 1.65);
     }
 }

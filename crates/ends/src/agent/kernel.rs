@@ -1,9 +1,9 @@
 //! TCP's two ends where a kernel has them: what a world sees of them from outside.
 
-use super::tcp::{TcpPoint, tcp_figures};
+use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
 use super::{About, SentStep, Tell};
-use crate::Rows;
 use crate::intake::{Digest, Intake};
+use crate::{Activity, Rows};
 use steadycast_record::Figures;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
@@ -24,6 +24,8 @@ pub struct Observed {
     pub ssthresh: f64,
     /// Smoothed round-trip time.
     pub srtt: Option<Span>,
+    /// Whether some of what was written waits to be sent or to be acknowledged.
+    pub waits: bool,
 }
 
 /// TCP's sending end in a kernel.
@@ -33,14 +35,13 @@ pub struct KernelSource {
     now: Observed,
     /// Smoothed round-trip times, weighed by segments.
     pub srtt: Spread,
-    /// ∫ cwnd dt in packet seconds, and over what time.
-    pub cwnd_area: (f64, Span),
+    window: WindowArea,
     last: Option<Time>,
     last_bytes: Bytes,
     /// Its series.
     pub samples: Rows<TcpPoint>,
-    /// When each transfer was complete.
-    pub completed: Vec<Time>,
+    /// When its application had something to send.
+    pub activity: Activity,
     /// A digest of what was seen, and when.
     pub digest: Digest,
 }
@@ -49,9 +50,7 @@ impl KernelSource {
     /// The connection as it is now; to be told often, compared with its round-trip time.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
-            let span = now.since(last);
-            self.cwnd_area.0 += self.now.cwnd * span.as_secs_f64();
-            self.cwnd_area.1 += span;
+            self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
@@ -72,10 +71,15 @@ impl KernelSource {
         (self.now, self.last) = (Observed::default(), None);
     }
 
-    /// Segments sent, those sent again, and time-outs, of all its connections.
-    pub fn totals(&self) -> [u64; 3] {
-        let of = |f: fn(&Observed) -> u64| f(&self.past) + f(&self.now);
-        [of(|o| o.sent), of(|o| o.retransmitted), of(|o| o.timeouts)]
+    /// The segments of all its connections.
+    pub fn counts(&self) -> SegmentCounts {
+        let of = |o: &Observed| SegmentCounts { sent: o.sent, retransmitted: o.retransmitted, timeouts: o.timeouts };
+        of(&self.past) + of(&self.now)
+    }
+
+    /// Whether some of what was written was waiting to be sent or to be acknowledged when it was last observed.
+    pub const fn waits(&self) -> bool {
+        self.now.waits
     }
 
     /// IP bytes sent by all its connections.
@@ -105,7 +109,7 @@ pub struct KernelSink {
 
 impl Tell for KernelSource {
     fn figures(&self, _about: &About<'_>, into: &mut Figures) {
-        tcp_figures(self.totals(), &self.srtt, self.cwnd_area, &self.completed, into);
+        tcp_figures(self.counts(), &self.srtt, &self.window, into);
     }
     fn digest(&self) -> (u64, u64) {
         (self.digest.value(), self.sent_bytes().get())
@@ -115,6 +119,9 @@ impl Tell for KernelSource {
     }
     fn windows(&self) -> &[TcpPoint] {
         &self.samples
+    }
+    fn activity(&self) -> Option<&Activity> {
+        Some(&self.activity)
     }
 }
 
@@ -150,10 +157,10 @@ mod tests {
         source.observe(at(5_000), seen(7, 10.0));
         source.observe(at(5_100), seen(8, 10.0));
         source.sample();
-        assert_eq!(source.totals(), [38, 0, 0]);
+        assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
         // Twice 100 ms at ten packets: what lies between the connections is nobody's.
-        assert_eq!(source.cwnd_area.1, Span::millis(200));
-        assert!((source.cwnd_area.0 - 2.0).abs() < 1e-9, "{:?}", source.cwnd_area);
+        assert_eq!(source.window.over, Span::millis(200));
+        assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
     }
 }

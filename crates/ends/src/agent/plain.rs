@@ -2,7 +2,7 @@
 
 use super::{About, Out, SentStep, Tell};
 use crate::intake::Intake;
-use crate::{Body, Rows};
+use crate::{Activity, Body, Rows};
 use steadycast_link::Ecn;
 use steadycast_record::{Figures, flow};
 use steadycast_scenario::{PeriodDist, Periods};
@@ -53,6 +53,7 @@ pub struct PlainSource {
     last_bytes: Bytes,
     /// IP bytes sent in each step of the series.
     pub samples: Rows<u64>,
+    activity: Activity,
 }
 
 impl PlainSource {
@@ -67,12 +68,14 @@ impl PlainSource {
             bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
             samples: Rows::default(),
+            activity: Activity::default(),
         }
     }
 
     /// Starts, or starts again.
     pub fn start(&mut self, now: Time) {
         self.next = now;
+        self.activity.begin(now);
         if let Beat::OnOff { on, until, sending, chance, .. } = &mut self.beat {
             *until = now + draw(on, chance);
             *sending = true;
@@ -80,8 +83,9 @@ impl PlainSource {
     }
 
     /// Stops.
-    pub fn stop(&mut self) {
+    pub fn stop(&mut self, now: Time) {
         self.next = Time::NEVER;
+        self.activity.end(now);
     }
 
     /// The IP size of its packets.
@@ -103,6 +107,11 @@ impl PlainSource {
             while *until <= now {
                 let period = draw(if *sending { off } else { on }, chance);
                 *sending = !*sending;
+                if *sending {
+                    self.activity.begin(*until);
+                } else {
+                    self.activity.end(*until);
+                }
                 // A period of no length at all must not keep this loop from ending.
                 *until += period.max(Span::nanos(1));
             }
@@ -178,6 +187,9 @@ impl Tell for PlainSource {
     }
     fn sent(&self) -> Vec<SentStep> {
         self.samples.iter().copied().map(SentStep::plain).collect()
+    }
+    fn activity(&self) -> Option<&Activity> {
+        Some(&self.activity)
     }
 }
 

@@ -3,8 +3,9 @@
 use super::plain::draw;
 use super::{About, Out, SentStep, Tell};
 use crate::intake::{Digest, Intake};
-use crate::{Arriving, Body, Fields, Row, Rows};
+use crate::{Activity, Arriving, Body, Fields, Row, Rows};
 use std::cmp::Ordering;
+use std::ops::Add;
 use steadycast_link::Ecn;
 use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Periods, TcpSource as Source};
@@ -23,20 +24,18 @@ pub struct TcpSource {
     done: bool,
     /// Of the transfer under way.
     number: u32,
-    /// Packets and time-outs of transfers that are over.
-    pub past: Past,
+    /// Of connections that are over.
+    past: SegmentCounts,
     /// Smoothed round-trip times, weighed by segments.
     pub srtt: Spread,
-    /// ∫ cwnd dt in packet seconds, and over what time.
-    pub cwnd_area: (f64, Span),
+    window: WindowArea,
     last: Time,
     /// Its series.
     pub samples: Rows<TcpPoint>,
     /// IP bytes sent.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
-    /// When each transfer was complete.
-    pub completed: Vec<Time>,
+    activity: Activity,
     /// A digest of all that left, and when.
     pub digest: Digest,
 }
@@ -73,12 +72,48 @@ impl Work {
     }
 }
 
-/// What transfers before the present one add up to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Past {
+/// A flow's segments, over one connection or several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentCounts {
+    /// Sent, those sent again included.
     pub sent: u64,
+    /// Sent again.
     pub retransmitted: u64,
+    /// Retransmission time-outs.
     pub timeouts: u64,
+}
+
+impl Add for SegmentCounts {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            retransmitted: self.retransmitted + other.retransmitted,
+            timeouts: self.timeouts + other.timeouts,
+        }
+    }
+}
+
+/// A congestion window over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct WindowArea {
+    /// ∫ cwnd dt.
+    pub(super) packet_seconds: f64,
+    /// The time of the integral.
+    pub(super) over: Span,
+}
+
+impl WindowArea {
+    /// The window was this large for a span.
+    pub(super) fn add(&mut self, cwnd: f64, span: Span) {
+        self.packet_seconds += cwnd * span.as_secs_f64();
+        self.over += span;
+    }
+
+    /// Its mean in packets.
+    fn mean(&self) -> Option<f64> {
+        (!self.over.is_zero()).then(|| self.packet_seconds / self.over.as_secs_f64())
+    }
 }
 
 /// One step of TCP's series.
@@ -117,14 +152,14 @@ impl TcpSource {
             running: false,
             done: false,
             number: 0,
-            past: Past::default(),
+            past: SegmentCounts::default(),
             srtt: Spread::default(),
-            cwnd_area: (0.0, Span::ZERO),
+            window: WindowArea::default(),
             last: Time::ZERO,
             samples: Rows::default(),
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
-            completed: Vec::new(),
+            activity: Activity::default(),
             digest: Digest::default(),
         }
     }
@@ -140,6 +175,7 @@ impl TcpSource {
         }
         self.running = true;
         self.last = now;
+        self.activity.begin(now);
         if let Work::OnOff { on, until, writing, write, .. } = &mut self.work {
             (*until, *writing, *write) = (now + draw(on, &mut self.chance), true, now);
         }
@@ -151,6 +187,7 @@ impl TcpSource {
     pub fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
+        self.activity.end(now);
     }
 
     /// When it next wants [`TcpSource::on_wake`].
@@ -199,6 +236,7 @@ impl TcpSource {
             Work::Transfers { next, .. } => {
                 if *next <= now {
                     *next = Time::NEVER;
+                    self.activity.begin(now);
                     self.renew();
                 }
             }
@@ -209,7 +247,11 @@ impl TcpSource {
                     let period = draw(if *writing { on } else { off }, &mut self.chance);
                     // A period of no length at all must not keep this loop from ending.
                     *until += period.max(Span::nanos(1));
-                    *write = if *writing { began } else { Time::NEVER };
+                    *write = Time::NEVER;
+                    if *writing {
+                        *write = began;
+                        self.activity.begin(began);
+                    }
                 }
                 match gap {
                     Some(gap) => {
@@ -275,29 +317,37 @@ impl TcpSource {
     /// All that was written is acknowledged.
     fn finished(&mut self, now: Time) {
         // One whose application only pauses is not at its end.
-        if matches!(self.work, Work::OnOff { .. }) || std::mem::replace(&mut self.done, true) {
+        if let Work::OnOff { writing, .. } = self.work {
+            if !writing {
+                self.activity.end(now);
+            }
             return;
         }
-        self.completed.push(now);
+        if std::mem::replace(&mut self.done, true) {
+            return;
+        }
+        self.activity.complete(now);
         if let Work::Transfers { off, next } = &mut self.work {
             *next = now + draw(off, &mut self.chance);
         }
     }
 
     fn renew(&mut self) {
-        self.past.sent += self.sender.sent();
-        self.past.retransmitted += self.sender.retransmitted();
-        self.past.timeouts += self.sender.timeouts();
+        self.past = self.counts();
         self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
         self.done = false;
     }
 
+    /// The segments of all its connections.
+    fn counts(&self) -> SegmentCounts {
+        let (sent, retransmitted) = (self.sender.sent(), self.sender.retransmitted());
+        self.past + SegmentCounts { sent, retransmitted, timeouts: self.sender.timeouts() }
+    }
+
     fn account(&mut self, now: Time) {
-        let span = now.since(self.last);
-        self.cwnd_area.0 += self.sender.cwnd() * span.as_secs_f64();
-        self.cwnd_area.1 += span;
+        self.window.add(self.sender.cwnd(), now.since(self.last));
         self.last = now;
     }
 
@@ -390,32 +440,18 @@ impl TcpSink {
     }
 }
 
-/// TCP's figures, whoever runs it: segments sent, those sent again and time-outs; round-trip times; the window's integral over time, and
-/// over what time; when transfers were complete.
-pub(super) fn tcp_figures(
-    [sent, retransmitted, timeouts]: [u64; 3],
-    srtt: &Spread,
-    (area, span): (f64, Span),
-    completed: &[Time],
-    into: &mut Figures,
-) {
-    into.put(&flow::SENT_PACKETS, sent);
-    into.put(&flow::RETRANSMITTED, retransmitted);
-    into.put(&flow::TIMEOUTS, timeouts);
+/// TCP's figures, of the simulated TCP and of a kernel's.
+pub(super) fn tcp_figures(counts: SegmentCounts, srtt: &Spread, window: &WindowArea, into: &mut Figures) {
+    into.put(&flow::SENT_PACKETS, counts.sent);
+    into.put(&flow::RETRANSMITTED, counts.retransmitted);
+    into.put(&flow::TIMEOUTS, counts.timeouts);
     into.put_spread(&flow::SRTT, srtt);
-    into.put(&flow::CWND_MEAN, (!span.is_zero()).then(|| area / span.as_secs_f64()));
-    if let Some(first) = completed.first() {
-        into.put(&flow::TRANSFERS, completed.len());
-        into.put(&flow::COMPLETED, first.as_secs_f64());
-    }
+    into.put(&flow::CWND_MEAN, window.mean());
 }
 
 impl Tell for TcpSource {
     fn figures(&self, _about: &About<'_>, into: &mut Figures) {
-        let (past, sender) = (&self.past, &self.sender);
-        let totals =
-            [past.sent + sender.sent(), past.retransmitted + sender.retransmitted(), past.timeouts + sender.timeouts()];
-        tcp_figures(totals, &self.srtt, self.cwnd_area, &self.completed, into);
+        tcp_figures(self.counts(), &self.srtt, &self.window, into);
     }
     fn digest(&self) -> (u64, u64) {
         (self.digest.value(), self.sent_bytes.get())
@@ -425,6 +461,9 @@ impl Tell for TcpSource {
     }
     fn windows(&self) -> &[TcpPoint] {
         &self.samples
+    }
+    fn activity(&self) -> Option<&Activity> {
+        Some(&self.activity)
     }
 }
 

@@ -8,7 +8,9 @@ use steadycast_control::{
     Announcement, Arrival, Body, Departing, Due, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport,
     ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream,
 };
-use steadycast_remote::{Bounds, Bytes, Decision, Ecn, Fate, Given, Packet, PeerTime, Rate, Remote, Seed, Span, Time};
+use steadycast_remote::{
+    Bounds, Bytes, Decision, Ecn, Given, Packet, PacketResult, PeerTime, Rate, Remote, Seed, Span, Time,
+};
 
 /// Where the receiver half runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +52,7 @@ enum Event {
     Arrives(u64),
     Report(Option<Body>, Reception, Option<Span>, Vec<PacketReport>),
     Announced(Option<Body>),
-    Fates(Vec<Fate>),
+    Fates(Vec<PacketResult>),
 }
 
 /// The halves where they belong, and what a session would count for them.
@@ -328,13 +330,13 @@ impl World {
     }
 
     /// Of the packets since the last report, and those before that have come late.
-    fn fates(&mut self) -> Vec<Fate> {
+    fn fates(&mut self) -> Vec<PacketResult> {
         let Some(newest) = self.unsaid.iter().max().copied() else { return Vec::new() };
         let oldest = self.unsaid.iter().min().copied().unwrap_or(newest);
         self.unsaid.clear();
         let told = |number: u64| {
             let at = self.packets[number as usize].2.map(|at| PeerTime::from_nanos((at + AHEAD).as_nanos() as i64));
-            Fate { number, arrived: at.map(|at| PacketArrival { at: Some(at), ecn: None }) }
+            PacketResult { number, arrived: at.map(|at| PacketArrival { at: Some(at), ecn: None }) }
         };
         (oldest.saturating_sub(8)..=newest).map(told).collect()
     }

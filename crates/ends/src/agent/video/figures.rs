@@ -2,12 +2,12 @@
 
 use super::{VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
-use crate::agent::{About, Place, SentStep, Tell};
+use crate::agent::{About, RowOrigin, SentStep, Tell};
 use crate::intake::Intake;
 use crate::score::viewing_score;
 use std::collections::BTreeSet;
 use steadycast_control::Check;
-use steadycast_media::{Fate, SentFrames};
+use steadycast_media::{FrameFate, SentFrames};
 use steadycast_record::{Figures, Table, decisions, flow, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
@@ -52,19 +52,19 @@ impl Tell for VideoSource {
         self.samples.iter().map(step).collect()
     }
 
-    fn decisions(&self, place: &Place<'_>, into: &mut Table) {
+    fn decisions(&self, origin: &RowOrigin<'_>, into: &mut Table) {
         for row in &self.decisions {
             let why = &row.decision.why;
             into.real(&decisions::T, row.at.as_secs_f64());
-            into.text(&decisions::FLOW, place.flow);
-            into.text(&decisions::NODE, place.node);
+            into.text(&decisions::FLOW, origin.flow);
+            into.text(&decisions::NODE, origin.node);
             into.text(&decisions::RULE, &why.rule);
             into.real(&decisions::TARGET, row.decision.target.as_bps_f64());
             into.real(&decisions::PACING, row.decision.pacing.as_bps_f64());
             into.real(&decisions::LOSS, why.loss);
             into.millis(&decisions::RTT, why.rtt);
             into.text(&decisions::LIMIT, self.limit(row));
-            if let Some(name) = why.by.and_then(|id| place.receivers.get(&id.0)) {
+            if let Some(name) = why.by.and_then(|id| origin.receivers.get(&id.0)) {
                 into.text(&decisions::BY, name);
             }
             into.end_row();
@@ -133,12 +133,12 @@ impl Tell for VideoSink {
         self.joined
     }
 
-    fn decisions(&self, place: &Place<'_>, into: &mut Table) {
+    fn decisions(&self, origin: &RowOrigin<'_>, into: &mut Table) {
         // What was said while the last packets arrived is not of the run.
-        for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= place.until) {
+        for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= origin.until) {
             into.real(&decisions::T, at.as_secs_f64());
-            into.text(&decisions::FLOW, place.flow);
-            into.text(&decisions::NODE, place.node);
+            into.text(&decisions::FLOW, origin.flow);
+            into.text(&decisions::NODE, origin.node);
             into.text(&decisions::RULE, view.state.unwrap_or("report"));
             into.real(&decisions::TARGET, view.rate.map(|r| r.as_bps_f64()));
             into.real(&decisions::LOSS, view.loss);
@@ -178,17 +178,17 @@ impl VideoSink {
         let owed = judged(about.from);
         let count = |fate| owed.iter().filter(|n| fates[**n] == fate).count();
         into.put(&receiver::FRAMES_SENT, owed.len());
-        into.put(&receiver::FRAMES_OK, count(Fate::Ok));
-        let whole = (!owed.is_empty()).then(|| count(Fate::Ok) as f64 / owed.len() as f64);
+        into.put(&receiver::FRAMES_OK, count(FrameFate::Ok));
+        let whole = (!owed.is_empty()).then(|| count(FrameFate::Ok) as f64 / owed.len() as f64);
         into.put(&receiver::FRAMES_OK_FRAC, whole);
         let repaired: BTreeSet<usize> = self.repaired.iter().map(|(_, frame)| *frame as usize).collect();
-        let saved = owed.iter().filter(|n| fates[**n] == Fate::Ok && repaired.contains(*n)).count();
+        let saved = owed.iter().filter(|n| fates[**n] == FrameFate::Ok && repaired.contains(*n)).count();
         into.put(&receiver::FRAMES_REPAIRED, saved);
-        into.put(&receiver::FRAMES_LOST, count(Fate::Lost));
-        into.put(&receiver::FRAMES_LATE, count(Fate::Late));
-        into.put(&receiver::FRAMES_UNDECODABLE, count(Fate::Undecodable));
+        into.put(&receiver::FRAMES_LOST, count(FrameFate::Lost));
+        into.put(&receiver::FRAMES_LATE, count(FrameFate::Late));
+        into.put(&receiver::FRAMES_UNDECODABLE, count(FrameFate::Undecodable));
         let mut slots: Vec<(u32, bool)> =
-            owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == Fate::Ok)).collect();
+            owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == FrameFate::Ok)).collect();
         slots.sort_unstable();
         let period = source.frame_period();
         let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
@@ -199,13 +199,13 @@ impl VideoSink {
         let slots = slots.into_iter().map(|(slot, new)| (new, lasts(slot).unwrap_or(period)));
         let freezes = Freezes::of(slots);
         freezes.figures(into);
-        self.score(&freezes, count(Fate::Ok), &owed, sent, into);
+        self.score(&freezes, count(FrameFate::Ok), &owed, sent, into);
         let mut delays = Spread::default();
         let waited =
             owed.iter().filter_map(|n| Some(schedule.due(sent.frames[*n].ready)?.since(sent.frames[*n].ready)));
         waited.for_each(|delay| delays.add(delay));
         into.put_spread(&receiver::PLAYOUT, &delays);
-        let startup = judged(self.joined).into_iter().find(|n| fates[*n] == Fate::Ok).and_then(|n| {
+        let startup = judged(self.joined).into_iter().find(|n| fates[*n] == FrameFate::Ok).and_then(|n| {
             let (_, last) = assembly.arrival(n as u32)?;
             let whole = last.since(self.joined);
             // A player shows the first frame when it is whole and its play-out delay is over.

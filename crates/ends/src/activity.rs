@@ -1,0 +1,88 @@
+//! When a source that pauses had something to send.
+
+use steadycast_units::{Span, Time};
+
+/// One transfer, or one period with something to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    from: Time,
+    /// [`Time::NEVER`] while it lasts.
+    until: Time,
+    complete: bool,
+}
+
+/// When a source had something to send: until all of it was acknowledged or, without acknowledgements, sent.
+#[derive(Clone, Debug, Default)]
+pub struct Activity(Vec<Stretch>);
+
+impl Activity {
+    /// There is something to send; a stretch that lasts goes on.
+    pub fn begin(&mut self, now: Time) {
+        if self.open().is_none() {
+            self.0.push(Stretch { from: now, until: Time::NEVER, complete: false });
+        }
+    }
+
+    /// There is nothing more to send, or nobody sends it.
+    pub fn end(&mut self, now: Time) {
+        if let Some(stretch) = self.open() {
+            stretch.until = now;
+        }
+    }
+
+    /// The transfer under way is complete.
+    pub fn complete(&mut self, now: Time) {
+        if let Some(stretch) = self.open() {
+            (stretch.until, stretch.complete) = (now, true);
+        }
+    }
+
+    fn open(&mut self) -> Option<&mut Stretch> {
+        self.0.last_mut().filter(|stretch| stretch.until == Time::NEVER)
+    }
+
+    /// When each complete transfer began and ended.
+    pub fn transfers(&self) -> impl Iterator<Item = (Time, Time)> {
+        self.0.iter().filter(|stretch| stretch.complete).map(|stretch| (stretch.from, stretch.until))
+    }
+
+    /// Its stretches.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
+        self.0.iter().map(|stretch| (stretch.from, stretch.until))
+    }
+}
+
+/// How much of the time between two times lies within stretches.
+pub(crate) fn within(stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> Span {
+    stretches.map(|(start, stop)| stop.min(until).since(start.max(from))).fold(Span::ZERO, |sum, span| sum + span)
+}
+
+/// Whether one stretch covers all the time between two times.
+pub(crate) fn throughout(mut stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> bool {
+    stretches.any(|(start, stop)| start <= from && until <= stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_goes_on_until_it_ends_and_only_complete_ones_are_transfers() {
+        let at = |ms| Time::ZERO + Span::millis(ms);
+        let mut activity = Activity::default();
+        activity.end(at(1));
+        activity.begin(at(10));
+        activity.begin(at(20));
+        activity.complete(at(30));
+        activity.complete(at(35));
+        activity.begin(at(50));
+        activity.end(at(60));
+        activity.begin(at(90));
+        assert_eq!(activity.transfers().collect::<Vec<_>>(), [(at(10), at(30))]);
+        // 5 ms of the first, all of the second, and of the third, which lasts, what lies before the end.
+        assert_eq!(within(activity.stretches(), at(25), at(100)), Span::millis(5 + 10 + 10));
+        assert!(throughout(activity.stretches(), at(10), at(30)));
+        assert!(!throughout(activity.stretches(), at(25), at(55)));
+        assert!(throughout(activity.stretches(), at(91), at(1_000)));
+    }
+}
