@@ -230,6 +230,7 @@ STATUS = {
     "quantizer": 7,
     "feedback": 12,
     "feedback_refused": 0,
+    "ecn": None,
     "floor_bps": 50_000.0,
     "left_out": 3,
     "skipped_frames": 0,

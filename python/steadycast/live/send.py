@@ -58,6 +58,7 @@ class Options:
     buffer: str | None = None
     consume: str | None = None
     feedback: str = "own"
+    ecn: str = "off"
     repair: str = "auto"
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
@@ -122,6 +123,7 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         **session.play_out(options.buffer, options.consume),
         "clip": planned.clip,
         "feedback": options.feedback,
+        "ecn": options.ecn,
         "repair": options.repair,
     }
     with outlets.Outlets(options.outlets, "send", options.to) as told:
