@@ -22,7 +22,7 @@ wait $sender
 @needs_networks
 def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(tmp_path: Path) -> None:
     def over(bleach: bool) -> Emulated:
-        link = "queue = { kind = \"dualpi2\" }" + ("\nbleach = true" if bleach else "")
+        link = 'queue = { kind = "dualpi2" }' + ("\nbleach = true" if bleach else "")
         return emulate(tmp_path / str(bleach), SCRIPT.format(seconds=6), link=link)
 
     with ThreadPoolExecutor(2) as pool:
@@ -42,7 +42,11 @@ def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(
     assert received["ecn_capable_packets"] > 0.9 * sent["sent_packets"]
     # SCReAM fills the link until DualPI2 marks; its reports tell of nearly all marks.
     assert 10 < received["ecn_marked_packets"] < 0.5 * sent["sent_packets"]
-    assert 0.9 * received["ecn_marked_packets"] - 5 < sent["ecn_marked_packets"] <= received["ecn_marked_packets"]
+    assert (
+        0.9 * received["ecn_marked_packets"] - 5
+        < sent["ecn_marked_packets"]
+        <= received["ecn_marked_packets"]
+    )
 
     sent, received, events = told(cleared)
     assert (sent["ecn_path"], events[-1]) == ("cleared", "cleared")

@@ -451,6 +451,7 @@ def session_settings(port: int) -> dict[str, object]:
         "mux": False,
         "packet": 1018,
         "feedback": "own",
+        "ecn": "off",
         "repair": "auto",
     }
     return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}

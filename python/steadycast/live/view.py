@@ -132,7 +132,8 @@ def send_line(status: Json) -> str:
     present = [p for p in status["peers"] if not p["left"]]
     return (
         f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
-        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}{_marked(status)}; {why(status['decision'])}"
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}{_marked(status)}; "
+        f"{why(status['decision'])}"
     )
 
 
