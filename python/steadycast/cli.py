@@ -1296,6 +1296,14 @@ def send(
             "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
         ),
     ] = "own",
+    ecn: Annotated[
+        str,
+        typer.Option(
+            "--ecn",
+            metavar="AS",
+            help="Packets leave as ect0 or ect1 (L4S) while the path keeps it; off. With --feedback rfc8888.",
+        ),
+    ] = "off",
     repair: Annotated[
         str,
         typer.Option(
@@ -1350,6 +1358,7 @@ def send(
         buffer=buffer,
         consume=consume,
         feedback=feedback,
+        ecn=ecn,
         repair=repair,
         outlets=_outlets(metrics, status, events, as_json=as_json),
     )

@@ -230,6 +230,7 @@ STATUS = {
     "quantizer": 7,
     "feedback": 12,
     "feedback_refused": 0,
+    "ecn": None,
     "floor_bps": 50_000.0,
     "left_out": 3,
     "skipped_frames": 0,
@@ -450,6 +451,7 @@ def session_settings(port: int) -> dict[str, object]:
         "mux": False,
         "packet": 1018,
         "feedback": "own",
+        "ecn": "off",
         "repair": "auto",
     }
     return {**none, **rates, **rest, "to": f"127.0.0.1:{port}", "cname": "test"}

@@ -102,7 +102,7 @@ pub(crate) struct UdpEnd {
     pub(crate) hosted: Hosted,
     /// Its packets, where they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
-    held: VecDeque<(Time, Body)>,
+    held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
@@ -142,23 +142,23 @@ impl UdpEnd {
                 self.hosted.sent.borrow_mut().add(now, media);
             }
             if self.hosted.jitter.is_zero() {
-                self.send(now, size, &body, out);
+                self.send(now, size, ecn, &body, out);
             } else {
                 // What comes while one is held back leaves with it, as in the simulation.
                 let until = match self.held.back() {
-                    Some((until, _)) => *until,
+                    Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
                 };
-                self.held.push_back((until, body));
+                self.held.push_back((until, ecn, body));
             }
         }
-        while let Some((_, body)) = self.held.pop_front_if(|(until, _)| *until <= now) {
+        while let Some((_, ecn, body)) = self.held.pop_front_if(|(until, ..)| *until <= now) {
             let size = match (&body, &self.agent) {
                 (Body::Rtp(media), _) => media.size,
                 (_, Agent::PlainSource(source)) => source.packet(),
                 _ => Bytes::ZERO,
             };
-            self.send(now, size, &body, out);
+            self.send(now, size, ecn, &body, out);
         }
         if self.leaves && !self.agent.leaving() {
             self.leaves = false;
@@ -166,14 +166,14 @@ impl UdpEnd {
         }
     }
 
-    fn send(&mut self, now: Time, size: Bytes, body: &Body, out: &mut Outbox) {
+    fn send(&mut self, now: Time, size: Bytes, ecn: Ecn, body: &Body, out: &mut Outbox) {
         match body {
             Body::Rtp(media) => {
                 let len = media.payload_len();
                 if self.zeros.len() < len {
                     self.zeros.resize(len, 0);
                 }
-                out.push(Which::Rtp, None, |bytes| media.encode(&self.zeros[..len], bytes));
+                out.push_as(ecn, Which::Rtp, None, |bytes| media.encode(&self.zeros[..len], bytes));
             }
             Body::Rtcp { bytes, .. } => {
                 out.push(Which::Rtcp, self.hosted.reports_to, |to| to.extend_from_slice(bytes));
@@ -218,7 +218,7 @@ fn sender(address: SocketAddr) -> AgentIx {
 impl End for UdpEnd {
     fn wake(&self) -> Time {
         let plan = self.hosted.plan.front().map_or(Time::NEVER, |(at, _)| *at);
-        let held = self.held.front().map_or(Time::NEVER, |(at, _)| *at);
+        let held = self.held.front().map_or(Time::NEVER, |(at, ..)| *at);
         self.agent.wake().min(plan).min(held)
     }
 

@@ -26,7 +26,7 @@ use steadycast_network::{BuildError, Datagrams, group_address, host_address};
 use steadycast_record::run;
 use steadycast_scenario::{self as sc, FlowKind, NodeIx, Repair, Scenario};
 
-use steadycast_units::{Chance, Ecn, Span, Spread, Time};
+use steadycast_units::{Chance, Span, Spread, Time};
 
 /// Ports of the first session: RTP, and RTCP after it; each further session takes the next two.
 pub const RTP_PORT: u16 = 5004;
@@ -761,10 +761,6 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            let ecn = match &flow.kind {
-                sc::FlowKind::Video(video) => video.ecn,
-                _ => Ecn::NotEct,
-            };
             // A group whose members report to the sender alone: it listens at its own address, as with source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
@@ -778,7 +774,7 @@ impl Planner<'_> {
                     ix,
                     session,
                     host: flow.from,
-                    pair: Pair::sender(target, &PairOptions { source, ecn, ..options(flow.from) }).map_err(net)?,
+                    pair: Pair::sender(target, &PairOptions { source, ..options(flow.from) }).map_err(net)?,
                     plan: self.turns(n, End::Source),
                     reports_to: None,
                     member_of: None,

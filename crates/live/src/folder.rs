@@ -7,7 +7,7 @@ use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, FlowEnds, Record};
 use steadycast_record::{Figures, Of, Table, frames, receiver, run};
 use steadycast_scenario::{Problems, Scenario};
-use steadycast_units::{Bytes, Rate, Span, Spread, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Spread, Time};
 
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
@@ -26,6 +26,8 @@ pub(crate) struct Words {
     pub(crate) group: bool,
     /// Lost packets are sent again.
     pub(crate) repair: bool,
+    /// As which packets leave.
+    pub(crate) ecn: Ecn,
 }
 
 impl Words {
@@ -45,10 +47,15 @@ impl Words {
         };
         let cast = if self.group { "multicast" } else { "unicast" };
         let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
+        let ecn = match self.ecn {
+            Ecn::Ect1 => "ecn = \"ect1\"\n",
+            Ecn::Ect0 => "ecn = \"ect0\"\n",
+            Ecn::NotEct | Ecn::Ce => "",
+        };
         format!(
             "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
-             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}",
+             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}{ecn}",
             lasted.as_secs_f64().max(0.001),
             self.controller,
             self.mode,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_session::Orders;
+use steadycast_session::OperatorControls;
 
 /// The latest status, how many were made before it, and whether it is the last one.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     asked: AtomicBool,
     shown: Mutex<Shown>,
     change: Condvar,
-    pub(crate) orders: Orders,
+    pub(crate) orders: OperatorControls,
     /// Receivers that the operator has excluded, by their names.
     pub(crate) excluded: Mutex<Vec<String>>,
 }

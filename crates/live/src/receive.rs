@@ -307,6 +307,7 @@ impl Session {
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
+            "ecn": ecn(sink.by_ecn),
             "overrun": self.shelf.overrun(), "unreadable": end.unreadable(),
         })
     }
@@ -361,12 +362,19 @@ impl Session {
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
             repair: wired.sink().requests().is_some(),
+            ecn: self.options.description.ecn,
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
         LiveRecord::new(&words, agent, from..until, now, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
+}
+
+/// Packets that came as ECN-capable, and as marked; nothing where none did.
+fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
+    let capable = ect0 + ect1 + marked;
+    (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))
 }
 
 /// What the source's last word was: the address that it came from.

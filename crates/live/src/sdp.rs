@@ -6,7 +6,7 @@
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
 use std::net::{IpAddr, SocketAddr};
 use steadycast_session::{FeedbackFormat, TRANSPORT_NUMBER_ID};
-use steadycast_units::{Rate, Span};
+use steadycast_units::{Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
@@ -48,6 +48,8 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
     pub feedback: Option<PacketFeedback>,
+    /// As which packets leave (RFC 6679, section 6.1).
+    pub ecn: Ecn,
     /// How lost packets are sent again to those who ask for them; `None`: they are not.
     pub repair: Option<Retransmissions>,
     /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
@@ -156,6 +158,11 @@ impl Description {
                 put("rtcp-fb", format!("{} transport-cc", self.payload_type));
             }
             None => {}
+        }
+        if self.ecn.is_capable() {
+            // RFC 6679, section 6.1: it begins with the first packet. RFC 8888's reports stand in the place of that RFC's own (its section 7).
+            let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
+            put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
         if self.key_frames {
             put("rtcp-fb", format!("{} nack pli", self.payload_type));
@@ -280,6 +287,7 @@ impl Description {
             bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
             feedback,
             repair,
+            ecn: ecn(media),
             key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
@@ -348,6 +356,17 @@ fn feedback(media: &Media, payload_type: u8) -> Option<PacketFeedback> {
         (uri.trim() == TRANSPORT_WIDE).then_some(id)
     });
     element.filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
+}
+
+/// As which packets leave, by `a=ecn-capable-rtp` (RFC 6679, section 6.1): ECT(0) where it does not say.
+fn ecn(media: &Media) -> Ecn {
+    let Some(said) = media.get_first_attribute_value("ecn-capable-rtp").flatten() else { return Ecn::NotEct };
+    let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
+    match words().find_map(|word| word.strip_prefix("ect=")) {
+        _ if words().any(|word| word == "mode=readonly") => Ecn::NotEct,
+        Some("1") => Ecn::Ect1,
+        _ => Ecn::Ect0,
+    }
 }
 
 /// The NAL units of a stream with start codes.
@@ -423,6 +442,7 @@ mod tests {
             config: config.to_vec(),
             bandwidth: Some(Rate::kbps(2_000)),
             feedback: None,
+            ecn: Ecn::NotEct,
             repair: None,
             key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
@@ -446,6 +466,8 @@ mod tests {
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Transport(14)), ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Congestion), ecn: Ecn::Ect1, ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Congestion), ecn: Ecn::Ect0, ..description(None, &[]) },
             Description { repair: Some(retransmissions()), ..description(Some(PayloadFormat::H264), &sets) },
             Description { key_frames: true, ..description(Some(PayloadFormat::H264), &sets) },
             Description {
@@ -482,6 +504,26 @@ mod tests {
         let twcc = text(PacketFeedback::Transport(14));
         assert!(twcc.contains("a=rtcp-fb:96 transport-cc\r\n"), "{twcc}");
         assert!(twcc.contains(&format!("a=extmap:14 {TRANSPORT_WIDE}\r\n")), "{twcc}");
+    }
+
+    #[test]
+    fn the_ecn_field_is_said_and_read_as_rfc_6679_says_it() {
+        let text = Description { ecn: Ecn::Ect1, ..description(None, &[]) }.write("10.0.0.1".parse().unwrap(), 17);
+        assert!(text.contains("a=ecn-capable-rtp: leap mode=setonly; ect=1\r\n"), "{text}");
+        let read = |line: &str| {
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96\r\n";
+            Description::read(format!("{head}{line}\r\n").as_bytes()).unwrap().ecn
+        };
+        for (line, ecn) in [
+            ("a=ecn-capable-rtp: ice,rtp mode=setread;ect=1", Ecn::Ect1),
+            ("a=ecn-capable-rtp:leap ect=0", Ecn::Ect0),
+            ("a=ecn-capable-rtp: rtp", Ecn::Ect0),
+            ("a=ecn-capable-rtp: rtp ect=random; mode=setonly", Ecn::Ect0),
+            ("a=ecn-capable-rtp: rtp mode=readonly; ect=1", Ecn::NotEct),
+            ("a=rtcp-fb:* ack ccfb", Ecn::NotEct),
+        ] {
+            assert_eq!(read(line), ecn, "{line}");
+        }
     }
 
     #[test]

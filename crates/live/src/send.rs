@@ -52,6 +52,11 @@ pub enum LiveError {
     /// A group's receivers can't all report single packets.
     #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
     GroupFeedback,
+    /// ECN is used where reports of single packets tell how it arrives.
+    #[error(
+        "--ecn: marks are known, and the path is checked, by reports of single packets that tell of them; take --feedback rfc8888"
+    )]
+    EcnUntold,
     /// One receiver's losses are not sent again to a group.
     #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto or none")]
     GroupRepair,
@@ -149,6 +154,8 @@ pub struct SendOptions {
     pub cname: String,
     /// How its receivers report single packets; [`FeedbackFormat::Own`]: as the controller asks.
     pub feedback: FeedbackFormat,
+    /// As which packets leave, while the path keeps it.
+    pub ecn: Ecn,
     /// Whether lost packets are sent again.
     pub repair: RepairChoice,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
@@ -224,12 +231,17 @@ impl Sending {
             RepairChoice::Auto => !group && options.mode != Mode::Paper && !matches!(medium, Medium::Greedy),
             RepairChoice::None => false,
         };
-        // Many receivers can't each report every packet, and nothing here leaves with an ECN codepoint.
-        let of_one = [Need::PacketReports, Need::Queue, Need::Probes];
-        check_needs(&options.controller, chosen.needs(), if group { &of_one[1..] } else { &of_one })?;
+        // Many receivers can't each report every packet.
+        let mut offered = vec![Need::Queue, Need::Probes];
+        offered.extend((!group).then_some(Need::PacketReports));
+        offered.extend(options.ecn.is_capable().then_some(Need::Ecn));
+        check_needs(&options.controller, chosen.needs(), &offered)?;
         let factory: Arc<dyn Factory> = Arc::new(chosen);
         let own_format = FeedbackFormat::own_of(&*factory);
         let feedback = if options.feedback == FeedbackFormat::Own { own_format } else { options.feedback };
+        if options.ecn.is_capable() && feedback != FeedbackFormat::Rfc8888 {
+            return Err(LiveError::EcnUntold);
+        }
         packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
@@ -300,7 +312,7 @@ impl Sending {
             group,
             id: ReceiverId(identity.ssrc),
             chance: seed.part("half"),
-            ecn: Ecn::NotEct,
+            ecn: options.ecn,
         };
         let repair = repairs.then(|| RepairSettings {
             ssrc: seed.part("repair.ssrc").bits32(),
@@ -319,6 +331,7 @@ impl Sending {
             config,
             bandwidth: Some(cap.min(Rate::mbps(100_000))),
             feedback: PacketFeedback::of(feedback),
+            ecn: options.ecn,
             key_frames: desk.is_some() && options.mode != Mode::Paper,
             repair: repair.map(|repair| Retransmissions {
                 payload_type: repair.payload_type,
@@ -345,7 +358,7 @@ impl Sending {
             Arc::new(FeedbackDefence::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let mut source = source.with_repair(repair);
+        let mut source = source.with_ecn(options.ecn).with_repair(repair);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
@@ -560,6 +573,9 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
+            "ecn": source.ecn().map(|(path, counts)| json!({
+                "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
+            })),
             "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
             "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
@@ -603,9 +619,13 @@ impl Session {
         if left_out > 0 {
             warnings.push(format!("the encoder was too slow: {left_out} pictures were left out"));
         }
+        if let Some(failure) = wired.source().ecn().and_then(|(path, _)| path.failure()) {
+            warnings.push(format!("{failure}: packets left as not ECN-capable from then on"));
+        }
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
+        let ecn = self.options.ecn;
         let quoted = |(key, value): &(String, Given)| match value {
             Given::Text(text) => format!("{key} = {}", Value::String(text.clone())),
             other => format!("{key} = {}", said(other)),
@@ -619,6 +639,7 @@ impl Session {
             receivers: names,
             group: self.options.to.ip().is_multicast(),
             repair: wired.source().repairs().is_some(),
+            ecn,
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
         LiveRecord::new(&words, agent, Time::ZERO..now, now, warnings, Vec::new())

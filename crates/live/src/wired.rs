@@ -155,13 +155,13 @@ impl WiredSource {
     fn with(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSource, &mut Out<'_>)) {
         what(&mut self.source, &mut Out { packets: &mut self.outgoing });
         let first_kept = self.source.session().and_then(Sender::first_kept);
-        for (_, _, body) in self.outgoing.drain(..) {
+        for (_, ecn, body) in self.outgoing.drain(..) {
             match body {
                 Body::Rtp(media) => {
                     if let Some(trail) = self.trail.as_ref().filter(|_| media.stream == Stream::Media) {
                         trail.push(media.fragment);
                     }
-                    out.push(Which::Rtp, None, |bytes| {
+                    out.push_as(ecn, Which::Rtp, None, |bytes| {
                         let start = bytes.len();
                         media.encode_header(bytes);
                         let payload = bytes.len();
@@ -575,9 +575,8 @@ impl WiredSink {
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, repairs) = (Stream::Media, None);
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size };
-        let ecn = datagram.meta.ecn;
+        let (stream, repairs, ecn) = (Stream::Media, None, datagram.meta.ecn);
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
@@ -602,8 +601,8 @@ impl WiredSink {
         let fragment = Fragment { frame, ..Fragment::default() };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size };
         let (from, ecn) = (datagram.meta.from, datagram.meta.ecn);
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };

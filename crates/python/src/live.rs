@@ -39,7 +39,6 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
-        ecn: Ecn::NotEct,
         local: want(from, "local")?,
     })
 }
@@ -74,6 +73,17 @@ fn feedback(name: &str) -> PyResult<FeedbackFormat> {
         other => Err(PyValueError::new_err(format!(
             "--feedback {other}: there is no such format; take own, rfc8888 or twcc"
         ))),
+    }
+}
+
+fn ecn(name: &str) -> PyResult<Ecn> {
+    match name {
+        "off" => Ok(Ecn::NotEct),
+        "ect0" => Ok(Ecn::Ect0),
+        "ect1" => Ok(Ecn::Ect1),
+        other => {
+            Err(PyValueError::new_err(format!("--ecn {other}: there is no such codepoint; take off, ect0 or ect1")))
+        }
     }
 }
 
@@ -183,6 +193,7 @@ impl PySender {
             key: key(options)?,
             clip: want(options, "clip")?,
             feedback: feedback(&want::<String>(options, "feedback")?)?,
+            ecn: ecn(&want::<String>(options, "ecn")?)?,
             repair: repair(&want::<String>(options, "repair")?)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
@@ -312,6 +323,7 @@ impl PyReceiver {
                     config: Vec::new(),
                     bandwidth: None,
                     feedback: None,
+                    ecn: Ecn::NotEct,
                     repair: None,
                     key_frames: false,
                     ours: Vec::new(),

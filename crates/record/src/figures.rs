@@ -108,6 +108,11 @@ figures! {
             .when(When::Repaired).lower();
         PARITY_PACKETS = figure("parity_packets", Count, "Packets of parity that the sender sent.").when(When::Repaired);
         PARITY_BPS = figure("parity_bps", Rate, "Parity, in bits of IP packets per second.").when(When::Repaired).lower();
+        ECN_PATH = figure("ecn_path", Text, "What the path does with the ECN field: kept, cleared, changed, lost (ECN-capable packets), \
+            unknown (too few reports) or untold (by reports that do not tell).").when(When::EcnCapable);
+        ECN_SENT = figure("ecn_sent_packets", Count, "Packets that left as ECN-capable.").when(When::EcnCapable);
+        ECN_MARKED = figure("ecn_marked_packets", Count, "Those of them that reports of single packets tell as marked.")
+            .when(When::EcnCapable);
         SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because too much waited to be sent.")
             .when(When::Video).lower();
         BACKLOG = spread("backlog_ms", "How long packets waited in the sender, from their frame being ready to their leaving.")
@@ -224,6 +229,10 @@ figures! {
         CUMULATIVE_JITTER_MAX = figure("cumulative_jitter_max_ms", Millis, "How far behind the first packet's pace the stream has ever \
             fallen.").when(When::Video).lower();
         FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver sent.").when(When::Video);
+        ECN_CAPABLE = figure("ecn_capable_packets", Count, "Packets that arrived as ECN-capable, the marked ones included.")
+            .when(When::EcnCapable);
+        ECN_MARKED = figure("ecn_marked_packets", Count, "Packets that arrived with the mark that a queue sets: congestion \
+            experienced.").when(When::EcnCapable);
         LOST_PACKETS = figure("lost_packets", Count, "Packets that did not arrive before repair, in the time of means.")
             .when(When::Repaired).lower();
         REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that came when they were sent again, or were computed from parity, in the time of means.")

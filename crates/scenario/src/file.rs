@@ -105,6 +105,8 @@ tables! {
         duplicate: f64,
         /// What drops packets beyond a rate, before the queue; default "none".
         policer: OrNone<Policer>,
+        /// Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false.
+        bleach: bool,
         /// What waits; default drop-tail with 50 packets.
         queue: Deferred<Queue>,
         /// The largest packet; default "1500B".

@@ -113,6 +113,8 @@ pub struct Direction {
     pub duplicate: f64,
     /// What drops packets beyond a rate, before the queue.
     pub policer: Option<Policer>,
+    /// Whether it clears the ECN field of each packet.
+    pub bleach: bool,
     /// What waits, and what is dropped.
     pub queue: Queue,
     /// The largest packet, as IP size.

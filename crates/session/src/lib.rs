@@ -14,6 +14,7 @@
 mod around;
 mod breaker;
 mod defence;
+mod ecn;
 mod feedback;
 mod gate;
 mod media;
@@ -30,6 +31,7 @@ mod standard;
 
 pub use breaker::CircuitBreaker;
 pub use defence::{FeedbackDefence, OperatorControls};
+pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::{FeedbackFormat, TRANSPORT_NUMBER_ID};
 pub use media::Media;
 pub use pacer::{Backlog, Emit};

@@ -1,3 +1,4 @@
+use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback::{self, FeedbackFormat};
 use crate::gate::ReportLimiter;
 use crate::media::overhead;
@@ -18,7 +19,7 @@ use steadycast_control::{
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
-use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
+use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
@@ -90,6 +91,8 @@ pub struct Sender {
     siblings: Option<Siblings>,
     /// When a member was heard last; at first, when it began.
     heard: Time,
+    /// With which ECN field packets leave.
+    ecn: EcnCheck,
     /// Sends lost packets again.
     repair: Option<Repairing>,
     /// Sends parity.
@@ -257,6 +260,7 @@ impl Sender {
             told: (0, now),
             siblings: None,
             heard: now,
+            ecn: EcnCheck::default(),
             repair: None,
             parity: None,
             room: 1.0,
@@ -271,6 +275,19 @@ impl Sender {
     pub fn with_siblings(self, siblings: Siblings) -> Self {
         siblings.tell(self.decision.target);
         Self { siblings: Some(siblings), ..self }
+    }
+
+    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report single packets by
+    /// RFC 8888.
+    #[must_use]
+    pub fn with_ecn(self, ecn: Ecn) -> Self {
+        let told = self.settings.feedback == FeedbackFormat::Rfc8888;
+        Self { ecn: EcnCheck::new(ecn, told), ..self }
+    }
+
+    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable.
+    pub fn ecn(&self) -> (EcnPath, EcnCounts) {
+        (self.ecn.path(), self.ecn.counts())
     }
 
     /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
@@ -646,6 +663,7 @@ impl Sender {
         }
         // What a packet's own feedback measures is newer than what a report block does.
         let rtt = joined.rtt.or(rtt);
+        self.ecn.on_report(&joined.packets, self.number);
         let members = self.peers.len() as u32;
         self.half.on_report(&Report {
             at: now,
@@ -772,7 +790,9 @@ impl Sender {
         {
             let again = if repairs { self.resend(now) } else { None };
             let extra = again.or_else(|| self.protect(now));
-            return Output::Media(extra.unwrap_or_else(|| self.media(now)));
+            let media = extra.unwrap_or_else(|| self.media(now));
+            self.ecn.on_sent(now, media.number);
+            return Output::Media(media);
         }
         self.wait(now)
     }
@@ -846,7 +866,8 @@ impl Sender {
         let transport = self.numbered().then_some(self.number as u16);
         let (stream, repairs) = (Stream::Media, None);
         let (number, seq) = (self.number, self.seq);
-        let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size };
+        let ecn = self.ecn.field();
+        let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn };
         self.keep(now, &media, frame.kind, ready);
         if let Some(history) = &mut self.history {
             history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
@@ -928,7 +949,8 @@ impl Sender {
         self.read_decision();
         let transport = numbered.then_some(number as u16);
         let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
-        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size })
+        let ecn = self.ecn.field();
+        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn })
     }
 
     /// A packet of the media leaves: it becomes part of a block.
@@ -993,7 +1015,8 @@ impl Sender {
             ..bare
         };
         let (transport, repairs) = (numbered.then_some(number as u16), Some(base));
-        Some(Media { header, notice: Notice::NONE, fragment, number, transport, stream, seq, repairs, size })
+        let (notice, ecn) = (Notice::NONE, self.ecn.field());
+        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn })
     }
 
     fn timestamp(&self, at: Time) -> u32 {

@@ -106,6 +106,11 @@ def _breaker(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
     yield {}, float(str((status["decision"] or {}).get("rule", "")).startswith("circuit breaker"))
 
 
+def _ecn_failed(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+    if status["ecn"] is not None:
+        yield {}, float(bool(status["ecn"]["failure"]))
+
+
 LIMITS = ("start", "network", "encoder", "cap", "floor")
 SENDER = (
     Metric("steadycast_uptime_seconds", "gauge", "Since the session began.", _one("at_s")),
@@ -139,6 +144,8 @@ SENDER = (
         "Reports that were refused: one address sent more than a whole group would.",
         _one("feedback_refused"),
     ),
+    Metric("steadycast_ecn_marked", "counter", "Packets that reports told as marked.", _one("ecn.marked")),
+    Metric("steadycast_ecn_failed", "gauge", "1 once the path has spoilt the ECN field.", _ecn_failed),
     Metric("steadycast_unreadable", "counter", "Datagrams that could not be read.", _one("unreadable")),
     Metric("steadycast_refused", "counter", "Packets that the other host refused.", _one("refused")),
     Metric(
@@ -368,6 +375,7 @@ class _Events:
         self._peers: dict[int, str] = {}
         self._silent = False
         self._source: str | None = None
+        self._ecn: str | None = None
 
     def of(self, command: str, status: Json) -> Iterator[Json]:
         at = {"at_s": status["at_s"]}
@@ -379,6 +387,10 @@ class _Events:
         if decision and (decision["limit"], decision["rule"]) != self._decision:
             self._decision = (decision["limit"], decision["rule"])
             yield {"event": "decision", **decision, "rate_bps": status["rate_bps"]}
+        ecn = status["ecn"]
+        if ecn is not None and ecn["path"] != self._ecn:
+            self._ecn = ecn["path"]
+            yield {"event": "ecn", **ecn}
         peers = {peer["ssrc"]: peer for peer in status["peers"]}
         kinds = {ssrc: _kind(peer) for ssrc, peer in peers.items()}
         changed = [(ssrc, kind) for ssrc, kind in kinds.items() if self._peers.get(ssrc) != kind]

@@ -58,6 +58,7 @@ class Options:
     buffer: str | None = None
     consume: str | None = None
     feedback: str = "own"
+    ecn: str = "off"
     repair: str = "auto"
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
@@ -133,6 +134,7 @@ def settings_of(options: Options) -> Json:
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
         "feedback": options.feedback,
+        "ecn": options.ecn,
         "repair": options.repair,
     }
 

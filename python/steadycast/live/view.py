@@ -121,6 +121,8 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         )
     if status["unreadable"]:
         found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")
+    if (status["ecn"] or {}).get("failure"):
+        found.append(f"{status['ecn']['failure']}: packets leave as not ECN-capable from now on")
     return found
 
 
@@ -130,8 +132,17 @@ def send_line(status: Json) -> str:
     present = [p for p in status["peers"] if not p["left"]]
     return (
         f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
-        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}; {why(status['decision'])}"
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}{_marked(status)}; "
+        f"{why(status['decision'])}"
     )
+
+
+def _marked(status: Json) -> str:
+    """Say how ECN goes, where it is used: that the path spoils it, or how many packets were marked."""
+    ecn = status["ecn"]
+    if ecn is None:
+        return ""
+    return f", {ecn['failure']}" if ecn["failure"] else f", {ecn['marked']} packets marked"
 
 
 def _again(status: Json) -> str:
@@ -154,7 +165,8 @@ def send_view(status: Json, to: str, port: int) -> Group:
 
     decision = status["decision"] or {}
     head = Table.grid(padding=(0, 3))
-    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback")
+    ecn = status["ecn"]
+    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback", "ECN" if ecn else "")
     head.add_row(
         Text(rate(status["rate_bps"]), style="bold"),
         rate(decision.get("target_bps")),
@@ -163,6 +175,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
         str(status["frames"] or "-"),
         str(status["quantizer"] or "-"),
         f"{status['feedback']} reports",
+        f"{ecn['path']}, {ecn['marked']} marked" if ecn else "",
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("", "receiver", "address", "reports", "heard", "loss", "RTT", "jitter", "kind"):

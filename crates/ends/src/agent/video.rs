@@ -16,8 +16,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection, Received, Receiver,
-    RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
+    EcnCounts, EcnPath, Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection,
+    Received, Receiver, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -160,6 +160,7 @@ pub struct VideoSource {
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: Feedback,
     ecn: Ecn,
+    past_ecn: EcnCounts,
     past_checks: Vec<Check>,
     past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
@@ -213,6 +214,7 @@ impl VideoSource {
             epochs: Vec::new(),
             past_feedback: Feedback::default(),
             ecn: Ecn::NotEct,
+            past_ecn: EcnCounts::default(),
             past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
@@ -242,10 +244,17 @@ impl VideoSource {
         }
     }
 
-    /// Its packets leave with this ECN field.
+    /// Its packets leave with this ECN field, as long as the path is not known to spoil it.
     #[must_use]
     pub fn with_ecn(self, ecn: Ecn) -> Self {
         Self { ecn, ..self }
+    }
+
+    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable; `None` where none
+    /// were to.
+    pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
+        let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
+        self.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
     /// It sends lost packets again, or not.
@@ -291,7 +300,7 @@ impl VideoSource {
         if self.running {
             return;
         }
-        let mut sender = (self.make)(now).with_room(self.room);
+        let mut sender = (self.make)(now).with_room(self.room).with_ecn(self.ecn);
         if let Some(siblings) = &self.siblings {
             sender = sender.with_siblings(siblings.clone());
         }
@@ -311,6 +320,7 @@ impl VideoSource {
             }
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
+            self.past_ecn = self.past_ecn + old.ecn().1;
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
@@ -463,6 +473,7 @@ impl VideoSource {
     }
 
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
+        let ecn = media.ecn;
         self.sent_bytes += media.size;
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
@@ -479,7 +490,7 @@ impl VideoSource {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
         };
-        out.send(media.size, self.ecn, body);
+        out.send(media.size, ecn, body);
     }
 
     /// Adds the time since it was last called to what limited the rate then.
@@ -630,6 +641,8 @@ pub struct VideoSink {
     pub rtcp_bytes: Bytes,
     /// Compounds sent.
     pub rtcp_packets: u64,
+    /// RTP packets by the two bits of their ECN field on arrival.
+    pub by_ecn: [u64; 4],
     /// Cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
@@ -662,6 +675,7 @@ impl VideoSink {
             until: Time::NEVER,
             rtcp_bytes: Bytes::ZERO,
             rtcp_packets: 0,
+            by_ecn: [0; 4],
             jitter: CumulativeJitter::default(),
             views: Rows::default(),
             keep_views: true,
@@ -776,6 +790,7 @@ impl VideoSink {
             buffer: level_of(self.buffer.as_mut(), now),
         };
         let received = receiver.on_media(self.skew.own(now), from, &taken_apart);
+        self.by_ecn[usize::from(packet.ecn.bits())] += u64::from(received != Received::Stray);
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
         }
@@ -825,6 +840,7 @@ impl VideoSink {
         let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
         let from = Origin(u64::from(packet.from.0));
         if let Received::New(_) = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection) {
+            self.by_ecn[usize::from(ecn.bits())] += 1;
             self.intake.add_repair(now, packet.size);
         }
         self.recover(now);

@@ -28,6 +28,11 @@ impl Tell for VideoSource {
             let parity = repairs.parity_bytes.per(about.active.max(Span::nanos(1)));
             into.put(&flow::PARITY_BPS, parity.as_bps_f64());
         }
+        if let Some((path, counts)) = self.ecn() {
+            into.put(&flow::ECN_PATH, path.name());
+            into.put(&flow::ECN_SENT, counts.sent);
+            into.put(&flow::ECN_MARKED, counts.marked);
+        }
         into.put(&flow::SKIPPED_FRAMES, self.skipped());
         into.put_spread(&flow::BACKLOG, &self.backlog);
         let limits = self.limits;
@@ -110,6 +115,11 @@ impl Tell for VideoSink {
         into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
         into.put_span(&receiver::CUMULATIVE_JITTER_MAX, Some(self.jitter.max.later()));
         into.put(&receiver::FEEDBACK_PACKETS, self.rtcp_packets);
+        let [_, ect1, ect0, marked] = self.by_ecn;
+        if ect0 + ect1 + marked > 0 {
+            into.put(&receiver::ECN_CAPABLE, ect0 + ect1 + marked);
+            into.put(&receiver::ECN_MARKED, marked);
+        }
         into.put(&receiver::BUFFER_UNDERFLOWS, self.buffer.as_ref().map(|b| b.underflows()));
         into.put(&receiver::BUFFER_OVERFLOWS, self.buffer.as_ref().map(|b| b.overflows()));
         let needed = about.source.and_then(|source| self.playout_needed(&source.frames));
