@@ -19,6 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> int:
     """Run them; exit code 1 when one does not hold."""
+    tools.install(tools.missing(tools.CLAIMS))
+    for tool in tools.missing(tools.CLAIMS):
+        print(
+            f"claims: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}",
+            flush=True,
+        )
     environment = {**os.environ, "PATH": tools.path_with_cargo()}
     cargo = ["cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--release"]
     rust = subprocess.run([*cargo, "--", "--ignored"], cwd=ROOT, check=False, env=environment).returncode

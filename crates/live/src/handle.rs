@@ -75,14 +75,9 @@ impl Handle {
         Self { shared, waker }
     }
 
-    /// The latest status that was made, as JSON; the next one is made for the next call. `null` at first.
-    pub fn status(&self) -> Value {
-        self.shared.asked.store(true, Ordering::Relaxed);
-        self.shared.shown().status.clone()
-    }
-
-    /// The status of this moment, as JSON: the latest there is when none is made within `patience`, the last one when it has ended.
-    pub fn fresh(&self, patience: Duration) -> Value {
+    /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last one when it
+    /// has ended; `null` before the first.
+    pub fn status(&self, patience: Duration) -> Value {
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -120,7 +115,7 @@ mod tests {
         let driver: Loop<WiredSource> = Loop::new(Clock::start()).unwrap();
         let shared = Arc::new(Shared::default());
         let handle = Handle::new(Arc::clone(&shared), driver.waker());
-        assert_eq!(handle.fresh(Duration::ZERO), Value::Null, "nobody answers");
+        assert_eq!(handle.status(Duration::ZERO), Value::Null, "nobody answers");
         assert!(shared.calls() && !shared.stopped());
         let session = std::thread::spawn(move || {
             // Each call is answered once, until it is to end.
@@ -135,13 +130,13 @@ mod tests {
             shared.show_now(json!("last"));
             shared.end();
         });
-        let seen: Vec<Value> = (0..3).map(|_| handle.fresh(Duration::from_secs(60))).collect();
+        let seen: Vec<Value> = (0..3).map(|_| handle.status(Duration::from_secs(60))).collect();
         let rises = |w: &[Value]| w[0].as_u64() < w[1].as_u64();
         assert!(seen.windows(2).all(rises), "{seen:?}");
         assert!(!handle.wait(Duration::ZERO));
         handle.stop();
         assert!(handle.wait(Duration::from_secs(60)) && handle.done());
-        assert_eq!((handle.fresh(Duration::from_secs(60)), handle.status()), (json!("last"), json!("last")));
+        assert_eq!(handle.status(Duration::from_secs(60)), json!("last"));
         session.join().unwrap();
     }
 }

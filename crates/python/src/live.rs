@@ -206,14 +206,9 @@ impl PySender {
         locked(&self.sending).sdp().to_owned()
     }
 
-    /// How it goes, as JSON: what was made for the last call, and `null` at first.
-    fn status(&self) -> String {
-        self.handle.status().to_string()
-    }
-
-    /// How it goes at this moment, as JSON.
-    fn fresh(&self, py: Python<'_>) -> String {
-        py.detach(|| self.handle.fresh(ANSWER)).to_string()
+    /// How it goes at this moment, as JSON; `null` before it has begun.
+    fn status(&self, py: Python<'_>) -> String {
+        py.detach(|| self.handle.status(ANSWER)).to_string()
     }
 
     /// Whether it has ended.
@@ -372,14 +367,9 @@ impl PyReceiver {
         self.description.of_ours("controller").map(str::to_owned)
     }
 
-    /// How it goes, as JSON: what was made for the last call, and `null` at first.
-    fn status(&self) -> String {
-        self.handle.status().to_string()
-    }
-
-    /// How it goes at this moment, as JSON.
-    fn fresh(&self, py: Python<'_>) -> String {
-        py.detach(|| self.handle.fresh(ANSWER)).to_string()
+    /// How it goes at this moment, as JSON; `null` before it has begun.
+    fn status(&self, py: Python<'_>) -> String {
+        py.detach(|| self.handle.status(ANSWER)).to_string()
     }
 
     /// Whether it has ended.

@@ -68,7 +68,7 @@ def look(core: Any) -> Json:
     """
     until = time.monotonic() + _START_S
     while True:
-        status: Json | None = json.loads(core.fresh())
+        status: Json | None = json.loads(core.status())
         if status is not None:
             return status
         if core.done or time.monotonic() > until:

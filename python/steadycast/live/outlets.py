@@ -254,6 +254,7 @@ class Outlets:
         self._limited = dict.fromkeys(LIMITS, 0.0)
         self._seen_s = 0.0
         self._next = 0.0
+        self._told_s = -1.0
         self._events = _Events()
         self._files: dict[str, _Lines] = {}
         self._server: Any = None
@@ -269,8 +270,11 @@ class Outlets:
             raise
 
     def __enter__(self) -> Self:
-        _notify("READY=1")
         return self
+
+    def begun(self) -> None:
+        """Tell systemd that the session's ports and files are open."""
+        _notify("READY=1")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -309,7 +313,10 @@ class Outlets:
         if "status" in self._files:
             self._files["status"].write(self._line("status", self.told()))
         line = view.send_line if self._command == "send" else view.receive_line
-        _notify(f"STATUS={line(status).strip()}")
+        # A session that stands still does not say how it goes: systemd's watchdog then begins it again.
+        alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
+        self._told_s = status["at_s"]
+        _notify(f"STATUS={line(status).strip()}{alive}")
 
     def told(self) -> Json:
         """Return the last status, with as many receivers as are told one by one."""

@@ -405,6 +405,7 @@ def _begin(
     except UserError:
         receiver.stop()
         raise
+    told.begun()
     # The operator's way to end a session, as soon as it goes: the record is whole all the same.
     with contextlib.suppress(KeyboardInterrupt):
         print(

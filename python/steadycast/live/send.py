@@ -167,6 +167,7 @@ def _begin(
         ),
         file=sys.stderr,
     )
+    told.begun()
     return _follow(sender, planned, options, length, draft, told)
 
 
