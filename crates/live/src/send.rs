@@ -21,8 +21,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, OperatorControls, Profile, RepairSettings,
-    Replayed, RtcpSettings, SenderSettings, StandardReports,
+    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, Profile, RepairSettings, Replayed, RtcpSettings,
+    SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;

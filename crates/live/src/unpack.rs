@@ -361,7 +361,7 @@ impl Unpacker {
         let fate = self.chain.next(kind, !damaged);
         self.look(kind, fate, gap);
         let (first, last) = (open.first, open.last);
-        let whole = fate == Fate::Ok;
+        let whole = fate == FrameFate::Ok;
         self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 }
