@@ -201,7 +201,8 @@ def _lines(runs: Sequence[Run]) -> list[Table]:
     ]
     result = []
     for shown in _fitting(widths, [(run.name, ()) for run in runs]):
-        table = terminal.plain("▲ best, ▼ worst", *(columns[i].what for i in shown))
+        table = terminal.plain("run", *(columns[i].what for i in shown))
+        table.title, table.title_justify, table.title_style = "▲ best, ▼ worst", "left", "dim"
         for n, run in enumerate(runs):
             line = [cells[i][n] for i in shown]
             table.add_row(run.name, *(Text(text + sign, style=style) for text, sign, style in line))
