@@ -147,6 +147,17 @@ pub(crate) struct PySender {
     desk: Option<EncoderDesk>,
 }
 
+/// A truth value as Python writes it.
+const fn python(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+/// A session as it is printed.
+fn session<T>(kind: &str, session: &Mutex<T>, done: impl Fn(&T) -> bool) -> String {
+    // Not to be waited for: it is locked while it ends.
+    session.try_lock().map_or_else(|_| format!("{kind}(ending)"), |it| format!("{kind}(done={})", python(done(&it))))
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -179,6 +190,10 @@ impl PySender {
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
         Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
+    }
+
+    fn __repr__(&self) -> String {
+        session("Sender", &self.sending, Sending::done)
     }
 
     /// The session description.
@@ -317,6 +332,10 @@ impl PyReceiver {
         Ok(Self { receiving: Mutex::new(receiving), shelf, description })
     }
 
+    fn __repr__(&self) -> String {
+        session("Receiver", &self.receiving, Receiving::done)
+    }
+
     /// The codec's name, or `None`.
     #[getter]
     fn codec(&self) -> Option<&'static str> {
@@ -387,6 +406,11 @@ pub(crate) struct PyRecord(Mutex<LiveRecord>);
 
 #[pymethods]
 impl PyRecord {
+    fn __repr__(&self) -> String {
+        let record = locked(&self.0);
+        format!("LiveRecord(end_s={}, silent={})", record.until().as_secs_f64(), python(record.silent()))
+    }
+
     /// summary.json, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()
