@@ -30,6 +30,7 @@ TOOLS = (
     ),
     Tool("promtool", "prometheus", "alerts and metrics as Prometheus reads them"),
     Tool("systemd-analyze", "systemd", "units as systemd reads them"),
+    Tool("node", "nodejs", "the site's search"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
 )
 
