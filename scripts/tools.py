@@ -31,6 +31,7 @@ TOOLS = (
     ),
     Tool("promtool", "prometheus", "alerts and metrics as Prometheus reads them"),
     Tool("systemd-analyze", "systemd", "units as systemd reads them"),
+    Tool("node", "nodejs", "the site's search"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
 )
 CLAIMS = (Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer.main
+from steadycast import cli, record, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "papers" / "README.md"])
@@ -34,8 +39,6 @@ def test_pages_that_are_made_are_the_lists_that_the_program_uses(page: str, part
 
 
 def test_the_reference_names_all_figures_and_tables() -> None:
-    from steadycast import record
-
     made = _docs().record()
     assert all(f"`{figure.key}" in made for figure in record.FIGURES)
     assert made.count("\n### ") == len({column.table for column in record.COLUMNS})
@@ -113,26 +116,76 @@ def test_every_page_stands_in_the_navigation_of_the_site_once() -> None:
     assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
 
 
-def test_the_site_builds_without_a_warning_and_asks_nobody_else(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The site of docs/, and what its making said."""
     pytest.importorskip("material", reason="mkdocs is not installed (the extra docs)")
+    folder = tmp_path_factory.mktemp("site")
     said = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "-q", "-d", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
+    return folder, said
+
+
+def test_the_site_builds_without_a_warning_and_asks_nobody_else(
+    site: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, said = site
     assert (said.returncode, said.stderr) == (0, "")
     # What it says are pages whose tables are older than what they were measured from.
     old = re.compile(r"[\w/-]+\.md: \d+ sources have changed since commit [0-9a-f]{7,}")
     assert [line for line in said.stdout.splitlines() if not old.fullmatch(line)] == []
     foreign = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="?(?:https?:)?//')
-    pages = sorted(tmp_path.rglob("*.html"))
+    pages = sorted(folder.rglob("*.html"))
     assert len(pages) > 30
     assert [str(page) for page in pages if foreign.search(page.read_text(encoding="utf-8"))] == []
-    assert (tmp_path / "search" / "search_index.js").stat().st_size > 10_000
-    assert (tmp_path / "assets" / "worker.js").exists()
+    assert (folder / "search" / "search_index.js").stat().st_size > 10_000
+    assert (folder / "assets" / "worker.js").exists()
+
+
+def _looked_up() -> Iterator[tuple[str, str]]:
+    """What a newcomer looks up: a word, and the page that explains it."""
+    for key in reference.keys():  # noqa: SIM118
+        yield key.path.rpartition(".")[2], "reference/scenario.html"
+    for figure in record.FIGURES:
+        yield figure.key, "record.html"
+    for column in record.COLUMNS:
+        yield column.name, "record.html"
+    for command in typer.main.get_command(cli.app).commands.values():  # type: ignore[attr-defined]
+        for parameter in command.params:
+            for option in (o for o in parameter.opts if o.startswith("--")):
+                yield option, "reference/commands.html"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_each_key_figure_and_option_is_found_by_the_search_of_the_site_in_one_try(
+    site: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    wanted = list(dict.fromkeys(_looked_up()))
+    assert len(wanted) > 400
+    asked = subprocess.run(
+        ["node", str(ROOT / "tests" / "site_search.js"), str(site[0])],
+        input=json.dumps([word for word, _ in wanted]),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = json.loads(asked.stdout)
+    ranks = {}
+    for word, page in wanted:
+        # Each page once, with its places; the row of a table that has the word is one of them.
+        pages = [places for places in found[word] if places[0].partition("#")[0] == page]
+        last = re.sub(r"[^a-z0-9_.]+", "-", word.lower()).strip("-")
+        rows = [place for places in pages for place in places if last in place.partition("#")[2]]
+        ranks[word, page] = found[word].index(pages[0]) if rows else None
+    assert [word for word, rank in ranks.items() if rank is None or rank > 4] == []
+    first = sum(rank == 0 for rank in ranks.values()) / len(ranks)
+    assert 0.8 < first <= 1, "share whose page comes first"
 
 
 def _measured() -> ModuleType:

@@ -79,6 +79,15 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     assert Folder.open(tmp_path / "kept").summary == run.summary
 
 
+def test_no_object_of_the_package_prints_as_an_address(scenario: Path) -> None:
+    public = [getattr(sc, name) for name in sc.__all__] + [getattr(_core, name) for name in dir(_core)]
+    classes = {cls for cls in public if isinstance(cls, type)}
+    assert len(classes) > 40
+    assert [cls.__name__ for cls in classes if cls.__repr__ is object.__repr__] == []
+    read = _core.Scenario(str(scenario), [])
+    assert re.fullmatch(r"Scenario\(.+, seed=\d+, flows=3\)", repr(read))
+
+
 def test_a_run_draws_each_figure_of_its_report_without_being_written(scenario: Path, tmp_path: Path) -> None:
     run = sc.run(scenario, quality=False)
     for name in ("rates", "delay", "why", "queue", "tcp"):

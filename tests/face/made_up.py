@@ -314,6 +314,7 @@ def _receiver(
             "p99": percentile(delays, 0.99),
             "max": max(delays),
         },
+        "delay_mean_ms": statistics.fmean(delays),
         "jitter_ms": 1.9,
         "cumulative_jitter_max_ms": 83.0,
         "playout_ms": {"p50": 300.0, "p95": 300.0, "p99": 300.0, "max": 300.0},
@@ -442,6 +443,7 @@ def _summary(
                         "throughput_bps": mean("noise.dst1"),
                         "loss_frac": 0.002,
                         "delay_ms": {"p50": 45.0, "p95": 92.0, "p99": 97.0, "max": 99.0},
+                        "delay_mean_ms": 51.0,
                     }
                 ],
             },

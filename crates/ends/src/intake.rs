@@ -133,6 +133,7 @@ impl Intake {
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);
+        into.put_span(&receiver::DELAY_MEAN, self.delay.mean());
     }
 
     /// Ends a step of the series; `expected` are all packets that should have come so far.

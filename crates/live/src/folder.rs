@@ -136,6 +136,11 @@ impl LiveRecord {
         }
     }
 
+    /// When the session ended, from its start.
+    pub const fn until(&self) -> Time {
+        self.now
+    }
+
     /// Whether this is a receiver's, and no packet of media ever came that could be read.
     pub fn silent(&self) -> bool {
         self.agents.iter().any(|agent| matches!(agent, Agent::VideoSink(sink) if sink.intake.bytes == Bytes::ZERO))

@@ -50,6 +50,12 @@ impl PyEmulation {
         Ok(Self { emulation: Mutex::new(emulation), fault })
     }
 
+    fn __repr__(&self) -> String {
+        // Not to be waited for: it runs in real time.
+        let Ok(emulation) = self.emulation.try_lock() else { return "Emulation(running)".into() };
+        format!("Emulation(end_s={})", emulation.end().as_secs_f64())
+    }
+
     /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises OSError with
     /// the file's name.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {

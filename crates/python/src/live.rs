@@ -165,6 +165,11 @@ fn seconds(patience: f64) -> Duration {
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
+/// A session as it is printed.
+fn session(kind: &str, handle: &Handle) -> String {
+    format!("{kind}(done={})", if handle.done() { "True" } else { "False" })
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -198,6 +203,10 @@ impl PySender {
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
         Ok(Self { handle: sending.handle(), desk: sending.desk(), sending: Mutex::new(sending) })
+    }
+
+    fn __repr__(&self) -> String {
+        session("Sender", &self.handle)
     }
 
     /// The session description.
@@ -343,6 +352,10 @@ impl PyReceiver {
         Ok(Self { receiving: Mutex::new(receiving), handle, shelf, description })
     }
 
+    fn __repr__(&self) -> String {
+        session("Receiver", &self.handle)
+    }
+
     /// The codec's name, or `None`.
     #[getter]
     fn codec(&self) -> Option<&'static str> {
@@ -418,6 +431,11 @@ pub(crate) struct PyRecord(Mutex<LiveRecord>);
 
 #[pymethods]
 impl PyRecord {
+    fn __repr__(&self) -> String {
+        let record = locked(&self.0);
+        format!("LiveRecord(end_s={}, silent={})", record.until().as_secs_f64(), python(record.silent()))
+    }
+
     /// summary.json, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()

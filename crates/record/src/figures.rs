@@ -169,6 +169,7 @@ figures! {
         DELAY = spread("delay_ms", "From a packet's leaving the sender to its arrival. The sender's own backlog is not in it.")
             .when(When::Datagrams).lower()
             .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"), (Receivers, "p50"), (Receivers, "p95"), (Receivers, "p99")]);
+        DELAY_MEAN = figure("delay_mean_ms", Millis, "The mean of these delays.").when(When::Datagrams).lower();
         PSNR_Y = figure("psnr_db.raw.y", Decibels, "Peak signal-to-noise ratio of the luminance: what is shown against the raw original. \
             Above 37 dB looks excellent, below 25 dB poor.").when(When::Pictures).higher()
             .shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, ""), (Quality, "")]);

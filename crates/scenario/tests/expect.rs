@@ -39,7 +39,7 @@ fn path(figure: &Figure) -> Option<String> {
         Parts::Grades => format!("{}.5", figure.key),
         Parts::Flows => return None,
     };
-    let flow = if let When::Tcp | When::Transfers = figure.when { "tcp" } else { "vi.deo" };
+    let flow = if let When::Tcp | When::Transfers | When::Pauses = figure.when { "tcp" } else { "vi.deo" };
     match figure.of {
         Of::Run => Some(key),
         Of::Flow => Some(format!("flows.{flow}.{key}")),

@@ -1,0 +1,87 @@
+"""What `make docs` adds to the site's search: each row of a reference table is a find of its own.
+
+A key, a figure or an option stands in the first column of a table. The search of the theme knows headings and the
+text below them, and puts what stands in a title before what stands in a text: so each row becomes an entry with the
+key as its title, which leads to the row.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+PAGES = re.compile(r"reference/.*|record\.md|glossary\.md|exit-codes\.md")
+"""Pages on which things are looked up."""
+PART = re.compile(
+    r'<h[1-6] id="(?P<id>[^"]+)">(?P<heading>.*?)<a |<tr>\n<td>(?P<name>.*?)</td>(?P<rest>.*?)</tr>',
+    re.DOTALL,
+)
+TAG = re.compile(r"<[^>]*>")
+WORKER = Path(__file__).with_suffix(".js")
+_entries: list[dict[str, str | int]] = []
+
+
+@dataclass(frozen=True)
+class Section:
+    """Part of a page below a heading."""
+
+    anchor: str
+    title: str
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Begin with no entries."""
+    _entries.clear()
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Give each row of a reference table a place, and remember it."""
+    if PAGES.fullmatch(page.file.src_uri) is None:
+        return content
+    section = Section("", "")
+    taken: set[str] = set()
+
+    def one(part: re.Match[str]) -> str:
+        nonlocal section
+        if part["id"]:
+            section = Section(part["id"], text(part["heading"]))
+            return part[0]
+        name = text(part["name"])
+        anchor = f"{section.anchor}-{re.sub(r'[^a-z0-9_.]+', '-', name.lower()).strip('-')}"
+        if anchor in taken or not name:
+            return part[0]
+        taken.add(anchor)
+        about = f"<p>{html.escape(section.title)}: {html.escape(text(part['rest']))}</p>"
+        _entries.append(
+            {"location": f"{page.url}#{anchor}", "title": html.escape(name), "text": about, "boost": 8}
+        )
+        return part[0].replace("<tr>", f'<tr id="{anchor}">', 1)
+
+    return PART.sub(one, content)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Add the rows to the index, and the site's way with queries to the search."""
+    site = Path(config.site_dir)
+    place = site / "search" / "search_index.json"
+    index = json.loads(place.read_text(encoding="utf-8"))
+    index["docs"] += _entries
+    place.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    for worker in (site / "assets" / "javascripts" / "workers").glob("search.*.js"):
+        worker.write_text(
+            WORKER.read_text(encoding="utf-8") + worker.read_text(encoding="utf-8"), encoding="utf-8"
+        )
+
+
+def text(part: str) -> str:
+    """Return what a part of a page says, without its tags."""
+    return html.unescape(" ".join(TAG.sub(" ", part).split()))
