@@ -109,6 +109,8 @@ struct Desk {
     closed: bool,
     /// Pictures left out since the encoder was too slow, of all.
     left_out: u64,
+    /// Pictures left out since the rate had no room for them.
+    no_room: u64,
     waker: Option<Waker>,
 }
 
@@ -162,6 +164,11 @@ impl EncoderDesk {
         self.locked().left_out
     }
 
+    /// Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.
+    pub fn no_room(&self) -> u64 {
+        self.locked().no_room
+    }
+
     /// The session is over: the encoder is told so.
     pub fn close(&self) {
         self.locked().closed = true;
@@ -205,6 +212,12 @@ pub struct Steering {
     /// Bytes that a packet costs beside its payload.
     pub overhead: u64,
 }
+
+/// Frames that wait take no longer than this: half of what the pacer lets wait before it skips frames.
+const ROOM: Span = Span::millis(500);
+
+/// Of a second without a picture a viewer sees no motion: the next one is coded whatever waits.
+const LONGEST_GAP: Span = Span::secs(1);
 
 /// The size of Evalvid-RA's bucket, in groups of pictures.
 const BUCKET: f64 = 1.5;
@@ -267,8 +280,11 @@ impl LiveFeed {
         let share = per_second / self.rate.as_bps_f64().max(1.0);
         match self.steering.scale {
             Scale::Linear => 0.9 * share * 1.5,
-            // 6 steps double the rate; 28 is about quantizer 9.
-            Scale::Logarithmic => 28.0 + 6.0 * libm::log2(0.1 * share) + 3.0,
+            // QP 28 is about quantizer 9; of the scales from 0 to 63 it is 36 or less.
+            Scale::Logarithmic(steps) => {
+                let alike = if steps == 6 { 28.0 } else { 36.0 };
+                alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
+            }
         }
     }
 
@@ -292,7 +308,7 @@ impl LiveFeed {
             if (open / budget - 1.0).abs() > 0.05 {
                 self.quantizer = match self.steering.scale {
                     Scale::Linear => self.quantizer * open / wanted,
-                    Scale::Logarithmic => self.quantizer + 6.0 * libm::log2(open / wanted),
+                    Scale::Logarithmic(steps) => self.quantizer + f64::from(steps) * libm::log2(open / wanted),
                 };
             }
             self.limited = self.quantizer <= low && open < 0.95 * budget;
@@ -340,8 +356,17 @@ impl Feed for LiveFeed {
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
-        self.desk.locked().left_out += u64::from(left_out);
-        self.ask(unit.picture + 1 + left_out, backlog);
+        // What is coded has to leave before the next frame does: a lower frame rate, and nothing that the pacer has to skip.
+        let waits = backlog + size + Bytes::new(self.parts.len() as u64 * self.steering.overhead);
+        let wait = waits.at(rate).saturating_sub(ROOM).min(LONGEST_GAP);
+        let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
+        let no_room = (spare as u32).saturating_sub(left_out);
+        {
+            let mut desk = self.desk.locked();
+            desk.left_out += u64::from(left_out);
+            desk.no_room += u64::from(no_room);
+        }
+        self.ask(unit.picture + 1 + left_out + no_room, backlog);
         Some(coded)
     }
 

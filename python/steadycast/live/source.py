@@ -212,6 +212,7 @@ def plan(
         "fps": (shape.fps.numerator, shape.fps.denominator),
         "gop": gop,
         "quantizers": (kind.quantizers[0], kind.quantizers[-1]),
+        "doubling": kind.doubling,
         "samples": shape.width * shape.height,
         "own_pace": pictures.own_pace,
     }
@@ -264,7 +265,7 @@ def _laddered(
         "table": {
             "fps": (table.fps.numerator, table.fps.denominator),
             "gop": table.gop,
-            "logarithmic": codec == "h264",
+            "doubling": made.codec.doubling,
             "qs": bytes(table.qs),
             "kinds": table.kinds,
             "display": table.display,
