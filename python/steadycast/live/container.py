@@ -81,7 +81,7 @@ class Growing:
                     return False
                 options = {"flush_packets": "1", **_OPTIONS.get(self._container, {})}
                 file = av.open(str(self._place), "w", format=self._container, options=options)
-                self._stream = file.add_stream_from_template(found)
+                self._stream = file.add_stream_from_template(found, opaque=True)
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK

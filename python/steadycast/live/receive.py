@@ -34,8 +34,11 @@ _STREAMS = {
     "vp9": "vp9",
     "av1": "av1",
 }
-_UNTOLD = {("mpegts", "h263")}
-"""FFmpeg writes these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
+_UNTOLD = {
+    ("mpegts", "h263"),
+    *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
+}
+"""FFmpeg begins these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,7 +297,7 @@ def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) 
             av.open(str(new), "w", format=container) as target,
         ):
             video = source.streams.video[0]
-            copied = target.add_stream_from_template(video)
+            copied = target.add_stream_from_template(video, opaque=True)
             copied.time_base = clock = Fraction(1, 90_000)
             units = [packet for packet in source.demux(video) if packet.size]
             # A damaged frame may fall apart into two, or vanish: then the frames follow each other evenly.

@@ -1,7 +1,7 @@
 """A stream of access units as a file that a player opens.
 
-Most codecs mark where a frame begins; VP8 and VP9 do not, and stand in IVF's frames. That format has no specification
-but libvpx's source (`ivfenc.c`): a head of 32 bytes, then before each frame its length in 4 bytes and its time in 8,
+Most codecs mark where a frame begins; VP8, VP9 and AV1 stand in IVF's frames. That format has no specification but
+libvpx's source (`ivfenc.c`): a head of 32 bytes, then before each frame its length in 4 bytes and its time in 8,
 little-endian.
 """
 
@@ -17,7 +17,7 @@ DEMUXERS = {
     "h265": "hevc",
     "vp8": "ivf",
     "vp9": "ivf",
-    "av1": "obu",
+    "av1": "ivf",
 }
 """For each codec, FFmpeg's name of the format that `head` and `framed` make."""
 ENDINGS = {
@@ -28,10 +28,10 @@ ENDINGS = {
     "h265": (".h265", ".265", ".hevc"),
     "vp8": (".ivf",),
     "vp9": (".ivf",),
-    "av1": (".obu",),
+    "av1": (".ivf",),
 }
 """Endings of files of that format."""
-_FOURCC = {"vp8": b"VP80", "vp9": b"VP90"}
+_FOURCC = {"vp8": b"VP80", "vp9": b"VP90", "av1": b"AV01"}
 CLOCK = 90_000
 """Ticks per second of the times that IVF's frames have."""
 
