@@ -85,6 +85,9 @@ class Simulation:
     @property
     def hops(self) -> int: ...
 
+def is_key_frame(codec: str, frame: bytes) -> bool:
+    """Tell whether a decoder can begin with a frame; on Linux alone."""
+
 def refusals(scenario: Scenario) -> list[dict[str, Any]]:
     """Say what a scenario asks that the emulated world can't give: dicts as of `check`."""
 

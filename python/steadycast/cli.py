@@ -37,6 +37,10 @@ _SCENARIO = "A scenario (TOML), or the name of a built-in one."
 _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
+_CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
+_FILM = typer.Option(
+    "--film/--no-film", help="Film the ten seconds in which a viewer missed most, for the report."
+)
 _VMAF = typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
 _METRICS = typer.Option(
     "--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus; a port alone serves this machine."
@@ -179,6 +183,7 @@ def run(
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
     vmaf: Annotated[bool, _VMAF] = False,
+    film: Annotated[bool, _FILM] = True,
 ) -> None:
     """Run a scenario, and show who got what and what the viewers saw.
 
@@ -204,7 +209,8 @@ def run(
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
             else:
-                summary = runner.run(file, seed=seed, progress=progress, **common).summary
+                filmed = film and place is not None
+                summary = runner.run(file, seed=seed, progress=progress, film=filmed, **common).summary
             if place is not None:
                 whole = f"the results are whole, without their report: steadycast report {place}"
             report = _write_report(place) if place is not None else None
@@ -681,6 +687,7 @@ def emulate(
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
     vmaf: Annotated[bool, _VMAF] = False,
+    film: Annotated[bool, _FILM] = True,
 ) -> None:
     """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
 
@@ -711,6 +718,7 @@ def emulate(
             only=only,
             pcap=pcap or (),
             approximate=approximate,
+            film=film and place is not None,
         )
     except KeyboardInterrupt as stop:
         _left.extend(getattr(stop, "__notes__", ()))
@@ -772,6 +780,7 @@ def agree(
     epilog=_examples(
         "steadycast report home",
         "steadycast report home --pictures 250",
+        "steadycast report home/seed-1 --film",
         "steadycast report home --figure rates -o rates.png",
     ),
 )
@@ -783,6 +792,12 @@ def report(
             "--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."
         ),
     ] = None,
+    film: Annotated[
+        bool,
+        typer.Option(
+            "--film", help="Film the ten seconds in which a viewer missed most, where there is no film yet."
+        ),
+    ] = False,
     figure: Annotated[
         str | None,
         typer.Option(
@@ -810,7 +825,7 @@ def report(
             "add --figure NAME, or leave -o away",
         )
     if is_seeds(directory):
-        if pictures is not None:
+        if pictures is not None or film:
             raise UserError(
                 str(directory),
                 "this folder holds several seeds",
@@ -822,6 +837,12 @@ def report(
     for name in folder.absent():
         table = folder.path / f"{name}.parquet"
         print(f"warning: {table}: missing: the report does without; run the scenario again", file=sys.stderr)
+    if film and folder.film is None:
+        from steadycast.progress import Terminal
+        from steadycast.report.film import add
+
+        with Terminal() as progress:
+            add(folder, progress)
     shown = ""
     if pictures is not None:
         from steadycast.report.pictures import side_by_side
@@ -904,7 +925,7 @@ def encode(
     clips: Annotated[
         list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
     ],
-    codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
+    codec: Annotated[str, typer.Option("--codec", help=_CODECS)] = "mpeg4",
     size: Annotated[str, typer.Option("--size", help='"cif", "clip" or "640x480".')] = "clip",
     fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
     gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
@@ -1267,7 +1288,7 @@ def send(
         bool,
         typer.Option("--ladder", help="Encode the file at every quantizer before, not while it is sent."),
     ] = False,
-    codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
+    codec: Annotated[str, typer.Option("--codec", help=_CODECS)] = "mpeg4",
     size: Annotated[str, typer.Option("--size", help='"clip", "cif" or "640x480".')] = "clip",
     fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
     gop: Annotated[
@@ -1402,7 +1423,7 @@ def receive(
         str | None, typer.Option("--interface", metavar="I", help="By its name or its address.")
     ] = None,
     codec: Annotated[
-        str | None, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264, where no description says it.")
+        str | None, typer.Option("--codec", help=f"{_CODECS[:-1]}, where no description says it.")
     ] = None,
     name: Annotated[
         str | None,

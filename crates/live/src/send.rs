@@ -576,6 +576,7 @@ impl Session {
             "ecn": source.ecn().map(|(path, counts)| json!({
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),
+            "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
             "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
             "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
@@ -597,6 +598,7 @@ impl Session {
         let (names, rows) = reported(wired.peers().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
+        let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
         let coded = wired.source().frames.frames.len();
         let key_frames = wired.source().key_frames;
         // What arrived is known by reports alone.
@@ -607,6 +609,7 @@ impl Session {
         also.put_spread(&flow::PACING_LATE, &late);
         also.put(&flow::CODED_FRAMES, coded);
         also.put(&flow::LEFT_OUT_FRAMES, left_out);
+        also.put(&flow::NO_ROOM_FRAMES, no_room);
         also.put(&flow::KEY_FRAMES, key_frames);
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
@@ -621,6 +624,11 @@ impl Session {
         }
         if let Some(failure) = wired.source().ecn().and_then(|(path, _)| path.failure()) {
             warnings.push(format!("{failure}: packets left as not ECN-capable from then on"));
+        }
+        if no_room > 0 {
+            warnings.push(format!(
+                "the rate had no room for {no_room} pictures: take a higher --floor, or a smaller --size"
+            ));
         }
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());

@@ -46,6 +46,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn real_time(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<emulation::PyEmulation>()?;
     module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
+    module.add_function(wrap_pyfunction!(live::is_key_frame, module)?)?;
     module.add_class::<live::PySender>()?;
     module.add_class::<live::PyReceiver>()?;
     module.add_class::<live::PyRecord>()

@@ -1,4 +1,4 @@
-use crate::simulation::{columns, ladder};
+use crate::simulation::{columns, ladder, scale};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -14,7 +14,6 @@ use steadycast_live::{
     EncoderDesk, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
     ReceiveOptions, Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
 };
-use steadycast_media::Scale;
 use steadycast_session::{FeedbackFormat, FrameKind};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
@@ -56,13 +55,16 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {
-    match codec {
-        "mpeg4" => Ok(PayloadFormat::Mpeg4),
-        "mpeg2" => Ok(PayloadFormat::Mpeg2),
-        "h263" => Ok(PayloadFormat::H263p),
-        "h264" => Ok(PayloadFormat::H264),
-        other => Err(PyValueError::new_err(format!("codec: there is no {other}; take mpeg4, mpeg2, h263 or h264"))),
-    }
+    PayloadFormat::of_codec(codec).ok_or_else(|| {
+        let all = PayloadFormat::ALL.map(PayloadFormat::codec).join(", ");
+        PyValueError::new_err(format!("codec: there is no {codec}; take one of {all}"))
+    })
+}
+
+/// Whether a decoder can begin with a frame of a codec.
+#[pyfunction]
+pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
+    Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
 fn feedback(name: &str) -> PyResult<FeedbackFormat> {
@@ -104,10 +106,6 @@ fn key(from: &Bound<'_, PyDict>) -> PyResult<Option<MasterKey>> {
     text.map(|text| MasterKey::read(&text).ok_or_else(|| PyValueError::new_err(wrong))).transpose()
 }
 
-fn scale(codec: &str) -> Scale {
-    if codec == "h264" { Scale::Logarithmic } else { Scale::Linear }
-}
-
 fn given(value: &Bound<'_, PyAny>) -> PyResult<Given> {
     if let Ok(on) = value.extract::<bool>() {
         return Ok(Given::Switch(on));
@@ -130,7 +128,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
             fps: want(from, "fps")?,
             gop: want(from, "gop")?,
             quantizers: want(from, "quantizers")?,
-            scale: scale(&codec),
+            scale: scale(want(from, "doubling")?),
             samples: want(from, "samples")?,
             own_pace: want(from, "own_pace")?,
             overhead: 0,
@@ -165,9 +163,14 @@ fn seconds(patience: f64) -> Duration {
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
+/// A truth value as Python writes it.
+const fn python(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
 /// A session as it is printed.
 fn session(kind: &str, handle: &Handle) -> String {
-    format!("{kind}(done={})", if handle.done() { "True" } else { "False" })
+    format!("{kind}(done={})", python(handle.done()))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

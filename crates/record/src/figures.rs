@@ -151,6 +151,7 @@ figures! {
         PACING_LATE = spread("pacing_late_ms", "How late the sender's loop was called.").when(When::Live).lower();
         CODED_FRAMES = figure("coded_frames", Count, "Frames that were encoded.").when(When::Live);
         LEFT_OUT_FRAMES = figure("left_out_frames", Count, "Pictures that the encoder was too slow for.").when(When::Live).lower();
+        NO_ROOM_FRAMES = figure("no_room_frames", Count, "Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.").when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The flow's receivers, in the scenario's order.");
     }
     /// Figures of a flow's receiver.

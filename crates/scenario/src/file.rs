@@ -241,7 +241,7 @@ tables! {
     }
     /// How pictures are encoded.
     EncodeTable {
-        /// mpeg2, mpeg4 (default), h263 or h264.
+        /// mpeg2, mpeg4 (default), h263, h264, h265, vp8, vp9 or av1.
         codec: Codec,
         /// sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip".
         size: SizeSaid,
@@ -249,9 +249,9 @@ tables! {
         fps: FpsSaid,
         /// Frames per group of pictures; default 12.
         gop: u64,
-        /// B frames between two others; default 2, with h263 0.
+        /// B frames between two others, with mpeg2, mpeg4 and h264; default 2.
         bframes: u64,
-        /// Quantizers from best to worst, "2-31" (h264: "18-47"), or one: "12".
+        /// Quantizers from best to worst, "2-31" (h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12".
         q: QSaid,
     }
     /// A receiver's buffer.
@@ -500,7 +500,7 @@ words! {
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
     CodecModel { "statistical" => Self::Statistical, "trace" => Self::Trace, "hybrid" => Self::Hybrid, }
-    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
+    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, "h265" => Self::H265, "vp8" => Self::Vp8, "vp9" => Self::Vp9, "av1" => Self::Av1, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }

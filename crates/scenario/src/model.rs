@@ -514,6 +514,21 @@ pub enum Codec {
     H263,
     /// H.264; quantizers are QP.
     H264,
+    /// H.265; quantizers are QP.
+    H265,
+    /// VP8; quantizers are libvpx's, 0 to 63.
+    Vp8,
+    /// VP9; quantizers are libvpx's, 0 to 63.
+    Vp9,
+    /// AV1; quantizers are SVT-AV1's, 0 to 63.
+    Av1,
+}
+
+impl Codec {
+    /// Whether frames can be made that no other needs, between two others.
+    pub const fn has_b_frames(self) -> bool {
+        matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
+    }
 }
 
 /// A picture's size.

@@ -133,8 +133,12 @@ SENDER = (
     Metric(
         "steadycast_frames",
         "counter",
-        "Frames: coded, skipped by the pacer, left out by a slow encoder.",
-        _each("fate", "", {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out"}),
+        "Frames: coded, skipped by the pacer, left out by a slow encoder, or since the rate has no room.",
+        _each(
+            "fate",
+            "",
+            {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out", "no_room": "no_room"},
+        ),
         ("fate",),
     ),
     Metric("steadycast_feedback", "counter", "RTCP packets that were heard.", _one("feedback")),

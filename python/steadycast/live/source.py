@@ -216,6 +216,7 @@ def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
         "fps": (shape.fps.numerator, shape.fps.denominator),
         "gop": encoder.gop,
         "quantizers": (kind.quantizers[0], kind.quantizers[-1]),
+        "doubling": kind.doubling,
         "samples": shape.width * shape.height,
         "own_pace": pictures.own_pace,
     }
@@ -268,7 +269,7 @@ def _laddered(
         "table": {
             "fps": (table.fps.numerator, table.fps.denominator),
             "gop": table.gop,
-            "logarithmic": codec == "h264",
+            "doubling": made.codec.doubling,
             "qs": bytes(table.qs),
             "kinds": table.kinds,
             "display": table.display,

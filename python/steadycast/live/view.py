@@ -111,6 +111,11 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         found.append(
             f"the encoder is too slow: {status['left_out']} pictures were left out; take a smaller --size or --fps"
         )
+    if status["no_room"]:
+        remedy = "+ or --floor for a higher floor, or a smaller --size"
+        if all(not peer["reports"] for peer in peers):
+            remedy = f"a player that sends RTCP, {remedy}"
+        found.append(f"the rate had no room for {status['no_room']} pictures; take {remedy}")
     if status["skipped_frames"]:
         found.append(
             f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
