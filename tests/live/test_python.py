@@ -49,7 +49,7 @@ def sent(sender: sc.Sender, count: int) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("codec", ["mpeg4", "h264"])
+@pytest.mark.parametrize("codec", ["mpeg4", "h264", "vp8", "av1"])
 def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     codec: str, port: int, tmp_path: Path
 ) -> None:

@@ -144,7 +144,7 @@ class Receiver:
             to decode none.
         queue: pictures that wait for the program. When it does not read them in time the oldest ones go
             (`ReceiverStatus.unread`), so that what is read is never older than that.
-        codec: what is sent to an address: mpeg4, mpeg2, h263 or h264.
+        codec: what is sent to an address: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         latency: how many seconds a packet waits for lost ones before it; 0.3 where these are sent again.
         name: as the sender shows it; the machine's without it.
         source: the sender's address, for a group that is specific to its source (RFC 4607).

@@ -131,7 +131,7 @@ class Sender:
             ``yuv420p`` (planes one below the other: height * 3/2, width).
         queue: pictures that may wait for the encoder; each is a picture's length of delay.
         leaky: let the oldest one go when the queue is full, as a camera wants it, instead of having `send` wait.
-        codec: mpeg4, mpeg2, h263 or h264.
+        codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         gop: pictures from one I frame to the next.
         controller: its name, see `controllers`.
         params: its parameters, by their names.
