@@ -74,7 +74,7 @@ def main() -> None:
 def _run() -> int:
     _left.clear()
     try:
-        app()
+        app(prog_name="steadycast")
     except SystemExit as end:
         # Also when the interruption came before or after what a command guards itself.
         if end.code == Exit.INTERRUPTED:
