@@ -141,7 +141,7 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         assert TRANSPORT_WIDE.rpartition("=(string)")[2] in text, controller
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
-    for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp"]).items():
+    for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
         assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - flow["left_out_frames"], controller
         # What a start phase has no rate for is skipped before it is sent.
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller

@@ -371,6 +371,7 @@ impl Session {
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
             repair: wired.sink().requests().is_some(),
+            padding: false,
             ecn: self.options.description.ecn,
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;

@@ -237,7 +237,7 @@ impl Receiver {
     }
 
     /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
-    /// (RFC 4588, section 5.3), anew for each source of the media.
+    /// (RFC 4588, section 5.3), or of something that has come already and is sent again as padding, anew for each source of the media.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let repair = Repairing { of_any: true, associated: false, ..Repairing::new(settings) };
@@ -444,7 +444,9 @@ impl Receiver {
             return Received::Stray;
         }
         if !repair.associated {
-            if !packet.repairs.is_some_and(|number| repair.requester.awaits(number)) {
+            // What was asked for tells it, or padding: a packet that has come.
+            let tells = |number| repair.requester.awaits(number) || repair.requester.has(number);
+            if !packet.repairs.is_some_and(tells) {
                 return Received::Stray;
             }
             repair.settings.ssrc = header.ssrc;
