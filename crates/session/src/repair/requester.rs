@@ -237,12 +237,6 @@ impl Requester {
         self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
     }
 
-    /// Whether the packet with this number has come, of those before the newest one.
-    pub(crate) fn has(&self, osn: u16) -> bool {
-        let (newest, seq) = (self.newest.map(|(newest, _)| newest), self.named(osn));
-        newest.zip(seq).is_some_and(|(newest, seq)| seq <= newest && !self.missing.contains_key(&seq))
-    }
-
     /// The extended number that is nearest to the newest one.
     fn named(&self, osn: u16) -> Option<u64> {
         let (newest, _) = self.newest?;
