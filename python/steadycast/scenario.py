@@ -520,6 +520,10 @@ class Flow(Part):
     """onoff, tcp: length of the periods with data."""
     packet: str | None = None
     """Packet size as IP size; default "1200B" (tcp: from its preset)."""
+    padding: bool | None = None
+    """video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent
+    again where a controller's probe finds too little that waits (gcc); default false.
+    """
     params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     """video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }."""
     playout: str | Playout | None = None

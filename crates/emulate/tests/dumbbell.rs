@@ -181,3 +181,28 @@ feedback = 'rfc8888'
     let capable = number(&cleared, "/flows/0/ecn_sent_packets");
     assert!((20.0..200.0).contains(&capable), "{capable} packets before it was found");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_probes_padding_crosses_the_relay_and_is_reported_and_is_no_loss() {
+    let summary = run("
+duration = '6s'
+[topology]
+shape = 'dumbbell'
+bottleneck = { rate = '4Mbps', delay = '20ms', queue = { kind = 'droptail', limit = '300ms' } }
+[[flow]]
+name = 'video'
+kind = 'video'
+media = 'rfc8593'
+rfc8593 = { r_max = '8Mbps' }
+controller = 'gcc'
+rtcp = { profile = 'avpf' }
+repair = 'rtx'
+padding = true
+");
+    let padding = number(&summary, "/flows/0/padding_packets");
+    assert!((10.0..400.0).contains(&padding), "{padding} packets of padding");
+    assert_eq!(number(&summary, "/flows/0/receivers/0/loss_frac"), 0.0);
+    let rate = number(&summary, "/flows/0/receivers/0/throughput_bps");
+    assert!((1.5e6..4.0e6).contains(&rate), "{rate}");
+}

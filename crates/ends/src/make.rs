@@ -395,6 +395,7 @@ impl<'a> AgentFactory<'a> {
                     .with_room(room)
                     .with_ecn(video.ecn)
                     .with_repair(repair(session))
+                    .with_padding(video.padding)
                     .with_parity(parity(session))
                     .in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))

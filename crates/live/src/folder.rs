@@ -26,6 +26,8 @@ pub(crate) struct Words {
     pub(crate) group: bool,
     /// Lost packets are sent again.
     pub(crate) repair: bool,
+    /// Probes were filled up.
+    pub(crate) padding: bool,
     /// As which packets leave.
     pub(crate) ecn: Ecn,
 }
@@ -47,6 +49,7 @@ impl Words {
         };
         let cast = if self.group { "multicast" } else { "unicast" };
         let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
+        let padding = if self.padding { "padding = true\n" } else { "" };
         let ecn = match self.ecn {
             Ecn::Ect1 => "ecn = \"ect1\"\n",
             Ecn::Ect0 => "ecn = \"ect0\"\n",
@@ -55,7 +58,7 @@ impl Words {
         format!(
             "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
-             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}{ecn}",
+             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}{padding}{ecn}",
             lasted.as_secs_f64().max(0.001),
             self.controller,
             self.mode,

@@ -116,8 +116,11 @@ impl Receiving {
         let repaired = description.repair.as_ref().filter(|_| !group);
         let latency = options.latency.unwrap_or(if repaired.is_some() { LATENCY } else { REORDERED });
         // A sender that was started again has other sources than its description of before says: they are learnt.
-        let repair =
-            repaired.map(|again| RepairSettings { ssrc: 0, payload_type: again.payload_type, playout: Some(latency) });
+        let repair = repaired.map(|again| RepairSettings {
+            ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
+            payload_type: again.payload_type,
+            playout: Some(latency),
+        });
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
         let settings = if description.of_ours("controller").is_some() {
@@ -362,6 +365,7 @@ impl Session {
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
             repair: wired.sink().requests().is_some(),
+            padding: false,
             ecn: self.options.description.ecn,
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;

@@ -358,7 +358,7 @@ impl Sending {
             Arc::new(FeedbackDefence::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let mut source = source.with_ecn(options.ecn).with_repair(repair);
+        let mut source = source.with_ecn(options.ecn).with_repair(repair).with_padding(repair.is_some());
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
@@ -578,7 +578,7 @@ impl Session {
             })),
             "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
             "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
-            "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
+            "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
@@ -647,6 +647,7 @@ impl Session {
             receivers: names,
             group: self.options.to.ip().is_multicast(),
             repair: wired.source().repairs().is_some(),
+            padding: wired.source().padding().is_some_and(|(packets, _)| packets > 0),
             ecn,
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));

@@ -92,7 +92,7 @@ figures! {
             .lower().shown("1 Mb/s after", &[(Sessions, "")]);
         RAMP_SHARE = figure("ramp_s.share_80pct", Seconds, "How long after its start the flow first received 80 % of its fair share over \
             a second.").lower().shown("80 % of fair after", &[(Sessions, "")]);
-        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, those sent again included.")
+        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, those sent again and padding included.")
             .shown("packets sent", &[(Sessions, "")]);
         FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the sender received.").when(When::Video)
             .shown("reports", &[(Sessions, "")]);
@@ -108,6 +108,8 @@ figures! {
             .when(When::Repaired).lower();
         PARITY_PACKETS = figure("parity_packets", Count, "Packets of parity that the sender sent.").when(When::Repaired);
         PARITY_BPS = figure("parity_bps", Rate, "Parity, in bits of IP packets per second.").when(When::Repaired).lower();
+        PADDING_PACKETS = figure("padding_packets", Count, "Packets that were sent to fill up a probe of the controller.").when(When::Padded);
+        PADDING_BPS = figure("padding_bps", Rate, "Padding, in bits of IP packets per second.").when(When::Padded).lower();
         ECN_PATH = figure("ecn_path", Text, "What the path does with the ECN field: kept, cleared, changed, lost (ECN-capable packets), \
             unknown (too few reports) or untold (by reports that do not tell).").when(When::EcnCapable);
         ECN_SENT = figure("ecn_sent_packets", Count, "Packets that left as ECN-capable.").when(When::EcnCapable);

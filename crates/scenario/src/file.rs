@@ -170,6 +170,8 @@ tables! {
         emit: Emit,
         /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
         repair: RepairWord,
+        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent again where a controller's probe finds too little that waits (gcc); default false.
+        padding: bool,
         /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
         playout: PlayoutSaid,
         /// video: the receiver's buffer, for controllers that look at it.

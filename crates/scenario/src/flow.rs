@@ -43,6 +43,7 @@ const VIDEO: &[&str] = &[
     "emit",
     "playout",
     "repair",
+    "padding",
     "buffer",
     "rtcp",
     "floor",
@@ -155,6 +156,7 @@ pub(crate) fn flows(
         if let FlowKind::Video(video) = &mut kind {
             let Some(repair) = repair(table, video, cast, out) else { return all };
             video.repair = repair;
+            video.padding = padding(table, video, cast, out);
         }
         let start = match table.start.as_ref().map(|s| s.value) {
             None if started.contains(name) => Start::Event,
@@ -333,6 +335,18 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     };
     out.problem(&said.at, what, remedy);
     None
+}
+
+/// Whether a video flow's probes are filled up: in its stream of retransmissions.
+fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
+    let Some(said) = table.padding.as_ref().filter(|said| said.value) else { return false };
+    let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
+    let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
+    if !repairs {
+        let what = "padding travels in the stream of retransmissions, and there is none";
+        out.problem(&said.at, what, "write repair = \"rtx\" for one receiver, or leave padding out");
+    }
+    repairs
 }
 
 fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<FlowKind> {
@@ -551,6 +565,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
         // What it can be depends on the receivers.
         repair: Repair::None,
+        padding: false,
         packet: packet(table, 1200, 100, out),
         playout,
         buffer,

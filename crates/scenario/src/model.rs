@@ -289,6 +289,8 @@ pub struct Video {
     pub emit: Emit,
     /// How lost packets are repaired.
     pub repair: Repair,
+    /// Whether probes are filled up.
+    pub padding: bool,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
     /// How long a frame is waited for.

@@ -400,6 +400,9 @@ fn video_text(video: &Video, text: &mut Text) {
         Repair::Parity => text.key("repair", quote("parity")),
         Repair::Auto => text.key("repair", quote("auto")),
     }
+    if video.padding {
+        text.key("padding", "true");
+    }
     text.key("packet", quote(video.packet));
     text.key(
         "playout",

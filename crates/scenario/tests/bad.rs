@@ -179,6 +179,7 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = \"fixed\"\nemit = true"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"fec\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"rtx\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\npadding = true"),
     (
         "controller = \"fixed\"",
         "controller = \"fixed\"\ncast = \"unicast\"\nrtcp = { profile = \"asmp\" }\nrepair = \"rtx\"",

@@ -267,6 +267,23 @@ fn a_link_that_clears_the_ecn_field_does_so_in_the_directions_that_say_so_and_re
 }
 
 #[test]
+fn probes_are_filled_up_where_there_are_retransmissions_and_it_reads_back() {
+    let of = |keys: &str| {
+        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"gcc\"\n{keys}\n"));
+        let padding = |loaded: &Loaded| {
+            let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!("no video") };
+            video.padding
+        };
+        assert_eq!(padding(&load(&loaded.resolved_toml())), padding(&loaded), "{keys}");
+        padding(&loaded)
+    };
+    let avpf = "rtcp = { profile = \"avpf\" }\n";
+    assert!(of(&format!("{avpf}repair = \"rtx\"\npadding = true")));
+    assert!(of(&format!("{avpf}repair = \"auto\"\npadding = true")));
+    assert!(!of(&format!("{avpf}repair = \"rtx\"\npadding = false")) && !of(""));
+}
+
+#[test]
 fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
     let of = |keys: &str| {
         let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n"));

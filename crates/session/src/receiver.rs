@@ -116,6 +116,8 @@ struct Repairing {
     /// Whether nobody has said under which SSRC retransmissions come, and whether it is known by now.
     of_any: bool,
     associated: bool,
+    /// The stream's SSRC as the sender's description has it.
+    announced: Option<u32>,
     requester: Requester,
     /// The retransmission stream's own numbers.
     reception: Reception,
@@ -135,6 +137,7 @@ impl Repairing {
             settings,
             of_any: false,
             associated: true,
+            announced: None,
             requester: Requester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
@@ -237,10 +240,11 @@ impl Receiver {
     }
 
     /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
-    /// (RFC 4588, section 5.3), anew for each source of the media.
+    /// (RFC 4588, section 5.3), anew for each source of the media. One that `settings` name is known before: 0 names none.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
-        let repair = Repairing { of_any: true, associated: false, ..Repairing::new(settings) };
+        let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
+        let repair = Repairing { of_any: true, associated: false, announced, ..Repairing::new(settings) };
         Self { repair: Some(repair), ..self }
     }
 
@@ -444,7 +448,8 @@ impl Receiver {
             return Received::Stray;
         }
         if !repair.associated {
-            if !packet.repairs.is_some_and(|number| repair.requester.awaits(number)) {
+            let awaited = packet.repairs.is_some_and(|number| repair.requester.awaits(number));
+            if !awaited && repair.announced != Some(header.ssrc) {
                 return Received::Stray;
             }
             repair.settings.ssrc = header.ssrc;

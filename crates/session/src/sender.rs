@@ -95,6 +95,8 @@ pub struct Sender {
     ecn: EcnCheck,
     /// Sends lost packets again.
     repair: Option<Repairing>,
+    /// Fills up probes.
+    padding: Option<Padding>,
     /// Sends parity.
     parity: Option<Protecting>,
     /// How many times as fast as the target packets may leave.
@@ -110,6 +112,13 @@ struct Repairing {
     seq: u64,
     share: RepairShare,
     inside: Inside,
+}
+
+/// Packets that are sent for nothing but their size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Padding {
+    packets: u64,
+    bytes: Bytes,
 }
 
 /// What a sender needs to send parity.
@@ -262,6 +271,7 @@ impl Sender {
             heard: now,
             ecn: EcnCheck::default(),
             repair: None,
+            padding: None,
             parity: None,
             room: 1.0,
             key_frame: (false, None),
@@ -296,6 +306,18 @@ impl Sender {
         let inside = Inside { check: Check::new("repair-inside"), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
         let (keeper, seq, share) = (Keeper::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
+    }
+
+    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what libwebrtc fills probes up
+    /// with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs [`Sender::with_repair`].
+    #[must_use]
+    pub fn with_padding(self) -> Self {
+        Self { padding: Some(Padding::default()), ..self }
+    }
+
+    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    pub fn padding(&self) -> Option<(u64, Bytes)> {
+        self.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
     /// It sends parity, so that receivers can compute lost packets; how much follows their losses.
@@ -790,6 +812,8 @@ impl Sender {
         {
             let again = if repairs { self.resend(now) } else { None };
             let extra = again.or_else(|| self.protect(now));
+            let waits = self.settings.greedy || self.pacer.head().is_some();
+            let extra = extra.or_else(|| if waits { None } else { self.pad(now) });
             let media = extra.unwrap_or_else(|| self.media(now));
             self.ecn.on_sent(now, media.number);
             return Output::Media(media);
@@ -815,8 +839,14 @@ impl Sender {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
-        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity;
+        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads();
         (waits && !closed).then(|| self.pacer.due(self.pace()))
+    }
+
+    /// Whether padding would leave, did nothing else wait: a probe is under way.
+    fn pads(&self) -> bool {
+        let kept = self.repair.as_ref().is_some_and(|repair| repair.keeper.newest().is_some());
+        kept && self.padding.is_some() && self.prober.rate().is_some() && !self.stopped()
     }
 
     /// The rate at which packets leave: a probe's while one is under way.
@@ -879,7 +909,7 @@ impl Sender {
         }
         self.pacer.sent(now, size, self.pace());
         self.prober.on_sent(self.half.probe(), size);
-        if !self.settings.greedy && self.pacer.head().is_none() {
+        if !self.settings.greedy && self.pacer.head().is_none() && !self.pads() {
             self.prober.ran_dry();
         }
         self.participant.members.on_own_rtp(now);
@@ -908,7 +938,8 @@ impl Sender {
     /// An original leaves: it may be asked for.
     fn keep(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
-        let pacing = self.pacing();
+        // A probe's packets may leave faster.
+        let pacing = self.pacing().max(self.pace());
         self.cover(now, media);
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
@@ -923,20 +954,26 @@ impl Sender {
 
     /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
     fn resend(&mut self, now: Time) -> Option<Media> {
-        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
         let pacing = self.pacing();
         let repair = self.repair.as_mut()?;
         let Resend { seq: original, kept } = repair.keeper.next(now)?;
+        repair.keeper.counts.packets += 1;
+        repair.keeper.counts.bytes += kept.size;
+        repair.share.on_sent(now, kept.size, true);
+        self.again(now, original, &kept, Stream::Repair, pacing)
+    }
+
+    /// Sends a packet again, at this rate, under the next number of the retransmission stream.
+    fn again(&mut self, now: Time, original: u64, kept: &Kept, stream: Stream, pacing: Rate) -> Option<Media> {
+        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
+        let repair = self.repair.as_mut()?;
         let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
         let header = rtx.header(repair.seq as u16, &kept.header).ok()?;
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
-        let (seq, size, number, stream) = (repair.seq, kept.size, self.number, Stream::Repair);
+        let (seq, size, number) = (repair.seq, kept.size, self.number);
         repair.seq += 1;
         self.number += 1;
-        repair.keeper.counts.packets += 1;
-        repair.keeper.counts.bytes += size;
-        repair.share.on_sent(now, size, true);
         let packet = self.settings.packet;
         if self.settings.emit == Emit::Paced {
             repair.inside.on_sent(now, size, pacing, packet + pacing.over(self.settings.credit));
@@ -951,6 +988,21 @@ impl Sender {
         let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
         let ecn = self.ecn.field();
         Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn })
+    }
+
+    /// Sends the newest packet again, for its size alone; `None`: none is kept.
+    fn pad(&mut self, now: Time) -> Option<Media> {
+        if !self.pads() {
+            return None;
+        }
+        let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
+        let media = self.again(now, original, &kept, Stream::Padding, self.pace())?;
+        self.prober.on_sent(None, media.size);
+        if let Some(padding) = &mut self.padding {
+            padding.packets += 1;
+            padding.bytes += media.size;
+        }
+        Some(media)
     }
 
     /// A packet of the media leaves: it becomes part of a block.

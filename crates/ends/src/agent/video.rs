@@ -148,7 +148,7 @@ pub struct VideoSource {
     means_from: Time,
     /// RTP packets of the media sent.
     pub sent_packets: u64,
-    /// IP bytes of media sent, and of its repair.
+    /// IP bytes of media sent, of its repair and of padding.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     /// IP bytes of RTCP sent.
@@ -161,6 +161,8 @@ pub struct VideoSource {
     past_feedback: Feedback,
     ecn: Ecn,
     past_ecn: EcnCounts,
+    pads: bool,
+    past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
@@ -215,6 +217,8 @@ impl VideoSource {
             past_feedback: Feedback::default(),
             ecn: Ecn::NotEct,
             past_ecn: EcnCounts::default(),
+            pads: false,
+            past_padding: (0, Bytes::ZERO),
             past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
@@ -263,6 +267,18 @@ impl VideoSource {
         Self { repair, ..self }
     }
 
+    /// It fills probes up, or not; only with repair.
+    #[must_use]
+    pub fn with_padding(self, pads: bool) -> Self {
+        Self { pads, ..self }
+    }
+
+    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    pub fn padding(&self) -> Option<(u64, Bytes)> {
+        let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
+        self.pads.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
+    }
+
     /// It sends parity, or not.
     #[must_use]
     pub fn with_parity(self, parity: Option<ParitySettings>) -> Self {
@@ -307,6 +323,9 @@ impl VideoSource {
         if let Some(repair) = self.repair {
             sender = sender.with_repair(repair);
         }
+        if self.pads {
+            sender = sender.with_padding();
+        }
         if let Some(parity) = self.parity {
             sender = sender.with_parity(parity);
         }
@@ -321,6 +340,7 @@ impl VideoSource {
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
             self.past_ecn = self.past_ecn + old.ecn().1;
+            self.past_padding = self.padding().unwrap_or_default();
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {

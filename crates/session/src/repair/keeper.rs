@@ -182,6 +182,12 @@ impl Keeper {
         Some(Resend { seq, kept: *kept })
     }
 
+    /// The packet that left last, as it would leave again for nothing but its size.
+    pub(crate) fn newest(&self) -> Option<Resend> {
+        let kept = *self.packets.back()?;
+        Some(Resend { seq: self.first + self.packets.len() as u64 - 1, kept })
+    }
+
     fn get(&mut self, seq: u64) -> Option<&mut Kept> {
         self.packets.get_mut(seq.checked_sub(self.first)? as usize)
     }

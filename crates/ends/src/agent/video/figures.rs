@@ -15,7 +15,8 @@ impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         let feedback = self.feedback();
         let again = self.repairs().map_or(0, |repairs| repairs.packets + repairs.parities);
-        into.put(&flow::SENT_PACKETS, self.sent_packets + again);
+        let padding = self.padding();
+        into.put(&flow::SENT_PACKETS, self.sent_packets + again + padding.map_or(0, |(packets, _)| packets));
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
@@ -27,6 +28,10 @@ impl Tell for VideoSource {
             into.put(&flow::PARITY_PACKETS, repairs.parities);
             let parity = repairs.parity_bytes.per(about.active.max(Span::nanos(1)));
             into.put(&flow::PARITY_BPS, parity.as_bps_f64());
+        }
+        if let Some((packets, bytes)) = padding {
+            into.put(&flow::PADDING_PACKETS, packets);
+            into.put(&flow::PADDING_BPS, bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         }
         if let Some((path, counts)) = self.ecn() {
             into.put(&flow::ECN_PATH, path.name());
