@@ -85,6 +85,13 @@ impl PySimulation {
         self.locked().summary(complete).to_string()
     }
 
+    /// The summary's `record_sha256`, and its numbers by their paths as a JSON object.
+    fn figures(&self, complete: bool) -> (String, String) {
+        let summary = self.locked().summary(complete);
+        let sha256 = summary["record_sha256"].as_str().unwrap_or_default().to_owned();
+        (sha256, serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
+    }
+
     /// Packets that have left a link so far.
     #[getter]
     fn hops(&self) -> u64 {
