@@ -2,9 +2,9 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
-use crate::sdp::{Description, PacketFeedback, Retransmissions, Sources};
+use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
+    Clock, EncoderDesk, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
     Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, Profile, RepairSettings, Replayed, RtcpSettings,
-    SenderSettings, Served,
+    Defended, Emit, FeedbackFormat, Guarded, Identity, Orders, PARITY_MORE, ParitySettings, Profile, RepairSettings,
+    Replayed, RtcpSettings, SenderSettings, Served,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -52,7 +52,7 @@ pub enum LiveError {
     #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
     GroupFeedback,
     /// One receiver's losses are not sent again to a group.
-    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto or none")]
+    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto, parity or none")]
     GroupRepair,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
@@ -106,20 +106,24 @@ impl Medium {
     }
 }
 
-/// Whether packets that a receiver asks for are sent again.
+/// What becomes of lost packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairChoice {
-    /// Where that can be and there are pictures: to one receiver, and not in paper mode.
+    /// Where there are pictures, and not in paper mode: one receiver gets again what it asks for, a group gets parity.
     #[default]
     Auto,
-    /// Yes, or it is an error.
+    /// They are sent again to one receiver that asks for them; to a group it is an error.
     Rtx,
-    /// No.
+    /// Receivers compute them from parity.
+    Parity,
+    /// They stay lost.
     None,
 }
 
 /// The retransmissions' payload type; their media's is another one.
 const RETRANSMISSIONS: u8 = 97;
+/// The payload type of parity.
+const PARITY: u8 = 98;
 /// For how long at least a sender keeps what it sent.
 const KEPT: Span = Span::secs(1);
 
@@ -243,11 +247,13 @@ impl Sending {
         if group && options.feedback != FeedbackFormat::Own {
             return Err(LiveError::GroupFeedback);
         }
-        let repairs = match options.repair {
+        let pictures_repaired = options.mode != Mode::Paper && !matches!(medium, Medium::Greedy);
+        let (repairs, protects) = match options.repair {
             RepairChoice::Rtx if group => return Err(LiveError::GroupRepair),
-            RepairChoice::Rtx => true,
-            RepairChoice::Auto => !group && options.mode != Mode::Paper && !matches!(medium, Medium::Greedy),
-            RepairChoice::None => false,
+            RepairChoice::Rtx => (true, false),
+            RepairChoice::Parity => (false, true),
+            RepairChoice::Auto => (!group && pictures_repaired, group && pictures_repaired),
+            RepairChoice::None => (false, false),
         };
         // Many receivers can't each report every packet, and nothing here leaves with an ECN codepoint.
         let of_one = [Need::PacketReports, Need::Queue, Need::Probes];
@@ -280,8 +286,9 @@ impl Sending {
             epoch: clock.epoch(),
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
-        let number = if repairs { OSN as u64 } else { 0 };
-        let cost = overhead(&*factory, feedback) + tag + number;
+        // What a packet that is sent again, or its parity, is longer by.
+        let more = if protects { PARITY_MORE.get() } else { u64::from(repairs) * OSN as u64 };
+        let cost = overhead(&*factory, feedback) + tag + more;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
@@ -333,6 +340,14 @@ impl Sending {
             // How long its receiver waits is not known here.
             playout: None,
         });
+        let parity = protects.then(|| ParitySettings {
+            ssrc: seed.part("parity.ssrc").bits32(),
+            payload_type: PARITY,
+            // A receiver of ours waits so long without a word of its operator.
+            playout: Some(LATENCY),
+        });
+        let sources =
+            |repair| Some(Sources { media: identity.ssrc, repair, cname: options.cname.clone() });
         let description = Description {
             address: options.to,
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
@@ -348,7 +363,11 @@ impl Sending {
             repair: repair.map(|repair| Retransmissions {
                 payload_type: repair.payload_type,
                 kept: Some(KEPT),
-                sources: Some(Sources { media: identity.ssrc, repair: repair.ssrc, cname: options.cname.clone() }),
+                sources: sources(repair.ssrc),
+            }),
+            parity: parity.map(|parity| ParityStream {
+                payload_type: parity.payload_type,
+                sources: sources(parity.ssrc),
             }),
             ours: ours(&options),
         };
@@ -370,7 +389,7 @@ impl Sending {
             Arc::new(Defended::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let mut source = source.with_repair(repair);
+        let mut source = source.with_repair(repair).with_parity(parity);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
@@ -594,7 +613,9 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
-            "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
+            "repair": source.repairs().map(|r| json!({
+                "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
+            })),
             "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
