@@ -23,8 +23,8 @@ pub(crate) struct Words {
     pub(crate) clip: Option<String>,
     pub(crate) receivers: Vec<String>,
     pub(crate) group: bool,
-    /// Lost packets are sent again.
-    pub(crate) repair: bool,
+    /// What becomes of lost packets, as a scenario says it.
+    pub(crate) repair: &'static str,
 }
 
 impl Words {
@@ -43,7 +43,10 @@ impl Words {
             some => format!("params.{} = {{ {} }}\n", self.controller, some.join(", ")),
         };
         let cast = if self.group { "multicast" } else { "unicast" };
-        let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
+        let repair = match self.repair {
+            "none" => String::new(),
+            how => format!("rtcp = {{ profile = \"avpf\" }}\nrepair = \"{how}\"\n"),
+        };
         format!(
             "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\

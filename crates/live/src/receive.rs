@@ -119,8 +119,7 @@ impl Receiving {
         let protected = description.parity.as_ref().map(|parity| parity.payload_type);
         let comes_again = repaired.is_some() || protected.is_some();
         let latency = options.latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
-        let parity =
-            protected.map(|payload_type| ParitySettings { ssrc: 0, payload_type, playout: Some(latency) });
+        let parity = protected.map(|payload_type| ParitySettings { ssrc: 0, payload_type, playout: Some(latency) });
         // A sender that was started again has other sources than its description of before says: they are learnt.
         let repair =
             repaired.map(|again| RepairSettings { ssrc: 0, payload_type: again.payload_type, playout: Some(latency) });
@@ -383,7 +382,11 @@ impl Session {
             clip: None,
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
-            repair: wired.sink().requests().is_some(),
+            repair: match (&self.options.description.repair, &self.options.description.parity) {
+                (Some(_), _) if !self.options.description.address.ip().is_multicast() => "rtx",
+                (_, Some(_)) => "parity",
+                _ => "none",
+            },
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));

@@ -4,8 +4,8 @@ use crate::entropy;
 use crate::folder::{STEP, Words, reported};
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
-    Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
+    Clock, EncoderDesk, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair,
+    PairOptions, Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -52,7 +52,9 @@ pub enum LiveError {
     #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
     GroupFeedback,
     /// One receiver's losses are not sent again to a group.
-    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto, parity or none")]
+    #[error(
+        "--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto, parity or none"
+    )]
     GroupRepair,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
@@ -346,8 +348,7 @@ impl Sending {
             // A receiver of ours waits so long without a word of its operator.
             playout: Some(LATENCY),
         });
-        let sources =
-            |repair| Some(Sources { media: identity.ssrc, repair, cname: options.cname.clone() });
+        let sources = |repair| Some(Sources { media: identity.ssrc, repair, cname: options.cname.clone() });
         let description = Description {
             address: options.to,
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
@@ -365,10 +366,8 @@ impl Sending {
                 kept: Some(KEPT),
                 sources: sources(repair.ssrc),
             }),
-            parity: parity.map(|parity| ParityStream {
-                payload_type: parity.payload_type,
-                sources: sources(parity.ssrc),
-            }),
+            parity: parity
+                .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -396,13 +395,20 @@ impl Sending {
         let wired = WiredSource::new(source, payloads, None)
             .with_peers(Peers::new(clock.epoch(), app))
             .with_srtp(options.key.as_ref().map(Srtp::new));
+        let how = if repairs {
+            "rtx"
+        } else if protects {
+            "parity"
+        } else {
+            "none"
+        };
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         if let Some(desk) = &desk {
             desk.wake_by(driver.waker());
         }
         let mut session =
-            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq };
+            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq, how };
         let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
             session.shared.done.store(true, Ordering::Relaxed);
@@ -508,6 +514,8 @@ struct Session {
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
     first_seq: u16,
+    /// What becomes of lost packets, as a scenario says it.
+    how: &'static str,
 }
 
 /// How long a BYE may take, and what waits in the pacer at a source's end.
@@ -673,7 +681,7 @@ impl Session {
             clip: self.options.clip.clone(),
             receivers: names,
             group: self.options.to.ip().is_multicast(),
-            repair: wired.source().repairs().is_some(),
+            repair: self.how,
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
         LiveRecord::new(&words, agent, (Time::ZERO, now), now, warnings, Vec::new())

@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{
-    Fragment, Media, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID,
-};
+use steadycast_session::{Fragment, Media, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::parity::ParityHeader;

@@ -5,7 +5,7 @@ use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
 use crate::probe::{Prober, Probes};
-use crate::repair::{ASKING, Asked, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
+use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
 use crate::share::RepairShare;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
@@ -588,6 +588,7 @@ impl Sender {
 
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
     fn on_parity_request(&mut self, now: Time, packet: &Packet) {
+        let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
         let Some(parity) = &mut self.parity else { return };
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
         let known = self.participant.members.contains(request.sender);
@@ -595,7 +596,8 @@ impl Sender {
             return;
         }
         for wanted in &request.blocks {
-            parity.blocks.on_request(now, wanted, self.decision.target, self.settings.packet);
+            let asked = AskedParity { now, target: self.decision.target, packet: self.settings.packet, head };
+            parity.blocks.on_request(&asked, wanted);
         }
     }
 

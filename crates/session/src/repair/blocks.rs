@@ -105,6 +105,19 @@ struct Complete {
     sent: u8,
 }
 
+/// The circumstances of a request for parity.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedParity {
+    /// When it came.
+    pub(crate) now: Time,
+    /// The rate that the controller wants.
+    pub(crate) target: Rate,
+    /// IP size of a full packet.
+    pub(crate) packet: Bytes,
+    /// IP size of a packet of parity without its payload.
+    pub(crate) head: Bytes,
+}
+
 impl Complete {
     fn parity(&mut self) -> Option<Parity> {
         let first = self.packets.first()?;
@@ -190,7 +203,8 @@ impl Blocks {
 
     /// A receiver lacks packets of a block: it has what it needs when as many parities as it says have been sent in all. More are sent while
     /// they can come in time and repair's share of the rate allows it.
-    pub(crate) fn on_request(&mut self, now: Time, wanted: &BlockRequest, target: Rate, packet: Bytes) {
+    pub(crate) fn on_request(&mut self, asked: &AskedParity, wanted: &BlockRequest) {
+        let AskedParity { now, target, packet, head } = *asked;
         let same = |block: &&mut Complete| {
             let base = block.packets.first().is_some_and(|first| first.seq as u16 == wanted.base);
             base && block.packets.len() == usize::from(wanted.packets)
@@ -199,7 +213,7 @@ impl Blocks {
         let in_time = |block: &&mut Complete| now.since(block.began) < useful;
         let Some(block) = self.recent.iter_mut().find(same).filter(in_time) else { return };
         while block.sent < wanted.parities.min(MAX_PARITIES).min(wanted.packets) {
-            let size = Bytes::new(u64::from(block.longest)) + PARITY_MORE;
+            let size = head + Bytes::new(u64::from(block.longest)) + PARITY_MORE;
             if !self.budget.take(now, target, packet, size) {
                 self.refused += 1;
                 return;

@@ -10,7 +10,7 @@ mod keeper;
 mod requester;
 
 pub(crate) use asker::{ASKING, Asker, Group};
-pub(crate) use blocks::{Blocks, Need, Parity, Solver};
+pub(crate) use blocks::{AskedParity, Blocks, Need, Parity, Solver};
 pub use blocks::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered};
 pub(crate) use keeper::{Asked, Keeper, Kept, Resend};
 pub(crate) use requester::Requester;
