@@ -130,8 +130,8 @@ pub(crate) struct Requester {
     /// When a packet last came after a later one.
     reordered: Option<Time>,
     spacing: Span,
-    /// The longest time between two packets of a frame, of late.
-    pause: Span,
+    /// The longest time between two packets of a frame, of late, once there were two.
+    pause: Option<Span>,
     /// The newest packet is not the last one of its frame.
     open: bool,
     loss: Loss,
@@ -152,7 +152,7 @@ impl Requester {
             jitter: Span::ZERO,
             reordered: None,
             spacing: Span::ZERO,
-            pause: Span::ZERO,
+            pause: None,
             open: false,
             loss: Loss::default(),
             round_trip: RoundTrip { mean: DEFAULT_ROUND_TRIP, variation: Span::ZERO, measured: false, backoff: 0 },
@@ -220,7 +220,8 @@ impl Requester {
             let spacing = expected.since(before);
             self.spacing = self.spacing.scale(0.875) + spacing / 8;
             if self.open {
-                self.pause = self.pause.scale(1.0 - 1.0 / 64.0).max(spacing);
+                let before = self.pause.unwrap_or(Span::ZERO);
+                self.pause = Some(before.scale(1.0 - 1.0 / 64.0).max(spacing));
             }
         } else if ahead as usize > MOST {
             self.missing.clear();
@@ -348,9 +349,8 @@ impl Requester {
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         (self.newest, self.open) = (Some((seq, expected)), !ends);
         // Until a frame had two packets nobody knows how far they are apart.
-        let known = !ends && !self.pause.is_zero();
-        let wait = (self.spacing * 2).max(self.pause + self.pause / 2);
-        self.tail = known.then(|| now + wait + self.patience(now));
+        let wait = self.pause.filter(|_| !ends).map(|pause| (self.spacing * 2).max(pause + pause / 2));
+        self.tail = wait.map(|wait| now + wait + self.patience(now));
     }
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
