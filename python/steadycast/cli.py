@@ -1328,7 +1328,7 @@ def send(
     repair: Annotated[
         str,
         typer.Option(
-            "--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."
+            "--repair", metavar="HOW", help="What becomes of lost packets: auto, rtx, parity or none."
         ),
     ] = "auto",
     duration: Annotated[

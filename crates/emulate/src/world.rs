@@ -24,7 +24,7 @@ use steadycast_ends::{
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_network::{BuildError, Datagrams, group_address, host_address};
 use steadycast_record::run;
-use steadycast_scenario::{self as sc, FlowKind, NodeIx, Repair, Scenario};
+use steadycast_scenario::{self as sc, NodeIx, Scenario};
 
 use steadycast_units::{Chance, Span, Spread, Time};
 
@@ -76,9 +76,6 @@ pub enum EmulateError {
     /// A flow's TCP.
     #[error(transparent)]
     Tcp(#[from] TcpError),
-    /// What real sockets do not do yet.
-    #[error("flow.{0}.repair: parity is sent in simulated runs only so far; write repair = \"rtx\" or \"none\"")]
-    Parity(String),
     /// No such host.
     #[error("no host is called \"{0}\"")]
     NoHost(String),
@@ -630,12 +627,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn flows(&mut self) -> Result<Vec<FlowEnds>, EmulateError> {
-        for flow in &self.scenario.flows {
-            if matches!(&flow.kind, FlowKind::Video(video) if video.repair == Repair::Parity) {
-                return Err(EmulateError::Parity(flow.name.clone()));
-            }
-        }
-        let cast = AgentFactory::new(self.scenario, self.inputs).over_sockets();
+        let cast = AgentFactory::new(self.scenario, self.inputs);
         let mut flows: Vec<_> = (0..self.scenario.flows.len()).map(|n| cast.ends(n as u32)).collect();
         self.turns = plan(self.scenario, &flows);
         for (n, ends) in flows.iter_mut().enumerate() {

@@ -105,21 +105,13 @@ pub struct AgentFactory<'a> {
     seed: Seed,
     /// For each simulcast its groups' senders.
     siblings: Vec<Vec<Siblings>>,
-    /// Packets have bytes and go over sockets.
-    real: bool,
 }
 
 impl<'a> AgentFactory<'a> {
     /// For this scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
         let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
-        Self { scenario, inputs, seed: scenario.seed, siblings, real: false }
-    }
-
-    /// Over sockets, for which nobody computes parity yet.
-    #[must_use]
-    pub fn over_sockets(self) -> Self {
-        Self { real: true, ..self }
+        Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
     /// When the flow in place `n` is active, without agents yet.
@@ -329,11 +321,10 @@ impl<'a> AgentFactory<'a> {
             let repairs = video.repair == sc::Repair::Rtx || video.repair == sc::Repair::Auto && asks;
             repairs.then_some(settings)
         };
-        let real = self.real;
         let parity = move |session: &str| {
             let ssrc = seed.part(&format!("{session}.parity.ssrc")).bits32();
             let settings = ParitySettings { ssrc, payload_type: PARITY, playout: video.playout.most() };
-            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto) && !real;
+            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto);
             protects.then_some(settings)
         };
         let player = match video.playout {
@@ -420,7 +411,7 @@ impl<'a> AgentFactory<'a> {
                         None => receiver,
                     };
                     let receiver = match parity {
-                        Some(parity) => receiver.with_parity(parity),
+                        Some(parity) => receiver.with_parity(parity, seed.part(&format!("{name}.parity"))),
                         None => receiver,
                     };
                     if chosen { receiver.in_simulcast(now) } else { receiver }

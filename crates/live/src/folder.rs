@@ -24,8 +24,8 @@ pub(crate) struct Words {
     pub(crate) clip: Option<String>,
     pub(crate) receivers: Vec<String>,
     pub(crate) group: bool,
-    /// Lost packets are sent again.
-    pub(crate) repair: bool,
+    /// What becomes of lost packets, as a scenario says it.
+    pub(crate) repair: &'static str,
     /// Probes were filled up.
     pub(crate) padding: bool,
     /// As which packets leave.
@@ -48,7 +48,10 @@ impl Words {
             some => format!("params.{} = {{ {} }}\n", self.controller, some.join(", ")),
         };
         let cast = if self.group { "multicast" } else { "unicast" };
-        let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
+        let repair = match self.repair {
+            "none" => String::new(),
+            how => format!("rtcp = {{ profile = \"avpf\" }}\nrepair = \"{how}\"\n"),
+        };
         let padding = if self.padding { "padding = true\n" } else { "" };
         let ecn = match self.ecn {
             Ecn::Ect1 => "ecn = \"ect1\"\n",

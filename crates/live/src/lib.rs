@@ -11,6 +11,7 @@ mod feed;
 mod folder;
 mod handle;
 mod net;
+mod parity;
 mod peers;
 mod receive;
 pub mod sdp;
@@ -26,6 +27,7 @@ pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering,
 pub use folder::LiveRecord;
 pub use handle::Handle;
 pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};
+pub use parity::{CameSymbols, SentSymbols};
 pub use peers::{Peer, Peers};
 pub use receive::{LATENCY, ReceiveOptions, Receiving};
 pub use send::{LiveError, Medium, RepairChoice, SendOptions, Sending};

@@ -18,7 +18,9 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, RepairSettings, Replayed, RtcpSettings};
+use steadycast_session::{
+    FeedbackFormat, Identity, ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -34,13 +36,13 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Its play-out buffer; without one, what its sender's description says.
     pub buffer: Option<Bytes>,
-    /// How long a packet waits for lost ones before it, which are sent again; [`LATENCY`] without it.
+    /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`] without it.
     pub latency: Option<Span>,
     /// How fast that is emptied; without it as the media's clock says.
     pub consume: Option<Rate>,
 }
 
-/// How long packets wait for lost ones where these are sent again and no latency was named.
+/// How long packets wait for lost ones where these come after all and no latency was named.
 pub const LATENCY: Span = Span::millis(300);
 
 /// Between regular reports under AVPF to senders that do not say what they make of them (RFC 3550, 6.2).
@@ -114,7 +116,10 @@ impl Receiving {
         let pair_options = PairOptions { source, mux, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
         let repaired = description.repair.as_ref().filter(|_| !group);
-        let latency = options.latency.unwrap_or(if repaired.is_some() { LATENCY } else { REORDERED });
+        let protected = description.parity.as_ref().map(|parity| parity.payload_type);
+        let comes_again = repaired.is_some() || protected.is_some();
+        let latency = options.latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
+        let parity = protected.map(|payload_type| ParitySettings { ssrc: 0, payload_type, playout: Some(latency) });
         // A sender that was started again has other sources than its description of before says: they are learnt.
         let repair = repaired.map(|again| RepairSettings {
             ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
@@ -159,13 +164,17 @@ impl Receiving {
                 Some(repair) => receiver.with_repair_of_any_source(repair),
                 None => receiver,
             };
+            let receiver = match parity {
+                Some(parity) => receiver.with_parity_of_any_source(parity, own.part("parity")),
+                None => receiver,
+            };
             // In paper mode no sender pauses.
             if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
         let consume = options.consume.or(announced.consume).map_or(Consume::Frames(TICK), Consume::Rate);
         let buffer = options.buffer.or(announced.buffer).map(|size| PlayBuffer::new(size, consume));
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
-        let mut sink = sink.repairing(repair.is_some());
+        let mut sink = sink.repairing(repair.is_some() || parity.is_some());
         Spool::keep(sink.kept());
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
@@ -180,6 +189,10 @@ impl Receiving {
         };
         let wired = match repair {
             Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
+            None => wired,
+        };
+        let wired = match protected {
+            Some(payload_type) => wired.protected_by(payload_type),
             None => wired,
         };
         let wired = wired.pleading(description.key_frames);
@@ -305,7 +318,7 @@ impl Session {
             "reports_to": end.reports_to().map(|a| a.to_string()),
             "ended_by": ended_by(end),
             "reports": sink.rtcp_packets, "buffer": buffer,
-            "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": r.repaired })),
+            "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": sink.repaired.len() })),
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
@@ -364,7 +377,11 @@ impl Session {
             clip: None,
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
-            repair: wired.sink().requests().is_some(),
+            repair: match (&self.options.description.repair, &self.options.description.parity) {
+                (Some(_), _) if !self.options.description.address.ip().is_multicast() => "rtx",
+                (_, Some(_)) => "parity",
+                _ => "none",
+            },
             padding: false,
             ecn: self.options.description.ecn,
         };

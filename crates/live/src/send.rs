@@ -3,10 +3,10 @@
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
 use crate::handle::Shared;
-use crate::sdp::{Description, PacketFeedback, Retransmissions, Sources};
+use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, Handle, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
-    Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
+    Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair,
+    PairOptions, Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, Profile, RepairSettings, Replayed, RtcpSettings,
-    SenderSettings, StandardReports,
+    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, PARITY_MORE, ParitySettings, Profile,
+    RepairSettings, Replayed, RtcpSettings, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -58,7 +58,9 @@ pub enum LiveError {
     )]
     EcnUntold,
     /// One receiver's losses are not sent again to a group.
-    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto or none")]
+    #[error(
+        "--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto, parity or none"
+    )]
     GroupRepair,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
@@ -112,20 +114,24 @@ impl Medium {
     }
 }
 
-/// Whether packets that a receiver asks for are sent again.
+/// What becomes of lost packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairChoice {
-    /// Where that can be and there are pictures: to one receiver, and not in paper mode.
+    /// Where there are pictures, and not in paper mode: one receiver gets again what it asks for, a group gets parity.
     #[default]
     Auto,
-    /// Yes, or it is an error.
+    /// They are sent again to one receiver that asks for them; to a group it is an error.
     Rtx,
-    /// No.
+    /// Receivers compute them from parity.
+    Parity,
+    /// They stay lost.
     None,
 }
 
 /// The retransmissions' payload type; their media's is another one.
 const RETRANSMISSIONS: u8 = 97;
+/// The payload type of parity.
+const PARITY: u8 = 98;
 /// For how long at least a sender keeps what it sent.
 const KEPT: Span = Span::secs(1);
 
@@ -225,11 +231,13 @@ impl Sending {
         if group && options.feedback != FeedbackFormat::Own {
             return Err(LiveError::GroupFeedback);
         }
-        let repairs = match options.repair {
+        let pictures_repaired = options.mode != Mode::Paper && !matches!(medium, Medium::Greedy);
+        let (repairs, protects) = match options.repair {
             RepairChoice::Rtx if group => return Err(LiveError::GroupRepair),
-            RepairChoice::Rtx => true,
-            RepairChoice::Auto => !group && options.mode != Mode::Paper && !matches!(medium, Medium::Greedy),
-            RepairChoice::None => false,
+            RepairChoice::Rtx => (true, false),
+            RepairChoice::Parity => (false, true),
+            RepairChoice::Auto => (!group && pictures_repaired, group && pictures_repaired),
+            RepairChoice::None => (false, false),
         };
         // Many receivers can't each report every packet.
         let mut offered = vec![Need::Queue, Need::Probes];
@@ -267,8 +275,9 @@ impl Sending {
             epoch: clock.epoch(),
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
-        let number = if repairs { OSN as u64 } else { 0 };
-        let cost = overhead(&*factory, feedback) + tag + number;
+        // What a packet that is sent again, or its parity, is longer by.
+        let more = if protects { PARITY_MORE.get() } else { u64::from(repairs) * OSN as u64 };
+        let cost = overhead(&*factory, feedback) + tag + more;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
@@ -320,6 +329,13 @@ impl Sending {
             // How long its receiver waits is not known here.
             playout: None,
         });
+        let parity = protects.then(|| ParitySettings {
+            ssrc: seed.part("parity.ssrc").bits32(),
+            payload_type: PARITY,
+            // A receiver of ours waits so long without a word of its operator.
+            playout: Some(LATENCY),
+        });
+        let sources = |repair| Some(Sources { media: identity.ssrc, repair, cname: options.cname.clone() });
         let description = Description {
             address: options.to,
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
@@ -336,8 +352,10 @@ impl Sending {
             repair: repair.map(|repair| Retransmissions {
                 payload_type: repair.payload_type,
                 kept: Some(KEPT),
-                sources: Some(Sources { media: identity.ssrc, repair: repair.ssrc, cname: options.cname.clone() }),
+                sources: sources(repair.ssrc),
             }),
+            parity: parity
+                .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -358,13 +376,21 @@ impl Sending {
             Arc::new(FeedbackDefence::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let mut source = source.with_ecn(options.ecn).with_repair(repair).with_padding(repair.is_some());
+        let source = source.with_ecn(options.ecn).with_repair(repair).with_padding(repair.is_some());
+        let mut source = source.with_parity(parity);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
         let wired = WiredSource::new(source, payloads, None)
             .with_peers(Peers::new(clock.epoch(), app))
             .with_srtp(options.key.as_ref().map(Srtp::new));
+        let how = if repairs {
+            "rtx"
+        } else if protects {
+            "parity"
+        } else {
+            "none"
+        };
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         if let Some(desk) = &desk {
@@ -372,7 +398,7 @@ impl Sending {
         }
         let handle = Handle::new(Arc::clone(&shared), driver.waker());
         let mut session =
-            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq };
+            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq, how };
         let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
             // Whatever has ended it, nobody is to wait for it any more.
@@ -470,6 +496,8 @@ struct Session {
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
     first_seq: u16,
+    /// What becomes of lost packets, as a scenario says it.
+    how: &'static str,
 }
 
 /// How long a BYE may take, and what waits in the pacer at a source's end.
@@ -577,7 +605,9 @@ impl Session {
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),
             "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
-            "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
+            "repair": source.repairs().map(|r| json!({
+                "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
+            })),
             "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
@@ -646,7 +676,7 @@ impl Session {
             clip: self.options.clip.clone(),
             receivers: names,
             group: self.options.to.ip().is_multicast(),
-            repair: wired.source().repairs().is_some(),
+            repair: self.how,
             padding: wired.source().padding().is_some_and(|(packets, _)| packets > 0),
             ecn,
         };

@@ -93,10 +93,11 @@ fn repair(name: &str) -> PyResult<RepairChoice> {
     match name {
         "auto" => Ok(RepairChoice::Auto),
         "rtx" => Ok(RepairChoice::Rtx),
+        "parity" => Ok(RepairChoice::Parity),
         "none" => Ok(RepairChoice::None),
-        other => {
-            Err(PyValueError::new_err(format!("--repair {other}: there is no such repair; take auto, rtx or none")))
-        }
+        other => Err(PyValueError::new_err(format!(
+            "--repair {other}: there is no such repair; take auto, rtx, parity or none"
+        ))),
     }
 }
 
@@ -332,6 +333,7 @@ impl PyReceiver {
                     feedback: None,
                     ecn: Ecn::NotEct,
                     repair: None,
+                    parity: None,
                     key_frames: false,
                     ours: Vec::new(),
                 }

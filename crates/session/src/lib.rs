@@ -38,7 +38,7 @@ pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver};
-pub use repair::{ParitySettings, Protected, Protection, RepairSettings, Repairs, Requests};
+pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
 pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;

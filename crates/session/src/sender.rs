@@ -6,7 +6,7 @@ use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
 use crate::probe::{Prober, Probes};
-use crate::repair::{Asked, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
+use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
 use crate::share::RepairShare;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
@@ -21,7 +21,7 @@ use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
@@ -137,6 +137,8 @@ struct Protecting {
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
 const LEFT: f64 = 2e-5;
+/// The same in a group that is small enough to ask for what else it needs.
+const LEFT_TO_ASK: f64 = 1e-3;
 /// The same towards one receiver, retransmission included.
 const LEFT_OF_ONE: f64 = 1e-5;
 /// This share of the receivers is left behind, where others need less parity.
@@ -343,8 +345,9 @@ impl Sender {
     /// What was sent again, and what was not.
     pub fn repairs(&self) -> Repairs {
         let again = self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default();
-        let (parities, parity_bytes) = self.parity.as_ref().map_or((0, Bytes::ZERO), |p| (p.packets, p.bytes));
-        Repairs { parities, parity_bytes, ..again }
+        let Some(parity) = &self.parity else { return again };
+        let refused = again.refused + parity.blocks.refused;
+        Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
     /// The rate for the encoder, as a rate of IP packets: the decision's target, less what repair takes.
@@ -382,9 +385,11 @@ impl Sender {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// The extended sequence number of the first packet that may be sent again; `None` without repair.
+    /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
-        Some(self.repair.as_ref()?.keeper.first())
+        let again = self.repair.as_ref().map(|repair| repair.keeper.first());
+        let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
+        again.into_iter().chain(covered).min()
     }
 
     /// As [`Sender::continue_from`], with the next number of the parity.
@@ -579,6 +584,7 @@ impl Sender {
                     }
                 }
                 Packet::Feedback { .. } => self.on_request(now, packet),
+                Packet::App { .. } => self.on_parity_request(now, packet),
                 _ => {}
             }
         }
@@ -616,6 +622,21 @@ impl Sender {
         let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
         for number in nack.missing {
             repair.keeper.on_nack(&asked, number);
+        }
+    }
+
+    /// Somebody asks for parity: a member, as in [`Sender::on_request`].
+    fn on_parity_request(&mut self, now: Time, packet: &Packet) {
+        let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
+        let Some(parity) = &mut self.parity else { return };
+        let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
+        let known = self.participant.members.contains(request.sender);
+        if !known || request.media != self.participant.identity.ssrc || self.participant.farewell != Farewell::Stays {
+            return;
+        }
+        for wanted in &request.blocks {
+            let asked = AskedParity { now, target: self.decision.target, packet: self.settings.packet, head };
+            parity.blocks.on_request(&asked, wanted);
         }
     }
 
@@ -1016,7 +1037,9 @@ impl Sender {
             }
         }
         let loss = parity.blocks.loss();
+        let few = self.participant.census().members <= ASKING;
         let left = match &self.repair {
+            None if few && self.peers.len() > 0 => LEFT_TO_ASK,
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
@@ -1025,7 +1048,7 @@ impl Sender {
             }
         };
         let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
-        parity.blocks.on_sent(now, packet, media.size, left);
+        parity.blocks.on_sent(now, packet, media.header.payload_len, left);
     }
 
     /// Sends a parity; `None`: none waits.
@@ -1033,16 +1056,15 @@ impl Sender {
         let numbered = self.numbered();
         let (pacing, bare) = (self.pacing(), self.bare_header());
         let parity = self.parity.as_mut()?;
-        let Parity { protection, longest } = parity.blocks.next()?;
+        let Parity { protection, payload } = parity.blocks.next()?;
         let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
-        let size = longest + PARITY_MORE;
-        let payload = size.saturating_sub(overhead(&bare, &Notice::NONE, numbered));
+        let size = overhead(&bare, &Notice::NONE, numbered) + Bytes::new(payload.into());
         let (number, seq, stream) = (self.number, parity.seq, Stream::Parity);
         parity.seq += 1;
         parity.packets += 1;
         parity.bytes += size;
         parity.share.on_sent(now, size, true);
-        let (fragment, base) = protection.packets.first().map(|first| (first.fragment, first.seq))?;
+        let fragment = protection.packets.first()?.fragment;
         parity.newest = Some(protection);
         if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
             let room = self.settings.packet + pacing.over(self.settings.credit);
@@ -1056,19 +1078,11 @@ impl Sender {
         self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
         self.read_decision();
         let timestamp = self.timestamp(now);
-        let (seq_low, payload_len) = (seq as u16, payload.get() as u16);
-        let header = RtpHeader {
-            payload_type,
-            seq: seq_low,
-            timestamp,
-            ssrc,
-            send_time: Some(Stamp::of(now)),
-            payload_len,
-            ..bare
-        };
-        let (transport, repairs) = (numbered.then_some(number as u16), Some(base));
-        let (notice, ecn) = (Notice::NONE, self.ecn.field());
-        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn })
+        let send_time = Some(Stamp::of(now));
+        let header =
+            RtpHeader { payload_type, seq: seq as u16, timestamp, ssrc, send_time, payload_len: payload, ..bare };
+        let (transport, ecn) = (numbered.then_some(number as u16), self.ecn.field());
+        Some(Media { header, notice: Notice::NONE, fragment, number, transport, stream, seq, repairs: None, size, ecn })
     }
 
     fn timestamp(&self, at: Time) -> u32 {

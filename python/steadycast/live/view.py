@@ -151,15 +151,17 @@ def _marked(status: Json) -> str:
 
 
 def _again(status: Json) -> str:
-    """Say how much was sent again, once there was something."""
-    repair = status.get("repair")
-    return f", {repair['packets']} packets sent again" if repair and repair["packets"] else ""
+    """Say how much was sent again or as parity, once there was something."""
+    repair = status.get("repair") or {}
+    said = [(repair.get("packets"), "packets sent again"), (repair.get("parities"), "of parity")]
+    return "".join(f", {count} {what}" for count, what in said if count)
 
 
 def _repaired(status: Json) -> str:
-    """Say what of the lost packets came again, once some were asked for."""
+    """Say what of the lost packets came after all, once some were lost."""
     repair = status.get("repair")
-    return f"{repair['repaired']} lost packets came again, " if repair and repair["requests"] else ""
+    counts = repair and (repair["requests"] or repair["repaired"])
+    return f"{repair['repaired']} lost packets came after all, " if repair and counts else ""
 
 
 def send_view(status: Json, to: str, port: int) -> Group:

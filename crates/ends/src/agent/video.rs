@@ -16,8 +16,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    EcnCounts, EcnPath, Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection,
-    Received, Receiver, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
+    EcnCounts, EcnPath, Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protected,
+    Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -643,6 +643,8 @@ pub struct VideoSink {
     repair: bool,
     /// When lost packets came after all, and the frames that they are of.
     pub repaired: Vec<(Time, u32)>,
+    /// What parity gives back to who has the bytes.
+    computable: Vec<Recovered>,
     /// When it joined for the first time.
     pub joined: Time,
     /// What came.
@@ -685,6 +687,7 @@ impl VideoSink {
             came: 0,
             repair: false,
             repaired: Vec::new(),
+            computable: Vec::new(),
             joined: Time::NEVER,
             intake,
             assembly: frames.then(Assembly::default),
@@ -845,7 +848,7 @@ impl VideoSink {
         received
     }
 
-    /// A packet of parity has arrived, which covers what `protection` says.
+    /// A packet of parity has arrived, which covers what `protection` says. Returns what it was.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -853,32 +856,48 @@ impl VideoSink {
         media: &Media,
         protection: &Protection,
         out: &mut Out<'_>,
-    ) {
-        let Some(receiver) = &mut self.receiver else { return };
+    ) -> Received {
+        let Some(receiver) = &mut self.receiver else { return Received::Stray };
         let buffer = level_of(self.buffer.as_mut(), now);
         let (header, transport, ecn) = (&media.header, media.transport, packet.ecn);
         let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
         let from = Origin(u64::from(packet.from.0));
-        if let Received::New(_) = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection) {
+        let received = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection);
+        if let Received::New(_) = received {
             self.by_ecn[usize::from(ecn.bits())] += 1;
             self.intake.add_repair(now, packet.size);
         }
         self.recover(now);
         self.drain(now, out);
+        received
     }
 
-    /// Takes the packets that parity has given back.
+    /// Takes the packets that parity has given back; what carries bytes has to be computed from them.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
-        for packet in receiver.take_recovered() {
-            self.repaired.push((now, packet.fragment.frame));
-            let size = Bytes::new(packet.fragment.len.into());
-            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, packet.fragment.frame));
-            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
-                assembly.on_packet(now, packet.seq - self.first_seq, packet.fragment);
+        for recovered in receiver.take_recovered() {
+            match recovered.packet {
+                Some(packet) => self.on_recovered(now, &packet),
+                None => self.computable.push(recovered),
             }
-            self.play(now, None, packet.fragment, packet.marker);
         }
+    }
+
+    /// The packets that can be computed from parity, as far as nobody has been told of them.
+    pub fn take_computable(&mut self) -> Vec<Recovered> {
+        std::mem::take(&mut self.computable)
+    }
+
+    /// A lost packet was computed from parity.
+    pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
+        let Protected { seq, fragment, marker } = *packet;
+        self.repaired.push((now, fragment.frame));
+        let size = Bytes::new(fragment.len.into());
+        let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
+        if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
+            assembly.on_packet(now, seq.saturating_sub(self.first_seq), fragment);
+        }
+        self.play(now, None, fragment, marker);
     }
 
     /// The player gets a packet, which left for the first time at `sent`.
