@@ -46,7 +46,7 @@ class Case:
     title: str
     sets: tuple[str, ...]
     below: float | None = None
-    """What the link carries of the video, in bit/s, from `since` on: an estimate above it has to be lowered below it."""
+    """What the link carries of the video, in bit/s, from `since` on: an estimate above it has to fall below it."""
     since: float = 0.0
 
 
@@ -93,7 +93,10 @@ def programs() -> tuple[list[str], list[str]]:
     if not python.exists():
         venv.create(BUILD / "venv", with_pip=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", AIORTC], check=True)
-    return [str(target / "release" / "examples" / "replay")], [str(python), str(ROOT / "validation" / "aiortc_rate.py")]
+    return [str(target / "release" / "examples" / "replay")], [
+        str(python),
+        str(ROOT / "validation" / "aiortc_rate.py"),
+    ]
 
 
 def measured(case: Case, series: Series) -> list[str]:
@@ -119,9 +122,7 @@ def table() -> str:
     from steadycast.run import commit
 
     replay, aiortc = programs()
-    stamp = (
-        f"Made by `python -m validation.reference --write` with Steadycast {_core.__version__}, commit {commit()}."
-    )
+    stamp = f"Made by `python -m validation.reference --write` with Steadycast {_core.__version__}, commit {commit()}."
     head = ["packets", "estimator", "Mb/s, 5 … 20 s", "Mb/s, 25 … 40 s", "lowered after"]
     lines = [stamp, "", row(head), row(["---"] * len(head))]
     for case in CASES:
