@@ -150,22 +150,24 @@ def _group(group: Group, controllers: Sequence[str], seeds: int, folder: Path) -
     with design.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([heads, *rows])
     path = "flow.video*.controller" if group.scenario == SCENARIO else "flow.video.controller"
-    done = sweep(
-        group.scenario,
-        {path: controllers},
-        table=design,
-        seeds=range(1, seeds + 1),
-        set=[f"{key}={value}" for key, value in group.sets.items()],
-        out=folder,
-    )
     found: Found = {}
-    for each in done.results.to_dicts():
-        if each["error"] is not None:
-            print(f"{group.name}: {each[path]}: {each['error']}", file=sys.stderr)
-            continue
-        name = rows[tuple(each[head] for head in heads)]
-        figures = {key: value for key, value in each.items() if value is not None}
-        found.setdefault((group.name, name, each[path]), []).append(look(group, figures))
+    for controller in controllers:
+        # A folder each: one that is new or has changed is measured beside what is there.
+        done = sweep(
+            group.scenario,
+            {path: [controller]},
+            table=design,
+            seeds=range(1, seeds + 1),
+            set=[f"{key}={value}" for key, value in group.sets.items()],
+            out=folder / controller,
+        )
+        for each in done.results.to_dicts():
+            if each["error"] is not None:
+                print(f"{group.name}: {controller}: {each['error']}", file=sys.stderr)
+                continue
+            name = rows[tuple(each[head] for head in heads)]
+            figures = {key: value for key, value in each.items() if value is not None}
+            found.setdefault((group.name, name, controller), []).append(look(group, figures))
     return found
 
 
