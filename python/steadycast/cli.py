@@ -6,12 +6,14 @@ It reads arguments and prints results; the work is done elsewhere, and imported 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from steadycast import exits, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, full
@@ -48,6 +50,37 @@ _METRICS = typer.Option(
 _STATUS = typer.Option("--status", metavar="FILE", help="Append a JSON line every second; - is stdout.")
 _EVENTS = typer.Option("--events", metavar="FILE", help="Append a JSON line for each change, and why.")
 _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
+
+
+class _Scenario(TyperCommand):
+    """A command that takes --set: who writes a scenario's key as an option is told how it is written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            told = str(error)
+            if name := getattr(error, "option_name", ""):
+                written = _key(name.lstrip("-").replace("-", "_"))
+            else:
+                found = re.search(r"\(([a-z][\w.]*=[^ )]*)\)", told)
+                written = found[1] if found else None
+            if written is not None:
+                error.message += f"; a value of the scenario is set by --set {written}"
+            raise
+
+
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def _key(name: str) -> str | None:
+    """Write a change of the scenario's key of this name, or say what lists them if there are several."""
+    from steadycast.reference import keys
+
+    paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
+    if len(paths) > 1:
+        return f"PATH=VALUE (steadycast check --explain {name} lists the paths)"
+    return f"{re.sub('^flow[.]', 'flow.NAME.', paths[0])}=…" if paths else None
 
 
 _left: list[str] = []
@@ -156,6 +189,7 @@ def _top(
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario.",
     epilog=_examples(
         "steadycast run home",
@@ -298,7 +332,8 @@ def scenarios(
 )
 def doctor(
     purpose: Annotated[
-        str, typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send or receive.")
+        str,
+        typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send, receive or lab."),
     ] = "run",
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
@@ -410,6 +445,7 @@ def _print_json(value: object) -> None:
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario at many points and with many seeds.",
     epilog=_examples(
         "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
@@ -522,10 +558,8 @@ def sweep(
         took = time.monotonic() - began
         rate = f" in {took:.1f} s ({done.ran / took:.1f} runs/s)" if done.ran else ""
         missing = f", {done.missing} missing" if done.missing else ""
-        print(
-            f"{done.ran} runs{rate}; {done.results.height} in all, {done.failed} failed{missing}",
-            file=sys.stderr,
-        )
+        ran = f"{done.ran} {'run' if done.ran == 1 else 'runs'}{rate}"
+        print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
         _errors(done)
         if part is None and done.results["complete"].any():
             from steadycast.sweep.show import tables
@@ -646,6 +680,7 @@ def ietf_cases(
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario in real time, with the kernel's TCP.",
     context_settings={"allow_interspersed_args": True},
     epilog=_examples(
@@ -731,6 +766,7 @@ def emulate(
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario simulated and emulated, and set the two side by side.",
     epilog=_examples(
         "steadycast agree dumbbell.toml", "steadycast agree dumbbell.toml --seeds 1-3 -o agreement"
