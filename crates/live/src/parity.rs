@@ -240,7 +240,7 @@ mod tests {
         let kept: usize = came.blocks.values().map(|block| block.symbols.values().map(Vec::len).sum::<usize>()).sum();
         assert!(came.blocks.len() <= BLOCKS && kept <= BLOCKS * 64 * 1_400, "{kept}");
         // The numbers of the media decide: what is far behind goes.
-        (0..2_000u64).for_each(|seq| came.on_packet(SSRC, (120 + seq) as u16, &rtp(120 + seq)));
+        (0..2_200u64).for_each(|seq| came.on_packet(SSRC, (120 + seq) as u16, &rtp(120 + seq)));
         assert!(came.symbols.len() <= KEPT as usize && came.blocks.is_empty());
         came.on_packet(SSRC + 1, 5, &rtp(5));
         assert_eq!(came.symbols.len(), 1, "another source's");
