@@ -38,11 +38,35 @@ def _stamp(suite: Suite) -> str:
 
 
 def _held(suite: Suite) -> str:
-    lines = [row(["controller", *(case.id for case in suite.cases)]), row(["---"] * (len(suite.cases) + 1))]
+    head = ["controller", *(case.id for case in suite.cases), "behind"]
+    lines = [row(head), row(["---"] * len(head))]
     for name in suite.controllers:
         cells = (suite.verdict(case, name) for case in suite.cases)
-        lines.append(row([f"`{name}`", *(f"{held}/{all_}" if all_ else "–" for held, all_ in cells)]))
-    return "\n".join(["### Bounds that hold with every seed", "", *lines])
+        told = [f"{held}/{all_}" if all_ else "–" for held, all_ in cells]
+        lines.append(row([f"`{name}`", *told, str(len(behind(suite, name)))]))
+    about = (
+        "**behind**: in how many of RFC 8867's cases fewer bounds hold than with the best of the others that answer to the "
+        "network."
+    )
+    return "\n".join(["### Bounds that hold with every seed", "", about, "", *lines])
+
+
+def behind(suite: Suite, name: str) -> list[str]:
+    """Return RFC 8867's cases in which a controller keeps fewer bounds than the best of the others.
+
+    Those that do not answer to the network are not among the others.
+    """
+    from steadycast.controllers import registry
+
+    deaf = {entry.name for entry in registry() if entry.feedback == "none"}
+    others = [other for other in suite.controllers if other != name and other not in deaf]
+    found = []
+    for case in suite.cases:
+        held, all_ = suite.verdict(case, name)
+        best = max((suite.verdict(case, other)[0] for other in others), default=0)
+        if case.rfc.startswith("RFC 8867") and all_ and held < best:
+            found.append(case.id)
+    return found
 
 
 def _case(suite: Suite, case: Case) -> str:
