@@ -45,8 +45,8 @@ def _held(suite: Suite) -> str:
         told = [f"{held}/{all_}" if all_ else "–" for held, all_ in cells]
         lines.append(row([f"`{name}`", *told, str(len(behind(suite, name)))]))
     about = (
-        "**behind**: in how many of RFC 8867's cases fewer bounds hold than with the best of the others that answer to the "
-        "network."
+        "**behind**: in how many of RFC 8867's cases fewer bounds hold than with the best of the others that answer "
+        "to the network."
     )
     return "\n".join(["### Bounds that hold with every seed", "", about, "", *lines])
 
