@@ -3,15 +3,19 @@
     python -m validation.cases            # prints the tables
     python -m validation.cases --write    # writes them into docs/test-cases.md
 
+With --keep DIR what each controller's runs came to stays there, and a second call runs only those that are missing.
+
 The same as `steadycast test-cases rfc8867 --seeds 1-5`, as Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -124,15 +128,34 @@ def written(page: Path, content: str, begin: str = BEGIN, end: str = END) -> Non
     page.write_text(f"{head}\n{content}\n{tail}", encoding="utf-8")
 
 
+def whole(seeds: Sequence[int], keep: Path) -> Suite:
+    """Run all cases with each controller of the registry, but for those whose runs are in the folder."""
+    from dataclasses import replace
+
+    from steadycast.cases import run_cases
+    from steadycast.controllers import registry
+
+    keep.mkdir(parents=True, exist_ok=True)
+    suites = []
+    for entry in registry():
+        place = keep / f"{entry.name}.pickle"
+        if not place.exists():
+            place.write_bytes(pickle.dumps(run_cases([entry.name], seeds=seeds)))
+        suites.append(pickle.loads(place.read_bytes()))
+    runs = {task: done for suite in suites for task, done in suite.runs.items()}
+    first: Suite = suites[0]
+    return replace(first, controllers=tuple(entry.name for entry in registry()), runs=runs)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
     parser = argparse.ArgumentParser(prog="python -m validation.cases", description=__doc__)
     parser.add_argument("--write", action="store_true", help="into docs/test-cases.md")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--keep", type=Path, help="where what the runs came to stays, by controller")
     args = parser.parse_args(argv)
-    from steadycast.cases import run_cases
-
-    suite = run_cases(seeds=range(1, args.seeds + 1))
+    with TemporaryDirectory(prefix="steadycast-") as scratch:
+        suite = whole(range(1, args.seeds + 1), args.keep or Path(scratch))
     for error in suite.errors:
         print(error, file=sys.stderr)
     if args.write:
