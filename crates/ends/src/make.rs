@@ -256,7 +256,10 @@ impl<'a> AgentFactory<'a> {
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(FeedbackDefence::new(factory, OperatorControls::default())) } else { factory };
         let codec = match &video.media {
-            sc::Media::Rfc8593 { codec, .. } => Some(codec_settings(codec, &video.encode)),
+            sc::Media::Rfc8593 { codec, .. } => {
+                let t0 = Span::from_secs_f64(1.0 / video.encode.fps.unwrap_or(30.0));
+                Some(CodecSettings { t0, ..codec.clone() })
+            }
             _ => None,
         };
         let drawn = codec.as_ref().is_some_and(|codec| codec.model == CodecModel::Statistical);
@@ -370,11 +373,7 @@ impl<'a> AgentFactory<'a> {
                         .unwrap_or_else(|| seed.part(&format!("{name}.timestamp")).bits32()),
                     epoch: NtpEpoch::from_unix_secs(0),
                 };
-                let vbr = match video.vbr {
-                    sc::Vbr::Bucket { factor } => Vbr::Bucket { factor },
-                    sc::Vbr::Ladder => Vbr::Ladder,
-                    sc::Vbr::Frame { wait, room } => Vbr::Frame { wait, room },
-                };
+                let vbr = video.vbr;
                 let paper = video.mode == steadycast_control::Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
                 let encoder: Option<Box<dyn Feed>> = match (&codec, &ladder) {
@@ -444,26 +443,6 @@ pub fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
         frame: ladder.time(1),
         group: ladder.span(u64::from(ladder.gop)),
         rungs: ladder.quantizers.iter().enumerate().map(rung).collect(),
-    }
-}
-
-fn codec_settings(codec: &sc::SyntheticCodec, encode: &sc::Encode) -> CodecSettings {
-    CodecSettings {
-        model: match codec.model {
-            sc::CodecModel::Statistical => CodecModel::Statistical,
-            sc::CodecModel::Trace => CodecModel::Trace,
-            sc::CodecModel::Hybrid => CodecModel::Hybrid,
-        },
-        r_min: codec.r_min,
-        r_max: codec.r_max,
-        tau_v: codec.tau_v,
-        abrupt: codec.abrupt,
-        k_d: codec.k_d,
-        k_b: codec.k_b,
-        scale_t: codec.scale_t,
-        scale_b: codec.scale_b,
-        skip_frames: codec.skip_frames,
-        ..CodecSettings::at(encode.fps.unwrap_or(30.0))
     }
 }
 
