@@ -19,7 +19,6 @@ use steadycast_session::{
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_wire::ntp::NtpEpoch;
 
 /// What a scenario needs besides itself.
 #[derive(Default)]
@@ -351,27 +350,20 @@ impl<'a> AgentFactory<'a> {
             source: Box::new(move |session| {
                 let name = format!("{session}.src");
                 let settings = SenderSettings {
-                    identity: who(&name),
-                    rtcp,
-                    packet: video.packet,
-                    payload_type: 96,
-                    fragment_header: 0,
                     emit: match video.emit {
                         sc::Emit::Paced => Emit::Paced,
                         sc::Emit::Burst => Emit::Burst,
                     },
-                    backlog: Span::secs(1),
                     credit,
                     greedy,
                     gated: video.defences,
                     feedback,
-                    app: factory.app(),
                     first_seq,
                     first_timestamp: video
                         .first
                         .timestamp
                         .unwrap_or_else(|| seed.part(&format!("{name}.timestamp")).bits32()),
-                    epoch: NtpEpoch::from_unix_secs(0),
+                    ..SenderSettings::new(who(&name), rtcp, video.packet, factory.app())
                 };
                 let vbr = video.vbr;
                 let paper = video.mode == steadycast_control::Mode::Paper;
