@@ -426,8 +426,8 @@ class Rfc8593(Part):
     k_d: int | None = None
     """Frames of a burst; default 8."""
     model: str | None = None
-    """statistical (section 5; default), trace (section 6) or hybrid (section 7). The last two take the
-    frame sizes of "trace", "clip", or the synthetic clip; default "statistical".
+    """statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes
+    of "trace", "clip", or the synthetic clip; default "statistical".
     """
     r_max: str | None = None
     """Its highest rate; default "1500kbps"."""
