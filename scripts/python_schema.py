@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadycast import _core
+from steadycast import _core, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = ROOT / "python" / "steadycast" / "scenario.py"
@@ -195,10 +195,7 @@ def field(one: Class, key: str, schema: dict[str, Any]) -> str:
     else:
         of += " | None"
         value = f" = field(default=None, {renamed})" if renamed else " = None"
-    about = schema.get("description", "")
-    if "default" in schema:
-        about = f"{about.rstrip('.')}; default {json.dumps(schema['default'])}."
-    return f"    {name}: {of}{value}\n" + doc(about)
+    return f"    {name}: {of}{value}\n" + doc(reference.about(schema))
 
 
 def classes(schema: dict[str, Any]) -> str:

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from validation.cases import row, written
+from validation import page
+from validation.cases import row
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "validation" / "scenarios" / "reference.toml"
 INTEGRATION = ROOT / "integrations" / "webrtc"
 BUILD = ROOT / "build" / "reference"
 PAGE = ROOT / "docs" / "controllers" / "gcc.md"
-BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 AIORTC = "aiortc==1.16.0"
 
 NAMES = {
@@ -118,13 +118,9 @@ def measured(case: Case, series: Series) -> list[str]:
 
 def table() -> str:
     """Run all cases, and return the table."""
-    from steadycast import _core
-    from steadycast.run import commit
-
     replay, aiortc = programs()
-    stamp = f"Made by `python -m validation.reference --write` with Steadycast {_core.__version__}, commit {commit()}."
     head = ["packets", "estimator", "Mb/s, 5 … 20 s", "Mb/s, 25 … 40 s", "lowered after"]
-    lines = [stamp, "", row(head), row(["---"] * len(head))]
+    lines = [page.stamp("python -m validation.reference --write"), "", row(head), row(["---"] * len(head))]
     for case in CASES:
         packets = trace(case)
         found = {**told(replay, packets), **told(aiortc, packets)}
@@ -140,7 +136,7 @@ def main() -> int:
     args = parser.parse_args()
     text = table()
     if args.write:
-        written(PAGE, text, BEGIN, END)
+        page.put(PAGE, "reference", text)
     else:
         print(text)
     return 0

@@ -6,12 +6,10 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
 use steadycast_live::{CameSymbols, MasterKey, RTP_TAG, Srtp};
 use steadycast_session::{
-    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, MediaPacket, OperatorControls, Origin, Output,
-    ParitySettings, Profile, Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings,
-    StandardReports,
+    CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
+    Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
-use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
@@ -328,21 +326,12 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
     let app = factory.app();
     let settings = SenderSettings {
-        feedback: FeedbackFormat::Own,
-        identity: who(SENDER, "sender"),
-        rtcp,
-        packet: Bytes::new(1_200),
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
         credit: Span::millis(4),
         greedy: true,
         gated: true,
-        app,
         first_seq: u16::MAX - 20,
         first_timestamp: u32::MAX - 90_000,
-        epoch: NtpEpoch::from_unix_secs(0),
+        ..SenderSettings::new(who(SENDER, "sender"), rtcp, Bytes::new(1_200), app)
     };
     let served = StandardReports::new(Arc::clone(&factory), controller.standard_reports);
     let guarded = FeedbackDefence::new(

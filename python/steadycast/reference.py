@@ -87,7 +87,7 @@ def _walk(node: Node, schema: Node, path: str) -> Iterator[Key]:
         value = _resolved(value, schema)
         inner = _resolved(value.get("items", {}), schema) if value.get("type") == "array" else value
         table = bool(inner.get("properties"))
-        yield Key(here, _kind(value, schema), str(value.get("description", "")), table)
+        yield Key(here, _kind(value, schema), about(value), table)
         if table and name not in _TABLES and here != "flow.params":
             yield from _walk(inner, schema, here)
 
@@ -98,6 +98,12 @@ def _resolved(node: Node, schema: Node) -> Node:
         return node
     name = str(target).rpartition("/")[2]
     return {**schema["$defs"][name], **{key: value for key, value in node.items() if key != "$ref"}}
+
+
+def about(node: Node) -> str:
+    """Return what the schema says of a key, with its default."""
+    said = str(node.get("description", ""))
+    return f"{said.rstrip('.')}; default {json.dumps(node['default'])}." if "default" in node else said
 
 
 def _kind(node: Node, schema: Node) -> str:
@@ -114,11 +120,11 @@ def _kind(node: Node, schema: Node) -> str:
         kind += " such as " + ", ".join(json.dumps(example) for example in examples)
     low, high = node.get("minimum"), node.get("maximum")
     if low is not None and high is not None:
-        kind += f", {low:g} to {high:g}"
+        kind += f", {low:.10g} to {high:.10g}"
     elif low is not None:
-        kind += f", at least {low:g}"
+        kind += f", at least {low:.10g}"
     elif high is not None:
-        kind += f", at most {high:g}"
+        kind += f", at most {high:.10g}"
     return kind
 
 

@@ -410,7 +410,7 @@ class Map001(Part):
     exponent: float | None = None
     """Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B; default 0.9."""
     intra: float | None = None
-    """Size of an I frame, in P frames; default 3."""
+    """Size of an I frame, in P frames; default 3.0."""
 
 
 @dataclass(kw_only=True)
@@ -426,8 +426,8 @@ class Rfc8593(Part):
     k_d: int | None = None
     """Frames of a burst; default 8."""
     model: str | None = None
-    """statistical (section 5; default), trace (section 6) or hybrid (section 7). The last two take the
-    frame sizes of "trace", "clip", or the synthetic clip.
+    """statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes
+    of "trace", "clip", or the synthetic clip; default "statistical".
     """
     r_max: str | None = None
     """Its highest rate; default "1500kbps"."""

@@ -5,15 +5,13 @@ mod harness;
 
 use harness::bench::{Bench, Clock, Link, Marking};
 use harness::proof::{
-    any_path, arrivals, bench_stands, bench_table, op, packet_op, packets_stand, receiver_stands, sender_stands,
+    Hearing, any_path, bench_stands, bench_table, both_halves_stand, clocks_need_not_agree, packet_op, packets_stand,
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, s};
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given, find};
-use steadycast_control::{
-    Arrival, Due, FrameEdge, Limit, Mode, Need, ReceiverHalf, ReceiverId, Reply, Slot, Stream, Values,
-};
-use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
+use steadycast_control::{Limit, Mode, Need, ReceiverId, Reply, Stream, Values};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span};
 
 const RTT: Span = Span::millis(50);
 
@@ -328,14 +326,7 @@ fn with_a_small_gain_the_queue_is_not_seen() {
 
 #[test]
 fn the_clocks_of_the_ends_need_not_agree() {
-    let run = |ahead: Span| {
-        let mut plan = plan();
-        plan.receivers_ahead = ahead;
-        let mut bench = Bench::new(Link::new(Rate::mbps(2), RTT), &[plan]);
-        bench.run_until(s(20.0));
-        bench.flows[0].decisions.iter().map(|d| (d.at, d.decision.target)).collect::<Vec<_>>()
-    };
-    assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
+    clocks_need_not_agree(plan(), &Link::new(Rate::mbps(2), RTT));
 }
 
 #[test]
@@ -353,35 +344,19 @@ fn reports_are_due_each_fifty_to_two_hundred_and_fifty_milliseconds_while_packet
         let chosen = Chosen::shared("gcc", Mode::Repaired, &[]).unwrap();
         let mut plan = plan();
         plan.cap = Rate::kbps(kbps);
-        let mut half: Box<dyn ReceiverHalf> = chosen.receiver(&plan.setup(ReceiverId(9), "receiver"));
-        let ms = |n: u64| Time::ZERO + Span::millis(n);
-        let arrive = |half: &mut dyn ReceiverHalf, at: u64| {
-            half.on_arrival(&Arrival {
-                at: ms(at),
-                seq: at,
-                size: Bytes::new(1_000),
-                sent: PeerTime::from_nanos(0),
-                sampled: PeerTime::from_nanos(0),
-                edge: FrameEdge::default(),
-                ecn: Ecn::NotEct,
-                notice: &[],
-                buffer: None,
-            });
-            match half.due() {
-                Due::At(wake) => wake.at.since(Time::ZERO).as_nanos() / 1_000_000,
-                _ => 0,
-            }
+        let mut half = Hearing(chosen.receiver(&plan.setup(ReceiverId(9), "receiver")));
+        let due = |half: &mut Hearing, at: u64| {
+            half.packet(at, false, Ecn::NotEct);
+            half.due().unwrap_or(0)
         };
-        assert_eq!(half.due(), Due::Hold);
-        let first = arrive(&mut *half, 100);
-        assert_eq!(arrive(&mut *half, 110), first);
-        let now = ms(first);
-        let slot = Slot { now, expected: 1, lost: 0, members: 2, interval: Span::secs(1), rtcp_share: 0.0 };
-        assert_eq!((half.report(&slot), half.due()), (Reply::Plain, Due::Hold));
-        let next = arrive(&mut *half, first + 10);
+        assert_eq!(half.due(), None);
+        let first = due(&mut half, 100);
+        assert_eq!(due(&mut half, 110), first);
+        assert_eq!((half.report(first), half.due()), (Reply::Plain, None));
+        let next = due(&mut half, first + 10);
         // After a pause, at once.
-        half.report(&Slot { now: ms(next), ..slot });
-        assert_eq!(arrive(&mut *half, next + 2_000), next + 2_000);
+        half.report(next);
+        assert_eq!(due(&mut half, next + 2_000), next + 2_000);
         (first, next)
     };
     assert_eq!(due_after(4_000), (150, 200));
@@ -390,15 +365,10 @@ fn reports_are_due_each_fifty_to_two_hundred_and_fifty_milliseconds_while_packet
     assert_eq!(due_after(20), (350, 600));
 }
 
+both_halves_stand!("gcc", 1);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-
-    #[test]
-    fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((op(), 0u64..2_000), 1..120), paper in any::<bool>(),
-    ) {
-        sender_stands("gcc", if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
-    }
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
@@ -412,11 +382,6 @@ proptest! {
             ("probes", Given::Switch(options)),
         ];
         packets_stand("gcc", &params, Mode::Repaired, Ecn::NotEct, ops)?;
-    }
-
-    #[test]
-    fn whatever_a_receiver_hears_its_reports_are_sound(all in arrivals(1)) {
-        receiver_stands("gcc", all)?;
     }
 }
 

@@ -5,7 +5,7 @@ mod harness;
 
 use harness::bench::{Bench, Link, Marking};
 use harness::proof::{
-    any_path, arrivals, bench_stands, bench_table, op, packet_op, packets_stand, receiver_stands, sender_stands,
+    any_path, bench_stands, bench_table, both_halves_stand, clocks_need_not_agree, packet_op, packets_stand,
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
@@ -267,14 +267,7 @@ fn without_packet_reports_a_signal_at_the_sender_is_refused_and_one_at_the_recei
 #[test]
 fn the_clocks_of_the_ends_need_not_agree() {
     for end in ENDS {
-        let run = |ahead: Span| {
-            let mut plan = plan(end);
-            plan.receivers_ahead = ahead;
-            let mut bench = Bench::new(Link::new(Rate::mbps(1), Span::millis(50)), &[plan]);
-            bench.run_until(s(20.0));
-            bench.flows[0].decisions.iter().map(|d| (d.at, d.decision.target)).collect::<Vec<_>>()
-        };
-        assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
+        clocks_need_not_agree(plan(end), &Link::new(Rate::mbps(1), Span::millis(50)));
     }
 }
 
@@ -289,15 +282,10 @@ fn lost_and_repeated_reports_hardly_change_the_rate() {
     }
 }
 
+both_halves_stand!("nada", 1);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-
-    #[test]
-    fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((op(), 0u64..2_000), 1..120), paper in any::<bool>(),
-    ) {
-        sender_stands("nada", if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
-    }
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
@@ -305,11 +293,6 @@ proptest! {
     ) {
         let mode = if paper { Mode::Paper } else { Mode::Repaired };
         packets_stand("nada", &[("at", Given::Text(ENDS[end].into()))], mode, Ecn::Ect0, ops)?;
-    }
-
-    #[test]
-    fn whatever_a_receiver_hears_its_reports_are_sound(all in arrivals(1)) {
-        receiver_stands("nada", all)?;
     }
 }
 

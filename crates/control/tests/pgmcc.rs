@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::proof::{any_path, arrivals, op, receiver_stands, sender_stands, table, world_stands};
+use harness::proof::{any_path, both_halves_stand, table, world_stands};
 use harness::{Loss, Path, Plan, Source, World, assert_between, assert_snapshot, assert_within, s};
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
@@ -579,20 +579,10 @@ fn alone_on_a_link_it_fills_what_its_queue_allows() {
     assert!(page.contains(&table), "the page shows another table:\n{table}");
 }
 
+both_halves_stand!("pgmcc", 5);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-
-    #[test]
-    fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((op(), 0u64..2_000), 1..120), paper in any::<bool>(),
-    ) {
-        sender_stands("pgmcc", if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
-    }
-
-    #[test]
-    fn whatever_a_receiver_hears_its_reports_are_sound(all in arrivals(5)) {
-        receiver_stands("pgmcc", all)?;
-    }
 
     #[test]
     fn any_path_keeps_the_loop_alive_and_bounded(path in any_path()) {

@@ -5,13 +5,13 @@ mod harness;
 
 use harness::bench::{Bench, Link, Marking};
 use harness::proof::{
-    any_path, arrivals, bench_stands, bench_table, op, packet_op, packets_stand, receiver_stands, sender_stands,
+    Hearing, any_path, bench_stands, bench_table, both_halves_stand, clocks_need_not_agree, packet_op, packets_stand,
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, s};
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
-use steadycast_control::{Arrival, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Slot};
-use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_control::{Limit, Mode, ReceiverId, Reply};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
 const STEP: Marking = Marking::Step(Span::millis(2));
 
@@ -229,56 +229,27 @@ fn a_third_of_the_reports_lost_costs_little() {
 
 #[test]
 fn the_clocks_of_the_ends_need_not_agree() {
-    let run = |ahead: Span| {
-        let mut plan = plan(Ecn::NotEct);
-        plan.receivers_ahead = ahead;
-        let mut bench = Bench::new(Link::new(Rate::mbps(2), Span::millis(50)), &[plan]);
-        bench.run_until(s(20.0));
-        bench.flows[0].decisions.iter().map(|d| (d.at, d.decision.target)).collect::<Vec<_>>()
-    };
-    assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
+    clocks_need_not_agree(plan(Ecn::NotEct), &Link::new(Rate::mbps(2), Span::millis(50)));
 }
 
 #[test]
 fn a_report_is_due_at_the_frame_s_end_after_sixteen_packets_or_after_forty_milliseconds() {
     let chosen = Chosen::shared("scream", Mode::Repaired, &[]).unwrap();
-    let mut half: Box<dyn ReceiverHalf> = chosen.receiver(&plan(Ecn::Ect1).setup(ReceiverId(9), "receiver"));
-    let ms = |n: u64| Time::ZERO + Span::millis(n);
-    let arrive = |half: &mut dyn ReceiverHalf, at: u64, last: bool| {
-        half.on_arrival(&Arrival {
-            at: ms(at),
-            seq: at,
-            size: Bytes::new(1_000),
-            sent: PeerTime::from_nanos(0),
-            sampled: PeerTime::from_nanos(0),
-            edge: FrameEdge { first: false, last },
-            ecn: Ecn::Ect1,
-            notice: &[],
-            buffer: None,
-        });
-    };
-    let due = |half: &dyn ReceiverHalf| match half.due() {
-        Due::At(wake) => Some(wake.at),
-        _ => None,
-    };
-    let report = |half: &mut dyn ReceiverHalf, at: u64| {
-        let slot = Slot { now: ms(at), expected: 1, lost: 0, members: 2, interval: Span::secs(1), rtcp_share: 0.0 };
-        assert_eq!(half.report(&slot), Reply::Plain);
-    };
-    assert_eq!(half.due(), Due::Hold);
-    arrive(&mut *half, 100, true);
-    assert_eq!(due(&*half), Some(ms(100)));
-    report(&mut *half, 100);
-    assert_eq!(half.due(), Due::Hold);
-    arrive(&mut *half, 110, false);
-    assert_eq!(due(&*half), Some(ms(140)));
-    (0..14).for_each(|n| arrive(&mut *half, 111 + n, false));
-    assert_eq!(due(&*half), Some(ms(140)));
-    arrive(&mut *half, 130, false);
-    assert_eq!(due(&*half), Some(ms(130)));
-    report(&mut *half, 130);
-    arrive(&mut *half, 300, false);
-    assert_eq!(due(&*half), Some(ms(170)));
+    let mut half = Hearing(chosen.receiver(&plan(Ecn::Ect1).setup(ReceiverId(9), "receiver")));
+    assert_eq!(half.due(), None);
+    half.packet(100, true, Ecn::Ect1);
+    assert_eq!(half.due(), Some(100));
+    assert_eq!(half.report(100), Reply::Plain);
+    assert_eq!(half.due(), None);
+    half.packet(110, false, Ecn::Ect1);
+    assert_eq!(half.due(), Some(140));
+    (0..14).for_each(|n| half.packet(111 + n, false, Ecn::Ect1));
+    assert_eq!(half.due(), Some(140));
+    half.packet(130, false, Ecn::Ect1);
+    assert_eq!(half.due(), Some(130));
+    assert_eq!(half.report(130), Reply::Plain);
+    half.packet(300, false, Ecn::Ect1);
+    assert_eq!(half.due(), Some(170));
 }
 
 #[test]
@@ -290,15 +261,10 @@ fn on_a_bench_reports_come_with_each_frame_and_within_long_ones() {
     assert!((1_500..=2_000).contains(&told), "{told}");
 }
 
+both_halves_stand!("scream", 1);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-
-    #[test]
-    fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((op(), 0u64..2_000), 1..120), paper in any::<bool>(),
-    ) {
-        sender_stands("scream", if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
-    }
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
@@ -310,11 +276,6 @@ proptest! {
         params.extend(["compete", "policer", "spare", "reduce_jitter"].map(|name| (name, Given::Switch(options))));
         let mode = if paper { Mode::Paper } else { Mode::Repaired };
         packets_stand("scream", &params, mode, if l4s { Ecn::Ect1 } else { Ecn::Ect0 }, ops)?;
-    }
-
-    #[test]
-    fn whatever_a_receiver_hears_its_reports_are_sound(all in arrivals(1)) {
-        receiver_stands("scream", all)?;
     }
 }
 

@@ -5,13 +5,13 @@ mod harness;
 
 use harness::bench::{Bench, Link, Marking};
 use harness::proof::{
-    any_path, arrivals, bench_stands, bench_table, op, packet_op, packets_stand, receiver_stands, sender_stands,
+    Hearing, any_path, bench_stands, bench_table, both_halves_stand, clocks_need_not_agree, packet_op, packets_stand,
 };
 use harness::{Path, Plan, assert_between, assert_snapshot, s};
 use proptest::prelude::*;
 use steadycast_control::registry::{Chosen, Given};
-use steadycast_control::{Arrival, Due, FrameEdge, Limit, Mode, ReceiverHalf, ReceiverId, Reply, Slot};
-use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
+use steadycast_control::{Limit, Mode, ReceiverId, Reply};
+use steadycast_units::{Ecn, Rate, Span, Time};
 
 fn plan(ecn: Ecn) -> Plan {
     let mut plan = Plan::new("steady", Path::clean(Span::ZERO));
@@ -158,59 +158,28 @@ fn a_third_of_the_reports_lost_costs_little() {
 
 #[test]
 fn the_clocks_of_the_ends_need_not_agree() {
-    let run = |ahead: Span| {
-        let mut plan = plan(Ecn::NotEct);
-        plan.receivers_ahead = ahead;
-        let mut bench = Bench::new(Link::new(Rate::mbps(2), Span::millis(50)), &[plan]);
-        bench.run_until(s(20.0));
-        bench.flows[0].decisions.iter().map(|d| (d.at, d.decision.target)).collect::<Vec<_>>()
-    };
-    assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
+    clocks_need_not_agree(plan(Ecn::NotEct), &Link::new(Rate::mbps(2), Span::millis(50)));
 }
 
 #[test]
 fn a_report_is_due_after_25_ms_where_that_is_a_twentieth_of_what_arrives_and_after_100_ms() {
     let chosen = Chosen::shared("steady", Mode::Repaired, &[]).unwrap();
-    let mut half: Box<dyn ReceiverHalf> = chosen.receiver(&plan(Ecn::NotEct).setup(ReceiverId(9), "receiver"));
-    let ms = |n: u64| Time::ZERO + Span::millis(n);
-    let arrive = |half: &mut dyn ReceiverHalf, at: u64| {
-        half.on_arrival(&Arrival {
-            at: ms(at),
-            seq: at,
-            size: Bytes::new(1_000),
-            sent: PeerTime::from_nanos(0),
-            sampled: PeerTime::from_nanos(0),
-            edge: FrameEdge::default(),
-            ecn: Ecn::NotEct,
-            notice: &[],
-            buffer: None,
-        });
-    };
-    let due = |half: &dyn ReceiverHalf| match half.due() {
-        Due::At(wake) => Some(wake.at),
-        _ => None,
-    };
-    assert_eq!(half.due(), Due::Hold);
-    arrive(&mut *half, 100);
-    assert_eq!(due(&*half), Some(ms(200)));
-    arrive(&mut *half, 110);
-    assert_eq!(due(&*half), Some(ms(125)));
-    let slot = Slot { now: ms(125), expected: 2, lost: 0, members: 2, interval: Span::secs(1), rtcp_share: 0.0 };
-    assert_eq!(half.report(&slot), Reply::Plain);
-    assert_eq!(half.due(), Due::Hold);
-    arrive(&mut *half, 130);
-    assert_eq!(due(&*half), Some(ms(225)));
+    let mut half = Hearing(chosen.receiver(&plan(Ecn::NotEct).setup(ReceiverId(9), "receiver")));
+    assert_eq!(half.due(), None);
+    half.packet(100, false, Ecn::NotEct);
+    assert_eq!(half.due(), Some(200));
+    half.packet(110, false, Ecn::NotEct);
+    assert_eq!(half.due(), Some(125));
+    assert_eq!(half.report(125), Reply::Plain);
+    assert_eq!(half.due(), None);
+    half.packet(130, false, Ecn::NotEct);
+    assert_eq!(half.due(), Some(225));
 }
+
+both_halves_stand!("steady", 1);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-
-    #[test]
-    fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
-        ops in prop::collection::vec((op(), 0u64..2_000), 1..120), paper in any::<bool>(),
-    ) {
-        sender_stands("steady", if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
-    }
 
     #[test]
     fn whatever_becomes_of_packets_the_rate_stays_within_its_bounds(
@@ -220,11 +189,6 @@ proptest! {
         let every = Given::Text(if often { "5ms" } else { "100ms" }.into());
         let mode = if paper { Mode::Paper } else { Mode::Repaired };
         packets_stand("steady", &[("report_every", every)], mode, if l4s { Ecn::Ect1 } else { Ecn::Ect0 }, ops)?;
-    }
-
-    #[test]
-    fn whatever_a_receiver_hears_its_reports_are_sound(all in arrivals(1)) {
-        receiver_stands("steady", all)?;
     }
 }
 

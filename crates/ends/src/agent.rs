@@ -37,10 +37,12 @@ impl Out<'_> {
 /// What an agent says for the record. A source fills its flow's figures, a sink those of its receiver.
 pub(crate) trait Tell {
     /// Writes its own figures.
-    fn figures(&self, about: &About<'_>, into: &mut Figures);
+    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
 
-    /// A digest of all that it did, and a number to go with it.
-    fn digest(&self) -> (u64, u64);
+    /// A digest of all that it did, and a number to go with it; of a sink, of what arrived.
+    fn digest(&self) -> (u64, u64) {
+        self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
+    }
 
     /// What arrived, at a sink.
     fn intake(&self) -> Option<&Intake> {
@@ -59,7 +61,7 @@ pub(crate) trait Tell {
 
     /// What a source sent, step by step.
     fn sent(&self) -> Vec<SentStep> {
-        Vec::new()
+        self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
 
     /// Writes a row for each decision, or for each report about one.

@@ -19,7 +19,6 @@ use steadycast_session::{
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_wire::ntp::NtpEpoch;
 
 /// What a scenario needs besides itself.
 #[derive(Default)]
@@ -248,7 +247,10 @@ impl<'a> AgentFactory<'a> {
         let factory: Arc<dyn Factory> =
             if video.defences { Arc::new(FeedbackDefence::new(factory, OperatorControls::default())) } else { factory };
         let codec = match &video.media {
-            sc::Media::Rfc8593 { codec, .. } => Some(codec_settings(codec, &video.encode)),
+            sc::Media::Rfc8593 { codec, .. } => {
+                let t0 = Span::from_secs_f64(1.0 / video.encode.fps.unwrap_or(30.0));
+                Some(CodecSettings { t0, ..codec.clone() })
+            }
             _ => None,
         };
         let drawn = codec.as_ref().is_some_and(|codec| codec.model == CodecModel::Statistical);
@@ -339,33 +341,22 @@ impl<'a> AgentFactory<'a> {
             source: Box::new(move |session| {
                 let name = format!("{session}.src");
                 let settings = SenderSettings {
-                    identity: who(&name),
-                    rtcp,
-                    packet: video.packet,
-                    payload_type: 96,
-                    fragment_header: 0,
                     emit: match video.emit {
                         sc::Emit::Paced => Emit::Paced,
                         sc::Emit::Burst => Emit::Burst,
                     },
-                    backlog: Span::secs(1),
                     credit,
                     greedy,
                     gated: video.defences,
                     feedback,
-                    app: factory.app(),
                     first_seq,
                     first_timestamp: video
                         .first
                         .timestamp
                         .unwrap_or_else(|| seed.part(&format!("{name}.timestamp")).bits32()),
-                    epoch: NtpEpoch::from_unix_secs(0),
+                    ..SenderSettings::new(who(&name), rtcp, video.packet, factory.app())
                 };
-                let vbr = match video.vbr {
-                    sc::Vbr::Bucket { factor } => Vbr::Bucket { factor },
-                    sc::Vbr::Ladder => Vbr::Ladder,
-                    sc::Vbr::Frame { wait, room } => Vbr::Frame { wait, room },
-                };
+                let vbr = video.vbr;
                 let paper = video.mode == steadycast_control::Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
                 let encoder: Option<Box<dyn Feed>> = match (&codec, &ladder) {
@@ -436,26 +427,6 @@ pub fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
         frame: ladder.time(1),
         group: ladder.span(u64::from(ladder.gop)),
         rungs: ladder.quantizers.iter().enumerate().map(rung).collect(),
-    }
-}
-
-fn codec_settings(codec: &sc::SyntheticCodec, encode: &sc::Encode) -> CodecSettings {
-    CodecSettings {
-        model: match codec.model {
-            sc::CodecModel::Statistical => CodecModel::Statistical,
-            sc::CodecModel::Trace => CodecModel::Trace,
-            sc::CodecModel::Hybrid => CodecModel::Hybrid,
-        },
-        r_min: codec.r_min,
-        r_max: codec.r_max,
-        tau_v: codec.tau_v,
-        abrupt: codec.abrupt,
-        k_d: codec.k_d,
-        k_b: codec.k_b,
-        scale_t: codec.scale_t,
-        scale_b: codec.scale_b,
-        skip_frames: codec.skip_frames,
-        ..CodecSettings::at(encode.fps.unwrap_or(30.0))
     }
 }
 

@@ -9,7 +9,7 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::VideoSource;
 use steadycast_live::{Clock, Loop, Outbox, Pair, PairOptions, Payloads, Wired, WiredSource};
-use steadycast_session::{Emit, FeedbackFormat, Identity, Media, Profile, RtcpSettings, SenderSettings};
+use steadycast_session::{Identity, Media, Profile, RtcpSettings, SenderSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 const PACKET: u64 = 1_000;
@@ -68,21 +68,10 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         summary: false,
     };
     let settings = SenderSettings {
-        identity: Identity { ssrc: 7, cname: "sender".into() },
-        rtcp,
-        packet: Bytes::new(PACKET),
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
         credit: Span::millis(4),
         greedy: true,
-        gated: false,
-        feedback: FeedbackFormat::Own,
-        app: factory.app(),
-        first_seq: 0,
-        first_timestamp: 0,
         epoch: clock.epoch(),
+        ..SenderSettings::new(Identity { ssrc: 7, cname: "sender".into() }, rtcp, Bytes::new(PACKET), factory.app())
     };
     let setup = Setup {
         packet: Bytes::new(PACKET),

@@ -21,8 +21,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    CircuitBreaker, Emit, FeedbackDefence, FeedbackFormat, Identity, PARITY_MORE, ParitySettings, Profile,
-    RepairSettings, Replayed, RtcpSettings, SenderSettings, StandardReports,
+    CircuitBreaker, FeedbackDefence, FeedbackFormat, Identity, PARITY_MORE, ParitySettings, Profile, RepairSettings,
+    Replayed, RtcpSettings, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -258,21 +258,20 @@ impl Sending {
         let identity = Identity { ssrc: seed.part("ssrc").bits32(), cname: options.cname.clone() };
         let first_seq = seed.part("seq").bits32() as u16;
         let settings = SenderSettings {
-            identity: identity.clone(),
-            rtcp: rtcp(options.session_bandwidth, group, group && crate::source_specific(options.to.ip())),
-            packet: options.packet,
             payload_type,
-            fragment_header: 0,
-            emit: Emit::Paced,
-            backlog: Span::secs(1),
             credit: CREDIT,
             greedy,
             gated: options.mode != Mode::Paper,
             feedback,
-            app: factory.app(),
             first_seq,
             first_timestamp: seed.part("timestamp").bits32(),
             epoch: clock.epoch(),
+            ..SenderSettings::new(
+                identity.clone(),
+                rtcp(options.session_bandwidth, group, group && crate::source_specific(options.to.ip())),
+                options.packet,
+                factory.app(),
+            )
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
         // What a packet that is sent again, or its parity, is longer by.

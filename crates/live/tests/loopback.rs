@@ -11,7 +11,7 @@ use steadycast_live::{
     WiredSource, Zeros,
 };
 use steadycast_session::{
-    EcnCounts, EcnPath, Emit, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
+    EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
@@ -63,21 +63,17 @@ impl Session {
 
     fn source(&self, clock: &Clock) -> WiredSource {
         let settings = SenderSettings {
-            identity: Identity { ssrc: 7, cname: "sender".into() },
-            rtcp: self.rtcp(),
-            packet: Bytes::new(1_000),
-            payload_type: 96,
-            fragment_header: 0,
-            emit: Emit::Paced,
-            backlog: Span::secs(1),
             credit: Span::millis(4),
             greedy: true,
-            gated: false,
             feedback: FeedbackFormat::own_of(&*self.factory()),
-            app: self.factory().app(),
             first_seq: 65_500,
-            first_timestamp: 0,
             epoch: clock.epoch(),
+            ..SenderSettings::new(
+                Identity { ssrc: 7, cname: "sender".into() },
+                self.rtcp(),
+                Bytes::new(1_000),
+                self.factory().app(),
+            )
         };
         let chance = Seed(1).part("rtcp");
         let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);

@@ -3,6 +3,8 @@
 use crate::{Coded, Feed, FrameKind, Ladder};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Rate, Span};
+use steadycast_words::tree::Item;
+use steadycast_words::{Findings, Within, settings, words};
 
 /// The smallest frame (RFC 8593, 6.2.1).
 const SMALLEST: f64 = 10.0;
@@ -23,49 +25,82 @@ pub enum CodecModel {
     Hybrid,
 }
 
-/// The codec's parameters, by the RFC's names (figure 2 and section 6.2).
-#[derive(Clone, Debug, PartialEq)]
-pub struct CodecSettings {
-    /// Which model.
-    pub model: CodecModel,
-    /// The reference interval between frames t0, which is 1/FPS.
-    pub t0: Span,
-    /// The lowest rate R_min, packet headers included.
-    pub r_min: Rate,
-    /// The highest rate R_max, packet headers included.
-    pub r_max: Rate,
-    /// After a request was taken, further ones are ignored for tau_v.
-    pub tau_v: Span,
-    /// A request that differs by more than this share from the one before is abrupt: a burst follows.
-    pub abrupt: f64,
-    /// Frames of a burst K_d.
-    pub k_d: u32,
-    /// Size of a burst's first frame K_B.
-    pub k_b: Bytes,
-    /// Scale of the Laplace distribution of intervals SCALE_t.
-    pub scale_t: f64,
-    /// Scale of the Laplace distribution of sizes SCALE_B.
-    pub scale_b: f64,
-    /// Frames at the beginning of the sequence that are played once only, SkipFrames.
-    pub skip_frames: u32,
+words! {
+    CodecModel { "statistical" => Self::Statistical, "trace" => Self::Trace, "hybrid" => Self::Hybrid, }
+}
+
+settings! {
+    /// RFC 8593's synthetic codec, by the RFC's names (figure 2 and section 6.2). Its rates are those of IP packets, as all rates here.
+    CodecSettings checked by rates {
+        /// statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes of "trace", "clip", or the synthetic clip.
+        model: CodecModel = RFC.model,
+        /// The reference interval between frames t0, which is 1/FPS.
+        [inner] t0: Span = RFC.t0,
+        /// Its lowest rate.
+        r_min: Rate where (POSITIVE) = RFC.r_min,
+        /// Its highest rate.
+        r_max: Rate where (POSITIVE) = RFC.r_max,
+        /// For how long it takes no further request after one.
+        tau_v: Span = RFC.tau_v,
+        /// By which share a request has to differ from the one before to be abrupt, so that a burst follows.
+        abrupt: f64 where (ABRUPT) = RFC.abrupt,
+        /// Frames of a burst.
+        k_d: u32 where (BURST) = RFC.k_d,
+        /// Size of a burst's first frame.
+        k_b: Bytes where (FIRST) = RFC.k_b,
+        /// Scale of the Laplace distribution of the intervals between frames.
+        scale_t: f64 where (SCALE) = RFC.scale_t,
+        /// Scale of the Laplace distribution of frame sizes.
+        scale_b: f64 where (SCALE) = RFC.scale_b,
+        /// Frames of the sequence that are left out when it starts over.
+        skip_frames: u32 where (SKIPPED) = RFC.skip_frames,
+    }
+}
+
+const POSITIVE: fn(&Rate) -> Option<(String, String)> =
+    |rate| (*rate == Rate::ZERO).then(|| ("a rate of 0".into(), "write a rate above 0".into()));
+const ABRUPT: Within<f64> = Within { least: 0.0, most: 100.0, remedy: "from 0 to 100" };
+const BURST: Within<u32> = Within { least: 2, most: 1_000, remedy: "from 2 to 1000 frames" };
+const FIRST: Within<Bytes> =
+    Within { least: Bytes::new(10), most: Bytes::new(1_000_000), remedy: "from \"10B\" to \"1MB\"" };
+const SCALE: Within<f64> = Within { least: 0.0, most: 1.0, remedy: "from 0 to 1" };
+const SKIPPED: Within<u32> = Within { least: 0, most: 1_000_000, remedy: "from 0 to 1000000 frames" };
+
+fn rates(codec: &CodecSettings, item: &Item, out: &mut Findings) {
+    let (low, high) = (codec.r_min, codec.r_max);
+    if high < low
+        && let Some(said) = item.get("r_max").or_else(|| item.get("r_min"))
+    {
+        let what = format!("the highest rate {high} is below the lowest {low}");
+        out.problem(&said.at, what, "make r_max the larger one");
+    }
+}
+
+/// The RFC's values, at 30 frames per second.
+const RFC: CodecSettings = CodecSettings {
+    model: CodecModel::Statistical,
+    t0: Span::nanos(1_000_000_000 / 30),
+    r_min: Rate::kbps(150),
+    r_max: Rate::kbps(1_500),
+    tau_v: Span::millis(200),
+    abrupt: 0.1,
+    k_d: 8,
+    k_b: Bytes::new(13_500),
+    scale_t: 0.15,
+    scale_b: 0.15,
+    skip_frames: 20,
+};
+
+impl Default for CodecSettings {
+    fn default() -> Self {
+        RFC
+    }
 }
 
 impl CodecSettings {
     /// The RFC's values, at `fps` frames per second.
     pub fn at(fps: f64) -> Self {
-        Self {
-            model: CodecModel::Statistical,
-            t0: Span::from_secs_f64(1.0 / fps),
-            r_min: Rate::kbps(150),
-            r_max: Rate::kbps(1_500),
-            tau_v: Span::millis(200),
-            abrupt: 0.1,
-            k_d: 8,
-            k_b: Bytes::new(13_500),
-            scale_t: 0.15,
-            scale_b: 0.15,
-            skip_frames: 20,
-        }
+        Self { t0: Span::from_secs_f64(1.0 / fps), ..RFC }
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::controller::FaultSlot;
 use crate::scenario::{PyScenario, listed as problems};
-use crate::simulation::{columns, inputs, raised, unwritten};
+use crate::simulation::{Asking, columns, inputs, unwritten};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -65,27 +65,14 @@ impl PyEmulation {
 
     /// Runs to the end, or to the program's, in real time; otherwise as a simulation's.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let mut stopped: Option<PyErr> = None;
-        let fault = &self.fault;
+        let mut asking = Asking::new(&self.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();
-            let end = emulation.end().as_secs_f64();
-            emulation.run(|now| {
-                if fault.lock().is_ok_and(|f| f.is_some()) {
-                    return false;
-                }
-                let go_on = Python::attach(|py| {
-                    py.check_signals()?;
-                    progress.as_ref().map_or(Ok(()), |p| p.call1(py, (now.as_secs_f64(), end)).map(|_| ()))
-                });
-                go_on.map_err(|e| stopped = Some(e)).is_ok()
-            })
+            let end = emulation.end();
+            emulation.run(|now| asking.go_on(now, end))
         });
         let captured = self.locked().end_capture();
-        if let Some(error) = stopped {
-            return Err(error);
-        }
-        raised(&self.fault)?;
+        asking.over()?;
         let complete = complete.map_err(error)?;
         captured.map_err(unwritten)?;
         Ok(complete)

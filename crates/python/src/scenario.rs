@@ -154,10 +154,10 @@ impl PyScenario {
                     entry.set_item("weights", weights.to_vec())?;
                     entry.set_item("vary", *vary)?;
                 }
-                Media::Map001 { exponent, intra } => {
+                Media::Map001(map) => {
                     entry.set_item("media", "map001")?;
-                    entry.set_item("exponent", *exponent)?;
-                    entry.set_item("intra", *intra)?;
+                    entry.set_item("exponent", map.exponent)?;
+                    entry.set_item("intra", map.intra)?;
                 }
                 Media::Trace { path: file } => {
                     entry.set_item("media", "trace")?;

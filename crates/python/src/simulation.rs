@@ -12,6 +12,7 @@ use steadycast_control::registry::Factory;
 use steadycast_media::{Ladder, Scale};
 use steadycast_session::FrameKind;
 use steadycast_sim::{Inputs, Simulation, Table, Values};
+use steadycast_units::Time;
 
 /// A run of a scenario.
 #[pyclass(frozen, name = "Simulation", module = "steadycast._core")]
@@ -50,32 +51,14 @@ impl PySimulation {
     /// KeyboardInterrupt. Returns whether the end was reached. Raises RuntimeError with place, problem and remedy for a
     /// mistake in a user's class.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let mut stopped: Option<PyErr> = None;
-        let mut asked = 0u32;
-        let fault = &self.fault;
+        let mut asking = Asking::new(&self.fault, progress, ASKED);
         let complete = py.detach(|| {
             let mut simulation = self.locked();
-            let end = simulation.end().as_secs_f64();
-            simulation.run(|now| {
-                if fault.lock().is_ok_and(|f| f.is_some()) {
-                    return false;
-                }
-                asked += 1;
-                if !asked.is_multiple_of(ASKED) {
-                    return true;
-                }
-                let go_on = Python::attach(|py| {
-                    py.check_signals()?;
-                    progress.as_ref().map_or(Ok(()), |p| p.call1(py, (now.as_secs_f64(), end)).map(|_| ()))
-                });
-                go_on.map_err(|e| stopped = Some(e)).is_ok()
-            })
+            let end = simulation.end();
+            simulation.run(|now| asking.go_on(now, end))
         });
         let captured = self.locked().end_capture();
-        if let Some(error) = stopped {
-            return Err(error);
-        }
-        raised(&self.fault)?;
+        asking.over()?;
         captured.map_err(unwritten)?;
         Ok(complete)
     }
@@ -105,6 +88,44 @@ impl PySimulation {
     }
 }
 
+/// Asks Python now and then whether a run is to go on.
+pub(crate) struct Asking<'a> {
+    fault: &'a FaultSlot,
+    progress: Option<Py<PyAny>>,
+    /// Python is asked each time after this many.
+    every: u32,
+    asked: u32,
+    stopped: Option<PyErr>,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) const fn new(fault: &'a FaultSlot, progress: Option<Py<PyAny>>, every: u32) -> Self {
+        Self { fault, progress, every, asked: 0, stopped: None }
+    }
+
+    /// Whether the run goes on at `now`.
+    pub(crate) fn go_on(&mut self, now: Time, end: Time) -> bool {
+        if self.fault.lock().is_ok_and(|f| f.is_some()) {
+            return false;
+        }
+        self.asked += 1;
+        if !self.asked.is_multiple_of(self.every) {
+            return true;
+        }
+        let told = (now.as_secs_f64(), end.as_secs_f64());
+        let go_on = Python::attach(|py| {
+            py.check_signals()?;
+            self.progress.as_ref().map_or(Ok(()), |p| p.call1(py, told).map(|_| ()))
+        });
+        go_on.map_err(|e| self.stopped = Some(e)).is_ok()
+    }
+
+    /// The run is over: what stopped it, or a mistake in a user's class.
+    pub(crate) fn over(self) -> PyResult<()> {
+        self.stopped.map_or_else(|| raised(self.fault), Err)
+    }
+}
+
 /// What a world needs besides the scenario, and where a mistake in a user's class is put.
 pub(crate) fn inputs(ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<(Inputs, FaultSlot)> {
     let fault = Arc::new(Mutex::new(None));
@@ -121,7 +142,7 @@ pub(crate) fn inputs(ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict
 }
 
 /// The mistake that a user's class has made, if it has.
-pub(crate) fn raised(fault: &FaultSlot) -> PyResult<()> {
+fn raised(fault: &FaultSlot) -> PyResult<()> {
     match fault.lock().ok().and_then(|mut f| f.take()) {
         Some(Fault::Interrupted(error)) => Err(error),
         Some(Fault::Wrong { place, problem, remedy }) => Err(PyRuntimeError::new_err((place, problem, remedy))),

@@ -82,7 +82,8 @@ figures! {
             flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per second.")
             .higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
         FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if every link divided its capacity \
-            evenly among those who want more. A simulcast's groups have none, nor has a flow over a link that follows a trace.")
+            evenly among those who want more. A simulcast's groups have none, nor has a flow over a link that follows a trace. \
+            Transfers count as if one were always under way.")
             .shown("fair share", &[(Flows, "")]);
         SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share; of a source that pauses, throughput while it \
             was active. 100 % is fair; above takes from others, below gives way.").shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);

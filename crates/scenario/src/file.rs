@@ -1,11 +1,12 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{AdaptivePlayout, Codec, CodecModel, Emit, Feedback, Playout, Reports, RtcpProfile};
+use crate::model::{AdaptivePlayout, Codec, Emit, Feedback, Map001, Playout, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
+use steadycast_media::CodecSettings;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{
@@ -153,9 +154,9 @@ tables! {
         /// video: how paper 000's Table 2 becomes frames.
         table2: Table2Table,
         /// video: how paper 001's rates become frames.
-        map001: Map001Table,
+        map001: Map001,
         /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
-        rfc8593: Rfc8593Table,
+        rfc8593: CodecSettings,
         /// video: how pictures are encoded.
         encode: EncodeTable,
         /// video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder. frame: per frame, so that what waits at the sender leaves within "wait".
@@ -210,36 +211,6 @@ tables! {
         weights: Vec<Spanned<f64>>,
         /// Sizes vary by up to this share; default 0.1.
         vary: f64,
-    }
-    /// Paper 001's rates as frames of quantizers 2, 4 … 62; encode says their number per second and group.
-    Map001Table {
-        /// Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B; default 0.9.
-        exponent: f64,
-        /// Size of an I frame, in P frames; default 3.
-        intra: f64,
-    }
-    /// RFC 8593's synthetic codec, by the RFC's names. Its rates are those of IP packets, as all rates here.
-    Rfc8593Table {
-        /// statistical (section 5; default), trace (section 6) or hybrid (section 7). The last two take the frame sizes of "trace", "clip", or the synthetic clip.
-        model: CodecModel,
-        /// Its lowest rate; default "150kbps".
-        r_min: Rate,
-        /// Its highest rate; default "1500kbps".
-        r_max: Rate,
-        /// For how long it takes no further request after one; default "200ms".
-        tau_v: Span,
-        /// By which share a request has to differ from the one before to be abrupt, so that a burst follows; default 0.1.
-        abrupt: f64,
-        /// Frames of a burst; default 8.
-        k_d: u64,
-        /// Size of a burst's first frame; default "13500B".
-        k_b: Bytes,
-        /// Scale of the Laplace distribution of the intervals between frames; default 0.15.
-        scale_t: f64,
-        /// Scale of the Laplace distribution of frame sizes; default 0.15.
-        scale_b: f64,
-        /// Frames of the sequence that are left out when it starts over; default 20.
-        skip_frames: u64,
     }
     /// How pictures are encoded.
     EncodeTable {
@@ -501,7 +472,6 @@ words! {
     RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
-    CodecModel { "statistical" => Self::Statistical, "trace" => Self::Trace, "hybrid" => Self::Hybrid, }
     Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, "h265" => Self::H265, "vp8" => Self::Vp8, "vp9" => Self::Vp9, "av1" => Self::Av1, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }

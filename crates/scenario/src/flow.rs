@@ -4,17 +4,18 @@ use crate::clock::{clock, first_numbers};
 use crate::file::VbrWord;
 use crate::file::{
     CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, RepairWord,
-    Rfc8593Table, StartSaid,
+    StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, CodecModel, Emit, Encode, Feedback, Flow, FlowKind, Media, OnOff, PeriodDist, Periods,
-    Playout, Repair, Rtcp, RtcpProfile, Size, Start, SyntheticCodec, Tcp, TcpSource, Vbr, Video,
+    Buffer, Cast, Cbr, Codec, Emit, Encode, Feedback, Flow, FlowKind, Map001, Media, OnOff, PeriodDist, Periods,
+    Playout, Repair, Rtcp, RtcpProfile, Size, Start, Tcp, TcpSource, Video,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
 use steadycast_control::registry;
 use steadycast_control::{Mode, Values};
+use steadycast_media::{CodecModel, CodecSettings, Vbr};
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_words::tree::{Place, quoted};
@@ -639,17 +640,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             }
             Media::Table2 { weights, vary: vary.map_or(0.1, |v| v.value) }
         }
-        MediaWord::Map001 => {
-            let said = table.map001.as_ref();
-            let mut number = |said: Option<&Spanned<f64>>, default: f64, (low, high): (f64, f64)| {
-                if let Some(said) = said.filter(|x| !(low..=high).contains(&x.value)) {
-                    out.problem(&said.at, format!("{} is out of range", said.value), format!("from {low} to {high}"));
-                }
-                said.map_or(default, |x| x.value)
-            };
-            let exponent = number(said.and_then(|m| m.exponent.as_ref()), 0.9, (0.1, 3.0));
-            Media::Map001 { exponent, intra: number(said.and_then(|m| m.intra.as_ref()), 3.0, (1.0, 100.0)) }
-        }
+        MediaWord::Map001 => Media::Map001(table.map001.as_ref().map_or_else(Map001::default, |said| said.value)),
         MediaWord::Trace => {
             let Some(name) = &table.trace else {
                 out.missing(&table.at, "trace", "write for example trace = \"frames.csv\"");
@@ -658,7 +649,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             Media::Trace { path: files.found(name, "the trace", out)? }
         }
         MediaWord::Rfc8593 => {
-            let codec = synthetic_codec(table.rfc8593.as_ref(), out)?;
+            let codec = table.rfc8593.as_ref().map_or_else(CodecSettings::default, |said| said.value.clone());
             let frames = match (&table.clip, &table.trace) {
                 (clip, trace) if codec.model == CodecModel::Statistical => {
                     if let Some(at) = clip.as_ref().map(|c| &c.at).or(trace.as_ref().map(|t| &t.at)) {
@@ -673,54 +664,6 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             };
             Media::Rfc8593 { codec, frames }
         }
-    })
-}
-
-fn synthetic_codec(said: Option<&Spanned<Rfc8593Table>>, out: &mut Findings) -> Option<SyntheticCodec> {
-    let mut share = |said: Option<&Spanned<f64>>, default: f64, most: f64| {
-        if let Some(said) = said.filter(|x| !(0.0..=most).contains(&x.value)) {
-            out.problem(&said.at, format!("{} is out of range", said.value), format!("from 0 to {most}"));
-        }
-        said.map_or(default, |x| x.value)
-    };
-    let scale_t = share(said.and_then(|r| r.scale_t.as_ref()), 0.15, 1.0);
-    let scale_b = share(said.and_then(|r| r.scale_b.as_ref()), 0.15, 1.0);
-    let abrupt = share(said.and_then(|r| r.abrupt.as_ref()), 0.1, 100.0);
-    let mut count = |said: Option<&Spanned<u64>>, default: u32, (least, most): (u64, u64)| {
-        if let Some(said) = said.filter(|n| !(least..=most).contains(&n.value)) {
-            out.problem(&said.at, format!("{} is out of range", said.value), format!("from {least} to {most} frames"));
-        }
-        said.map_or(default, |n| u32::try_from(n.value).unwrap_or(u32::MAX))
-    };
-    let k_d = count(said.and_then(|r| r.k_d.as_ref()), 8, (2, 1_000));
-    let skip_frames = count(said.and_then(|r| r.skip_frames.as_ref()), 20, (0, 1_000_000));
-    let mut rate = |said: Option<&Spanned<Rate>>, default: Rate| match said {
-        Some(said) => positive(said, out),
-        None => Some(default),
-    };
-    let r_min = rate(said.and_then(|r| r.r_min.as_ref()), Rate::kbps(150));
-    let r_max = rate(said.and_then(|r| r.r_max.as_ref()), Rate::kbps(1_500));
-    if let (Some(low), Some(high)) = (r_min, r_max)
-        && high < low
-        && let Some(at) = said.and_then(|r| r.r_max.as_ref().or(r.r_min.as_ref())).map(|said| &said.at)
-    {
-        out.problem(at, format!("the highest rate {high} is below the lowest {low}"), "make r_max the larger one");
-    }
-    let k_b = said.and_then(|r| r.k_b.as_ref());
-    if let Some(said) = k_b.filter(|b| !(10..=1_000_000).contains(&b.get())) {
-        out.problem(&said.at, format!("{} is out of range", said.value), "from \"10B\" to \"1MB\"");
-    }
-    Some(SyntheticCodec {
-        model: said.and_then(|r| r.model.as_ref()).map_or(CodecModel::Statistical, |m| m.value),
-        r_min: r_min?,
-        r_max: r_max?,
-        tau_v: said.and_then(|r| r.tau_v.as_ref()).map_or(Span::millis(200), |t| t.value),
-        abrupt,
-        k_d,
-        k_b: k_b.map_or(Bytes::new(13_500), |b| b.value),
-        scale_t,
-        scale_b,
-        skip_frames,
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_control::registry::Given;
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
+use steadycast_media::{CodecSettings, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Kind, Within, settings};
@@ -430,12 +431,7 @@ pub enum Media {
         vary: f64,
     },
     /// Paper 001's source: quantizers 2, 4 … 62 around its one published rate, 5.25 Mb/s at 12, without pixels.
-    Map001 {
-        /// Rates fall with the quantizer to this power.
-        exponent: f64,
-        /// Size of an I frame, in P frames.
-        intra: f64,
-    },
+    Map001(Map001),
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
         /// Absolute path.
@@ -444,47 +440,32 @@ pub enum Media {
     /// RFC 8593's synthetic codec, without pixels.
     Rfc8593 {
         /// Its parameters.
-        codec: SyntheticCodec,
+        codec: CodecSettings,
         /// The sequence whose frame sizes it takes; `None`: a statistical model's are drawn.
         frames: Option<Box<Media>>,
     },
 }
 
-/// Parameters of RFC 8593's synthetic codec, by the RFC's names; its frame rate is [`Encode::fps`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct SyntheticCodec {
-    /// Which of its models.
-    pub model: CodecModel,
-    /// Its lowest rate, packet headers included.
-    pub r_min: Rate,
-    /// Its highest.
-    pub r_max: Rate,
-    /// For how long no further request is taken after one.
-    pub tau_v: Span,
-    /// By which share a request has to differ from the one before for a burst.
-    pub abrupt: f64,
-    /// Frames of a burst.
-    pub k_d: u32,
-    /// Size of its first.
-    pub k_b: Bytes,
-    /// How widely intervals between frames are spread.
-    pub scale_t: f64,
-    /// How widely sizes are.
-    pub scale_b: f64,
-    /// Frames of the sequence that are left out when it starts over.
-    pub skip_frames: u32,
+settings! {
+    /// Paper 001's rates as frames of quantizers 2, 4 … 62; encode says their number per second and group.
+    #[derive(Copy)]
+    Map001 {
+        /// Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B.
+        exponent: f64 where (EXPONENT) = MAP001.exponent,
+        /// Size of an I frame, in P frames.
+        intra: f64 where (INTRA) = MAP001.intra,
+    }
 }
 
-/// A model of RFC 8593.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodecModel {
-    /// Drawn frames (section 5).
-    Statistical,
-    /// Frames of a sequence (section 6).
-    Trace,
-    /// Bursts are drawn, steady frames the sequence's (section 7).
-    Hybrid,
+impl Default for Map001 {
+    fn default() -> Self {
+        MAP001
+    }
 }
+
+const MAP001: Map001 = Map001 { exponent: 0.9, intra: 3.0 };
+const EXPONENT: Within<f64> = Within { least: 0.1, most: 3.0, remedy: "from 0.1 to 3" };
+const INTRA: Within<f64> = Within { least: 1.0, most: 100.0, remedy: "from 1 to 100" };
 
 /// How pictures are encoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -544,25 +525,6 @@ pub enum Size {
         width: u32,
         /// Height.
         height: u32,
-    },
-}
-
-/// How a rate becomes a quantizer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Vbr {
-    /// The leaky bucket of Evalvid-RA.
-    Bucket {
-        /// The bucket's size in GoPs at the target rate.
-        factor: f64,
-    },
-    /// The best quantizer whose next GoP fits.
-    Ladder,
-    /// Per frame: what waits at the sender leaves within a time.
-    Frame {
-        /// The time.
-        wait: Span,
-        /// How many times as fast as the target packets may leave.
-        room: f64,
     },
 }
 

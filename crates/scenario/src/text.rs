@@ -4,7 +4,7 @@ use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
     Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, Playout, RateSpec,
-    Repair, Reports, Size, Start, Tcp, TcpSource, Vbr, Video,
+    Repair, Reports, Size, Start, Tcp, TcpSource, Video,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::registry::Given;
 use steadycast_link::Loss;
+use steadycast_media::Vbr;
 use steadycast_units::{Ecn, Offset};
 use steadycast_words::tree::{Item, Value, bare, string};
 use steadycast_words::{Settings, ToToml, Word};
@@ -133,6 +134,9 @@ impl Text {
     }
     fn key(&mut self, key: &str, value: impl Display) {
         self.0.push_str(&format!("{key} = {value}\n"));
+    }
+    fn setting(&mut self, key: &str, value: &impl ToToml) {
+        self.lines(entry(key, value).into_iter().collect());
     }
     fn lines(&mut self, lines: Vec<String>) {
         for line in lines {
@@ -331,36 +335,22 @@ fn video_text(video: &Video, text: &mut Text) {
             let weights = list(weights.iter().map(|w| number(*w)));
             text.key("table2", format!("{{ weights = {weights}, vary = {} }}", number(*vary)));
         }
-        Media::Map001 { exponent, intra } => {
+        Media::Map001(map) => {
             text.key("media", "\"map001\"");
-            text.key("map001", format!("{{ exponent = {}, intra = {} }}", number(*exponent), number(*intra)));
+            text.setting("map001", map);
         }
         Media::Trace { path } => {
             text.key("media", "\"trace\"");
             text.key("trace", quote(path.display()));
         }
-        Media::Rfc8593 { codec: c, frames } => {
+        Media::Rfc8593 { codec, frames } => {
             text.key("media", "\"rfc8593\"");
             match frames.as_deref() {
                 Some(Media::Clip { paths }) => text.key("clip", list(paths.iter().map(|p| quote(p.display())))),
                 Some(Media::Trace { path }) => text.key("trace", quote(path.display())),
                 _ => {}
             }
-            let table = format!(
-                "{{ model = {}, r_min = {}, r_max = {}, tau_v = {}, abrupt = {}, k_d = {}, k_b = {}, scale_t = {}, scale_b = {}, \
-                 skip_frames = {} }}",
-                quote(c.model.word()),
-                quote(c.r_min),
-                quote(c.r_max),
-                quote(c.tau_v),
-                number(c.abrupt),
-                c.k_d,
-                quote(c.k_b),
-                number(c.scale_t),
-                number(c.scale_b),
-                c.skip_frames,
-            );
-            text.key("rfc8593", table);
+            text.setting("rfc8593", codec);
         }
     }
     let e = &video.encode;

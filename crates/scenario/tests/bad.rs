@@ -157,8 +157,9 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"map001\"\nmap001 = { exponent = 0, intra = 900 }"),
     (
         "controller = \"fixed\"",
-        "controller = \"fixed\"\nmedia = \"rfc8593\"\nrfc8593 = { r_min = \"2Mbps\", k_d = 1, k_b = \"2B\", scale_t = 7 }",
+        "controller = \"fixed\"\nmedia = \"rfc8593\"\nrfc8593 = { k_d = 1, k_b = \"2B\", scale_t = 7 }",
     ),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"rfc8593\"\nrfc8593 = { r_min = \"2Mbps\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"rfc8593\"\ntrace = \"frames.csv\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\nmedia = \"greedy\"\nbuffer = { size = \"16KiB\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\npacket = \"9000B\""),

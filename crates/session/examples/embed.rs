@@ -8,10 +8,9 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use steadycast_control::registry::{Chosen, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_session::{Emit, FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender};
 use steadycast_session::{Frame, FrameKind, SenderSettings};
+use steadycast_session::{Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
-use steadycast_wire::ntp::NtpEpoch;
 
 const PACKET: Bytes = Bytes::new(1200);
 const FRAMES_PER_SECOND: u64 = 30;
@@ -44,23 +43,8 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
         summary: false,
     };
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@localhost") };
-    let settings = SenderSettings {
-        identity: who(1),
-        rtcp,
-        packet: PACKET,
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
-        credit: Span::millis(5),
-        greedy: false,
-        gated: false,
-        feedback: FeedbackFormat::Own,
-        app: factory.app(),
-        first_seq: 0,
-        first_timestamp: 0,
-        epoch: NtpEpoch::from_unix_secs(0),
-    };
+    let settings =
+        SenderSettings { credit: Span::millis(5), ..SenderSettings::new(who(1), rtcp, PACKET, factory.app()) };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let half = factory.receiver(&setup(2));
     let mut receiver = Receiver::new(who(2), rtcp, factory.app(), half, seed.part("receiver"), Time::ZERO);

@@ -3,9 +3,7 @@ use crate::participant::{Farewell, Participant, Standing};
 use crate::repair::{Asker, Group, Need, Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
-use crate::{
-    Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings,
-};
+use crate::{Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FrameEdge, Overheard, ReceiverHalf, ReceiverId,
     Reply, Slot, Stream as Kind, View, Wake, simulcast,

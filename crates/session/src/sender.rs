@@ -36,12 +36,8 @@ pub struct SenderSettings {
     pub packet: Bytes,
     /// RTP payload type.
     pub payload_type: u8,
-    /// Bytes that the payload format puts before each fragment.
-    pub fragment_header: u16,
     /// How packets leave.
     pub emit: Emit,
-    /// The longest that the pacer's backlog may take at the pacing rate.
-    pub backlog: Span,
     /// By how much a driver that wakes late may catch up.
     pub credit: Span,
     /// Always has data: frames of one packet each, as fast as the pacer lets them go.
@@ -59,6 +55,30 @@ pub struct SenderSettings {
     /// Wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
 }
+
+impl SenderSettings {
+    /// A paced sender of frames, without catching up, whose numbers and times begin at 0.
+    pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
+        Self {
+            identity,
+            rtcp,
+            packet,
+            payload_type: 96,
+            emit: Emit::Paced,
+            credit: Span::ZERO,
+            greedy: false,
+            gated: false,
+            feedback: FeedbackFormat::Own,
+            app,
+            first_seq: 0,
+            first_timestamp: 0,
+            epoch: NtpEpoch::from_unix_secs(0),
+        }
+    }
+}
+
+/// The longest that the pacer's backlog may take at the pacing rate.
+const BACKLOG: Span = Span::secs(1);
 
 /// RTP timestamps count 90,000 ticks per second for video.
 pub(crate) const CLOCK_RATE: u32 = 90_000;
@@ -254,7 +274,7 @@ impl Sender {
         Self {
             decision: half.decision(),
             changed: true,
-            pacer: Pacer::new(emit, settings.backlog, settings.credit),
+            pacer: Pacer::new(emit, BACKLOG, settings.credit),
             prober: Prober::default(),
             participant,
             peers: Peers::default(),
@@ -476,7 +496,7 @@ impl Sender {
     }
 
     /// As [`Sender::push_frame`], with the parts into which a payload format has cut it; together they stand for all of it. Their
-    /// payloads are as long as they are: `fragment_header` is not added.
+    /// payloads are as long as they are.
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -503,8 +523,7 @@ impl Sender {
 
     /// What a frame of this size takes on the wire.
     fn cost(&self, size: Bytes) -> Bytes {
-        let head = Bytes::new(u64::from(self.settings.fragment_header));
-        let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost) + head;
+        let each = overhead(&self.bare_header(), &Notice::NONE, self.numbered()).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
@@ -733,33 +752,16 @@ impl Sender {
     /// use steadycast_control::registry::{Chosen, Setup};
     /// use steadycast_control::{Mode, Wake};
     /// use steadycast_session::{
-    ///     Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    ///     Frame, FrameKind, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
     /// };
     /// use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
-    /// use steadycast_wire::ntp::NtpEpoch;
     ///
     /// let (packet, session_bandwidth, seed) = (Bytes::new(1000), Rate::mbps(1), Seed(1));
     /// let pair = Chosen::shared("fixed", Mode::Repaired, &[])?;
     /// let setup = Setup { packet, ..Setup::unicast(Rate::ZERO, session_bandwidth, seed.part("half")) };
     /// let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth, t_min: None, group: false, summary: false };
     /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
-    /// let settings = SenderSettings {
-    ///     identity: who(1),
-    ///     rtcp,
-    ///     packet,
-    ///     payload_type: 96,
-    ///     fragment_header: 0,
-    ///     emit: Emit::Paced,
-    ///     backlog: Span::secs(1),
-    ///     credit: Span::ZERO,
-    ///     greedy: false,
-    ///     gated: false,
-    ///     feedback: FeedbackFormat::Own,
-    ///     app: pair.app(),
-    ///     first_seq: 0,
-    ///     first_timestamp: 0,
-    ///     epoch: NtpEpoch::from_unix_secs(0),
-    /// };
+    /// let settings = SenderSettings::new(who(1), rtcp, packet, pair.app());
     /// let (mut now, end, delay) = (Time::ZERO, Time::ZERO + Span::secs(5), Span::millis(20));
     /// let mut sender = Sender::new(settings, pair.sender(&setup), seed.part("sender"), now);
     /// let mut receiver = Receiver::new(who(2), rtcp, pair.app(), pair.receiver(&setup), seed.part("receiver"), now);
@@ -901,12 +903,11 @@ impl Sender {
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = overhead(&header, &notice, self.numbered());
         self.notice_cost = cost;
-        let head = Bytes::new(u64::from(self.settings.fragment_header));
-        let fits = room(cost).saturating_sub(head).max(Bytes::new(1));
+        let fits = room(cost).max(Bytes::new(1));
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
-            None if self.settings.greedy => (fits, fits + head),
-            None => (rest.min(fits), rest.min(fits) + head),
+            None if self.settings.greedy => (fits, fits),
+            None => (rest.min(fits), rest.min(fits)),
         };
         edge.last = self.settings.greedy || len == rest;
         header.marker = edge.last;

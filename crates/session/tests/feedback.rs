@@ -6,10 +6,9 @@ use steadycast_control::{
 };
 use steadycast_link::{Config, Fate, Link, Service, Steps};
 use steadycast_session::{
-    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
+    FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
-use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtcp::{Compound, Packet};
 
 /// What a sender half was told.
@@ -70,21 +69,10 @@ fn run_as(
     };
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
     let settings = SenderSettings {
-        identity: who(1),
-        rtcp,
-        packet: Bytes::new(1000),
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
-        credit: Span::ZERO,
         greedy: true,
-        gated: false,
         feedback: format,
-        app: *b"TEST",
         first_seq: 65_000,
-        first_timestamp: 0,
-        epoch: NtpEpoch::from_unix_secs(0),
+        ..SenderSettings::new(who(1), rtcp, Bytes::new(1000), *b"TEST")
     };
     let told = Arc::new(Mutex::new(Told::default()));
     let seed = Seed(1);

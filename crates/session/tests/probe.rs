@@ -9,7 +9,6 @@ use steadycast_session::{
     SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
-use steadycast_wire::ntp::NtpEpoch;
 
 /// Wants probes one after the other, each until it has its packets and bytes, and keeps when packets leave.
 #[derive(Default)]
@@ -48,23 +47,7 @@ fn who(ssrc: u32) -> Identity {
 }
 
 fn settings(rtcp: RtcpSettings, emit: Emit, greedy: bool, feedback: FeedbackFormat) -> SenderSettings {
-    SenderSettings {
-        identity: who(1),
-        rtcp,
-        packet: Bytes::new(1_000),
-        payload_type: 96,
-        fragment_header: 0,
-        emit,
-        backlog: Span::secs(1),
-        credit: Span::ZERO,
-        greedy,
-        gated: false,
-        feedback,
-        app: *b"TEST",
-        first_seq: 0,
-        first_timestamp: 0,
-        epoch: NtpEpoch::from_unix_secs(0),
-    }
+    SenderSettings { emit, greedy, feedback, ..SenderSettings::new(who(1), rtcp, Bytes::new(1_000), *b"TEST") }
 }
 
 /// A sender with frames of these sizes at these milliseconds, for a second; gaps between its packets, and what became

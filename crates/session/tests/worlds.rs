@@ -7,11 +7,8 @@ use std::time::{Duration, Instant};
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
-use steadycast_session::{
-    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
-};
+use steadycast_session::{Identity, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_wire::ntp::NtpEpoch;
 
 /// A world: what time it is, and a way for datagrams.
 trait World {
@@ -108,21 +105,10 @@ fn drive(world: &mut impl World) -> Seen {
     };
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
     let settings = SenderSettings {
-        identity: who(1),
-        rtcp,
-        packet: Bytes::new(1000),
-        payload_type: 96,
-        fragment_header: 0,
-        emit: Emit::Paced,
-        backlog: Span::secs(1),
         credit: Span::millis(200), // a loaded machine may wake us late
         greedy: true,
-        gated: false,
-        feedback: FeedbackFormat::Own,
-        app: factory.app(),
         first_seq: 65_500,
-        first_timestamp: 0,
-        epoch: NtpEpoch::from_unix_secs(0),
+        ..SenderSettings::new(who(1), rtcp, Bytes::new(1000), factory.app())
     };
     let mut sender = Sender::new(settings, factory.sender(&setup(1)), seed.part("sender"), Time::ZERO);
     let half = factory.receiver(&setup(2));

@@ -44,9 +44,9 @@ fn an_on_off_source_has_a_share_of_what_it_sends_while_on() {
         between(num(&flow["share_of_fair"]), 0.95, 1.05);
         assert!(flow.get("transfer_ms").is_none(), "{kind} has no transfers");
         if kind == "onoff" {
-            // Nothing waits: 20 ms, and 1200 B take 4.8 ms at 2 Mb/s and 0.1 ms at each access link.
+            // Nothing waits: 20 ms, and 1000 B take 4 ms at 2 Mb/s and 0.08 ms at each access link.
             let receiver = run.receiver("x", "x.dst1");
-            between(num(&receiver["delay_mean_ms"]), 24.9, 25.1);
+            between(num(&receiver["delay_mean_ms"]), 24.15, 24.17);
             between(num(&receiver["delay_ms"]["p50"]) / num(&receiver["delay_mean_ms"]), 0.99, 1.01);
         }
     }

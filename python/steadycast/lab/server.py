@@ -148,6 +148,18 @@ class Pool:
             await self._free.get()
 
 
+def rivals() -> list[str]:
+    """Return what a controller is set beside unless the page says it: the registry's first that listens, of each kind.
+
+    One of them is another one than the controller at hand.
+    """
+    first: dict[str, str] = {}
+    for each in registry():
+        if each.feedback != "none":
+            first.setdefault(each.cast, each.name)
+    return list(first.values())
+
+
 class Lab:
     """The page's requests, answered."""
 
@@ -227,6 +239,7 @@ class Lab:
                 "controllers": [
                     {"name": each.name, "about": each.about, "colour": each.colour} for each in registry()
                 ],
+                "rivals": rivals(),
                 "fates": {name: colour for name, colour in style.FATE.items()},
                 "mos": {str(grade): [word, colour] for grade, (word, colour) in style.MOS.items()},
                 "ink": style.INK,

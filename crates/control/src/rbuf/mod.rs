@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 
 use crate::entry::{Cast, Controller, Feedback, Param, Values};
-use crate::fixed::{Constant, Silent};
+use crate::fixed::{CONTROLLER as CONSTANT, Constant};
 use receiver::Receiver;
 use sender::Sender;
 use steadycast_units::{Bytes, Rate, Span};
@@ -88,23 +88,14 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     name: "no-control",
     about: "the least delay between packets, whatever happens",
     source: "Hong, Park 2011, figure 11",
-    cast: Cast::Any,
-    feedback: Feedback::None,
-    needs: |_| &[],
-    standard_reports: true,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
-    extension: 0,
-    app: *b"NONE",
+    colour: COLOUR,
     dashes: &[2.0, 2.0],
     params: &[IPD_MIN, T_FIXED, T_PER_BYTE],
     sender: |setup, values| {
         let rate = Train::read(setup.packet, values).rate(values.span("ipd_min")).min(setup.cap);
         Box::new(Constant { rate, rule: "least delay between packets" })
     },
-    receiver: |_, _| Box::new(Silent),
-    ..TYPE1
+    ..CONSTANT
 };
 
 /// RTP header extension element: the smoothed round-trip time in 24 bits, units of 10 µs, 0 for none.

@@ -13,6 +13,75 @@ use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
 const S: Bytes = Bytes::new(1000);
 
+/// Declares two tests of both halves: whatever a sender hears, and whatever one of so many members hears as a receiver.
+#[allow(unused_macros, reason = "each test file uses its part")]
+macro_rules! both_halves_stand {
+    ($controller:literal, $members:literal) => {
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(96))]
+
+            #[test]
+            fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
+                ops in prop::collection::vec((harness::proof::op(), 0u64..2_000), 1..120), paper in any::<bool>(),
+            ) {
+                harness::proof::sender_stands($controller, if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
+            }
+
+            #[test]
+            fn whatever_a_receiver_hears_its_reports_are_sound(all in harness::proof::arrivals($members)) {
+                harness::proof::receiver_stands($controller, all)?;
+            }
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub(crate) use both_halves_stand;
+
+/// A receiver half that hears of packets of 1000 B, one by one, at milliseconds.
+pub struct Hearing(pub Box<dyn ReceiverHalf>);
+
+impl Hearing {
+    /// A packet arrives.
+    pub fn packet(&mut self, ms: u64, last: bool, ecn: Ecn) {
+        self.0.on_arrival(&Arrival {
+            at: Time::ZERO + Span::millis(ms),
+            seq: ms,
+            size: S,
+            sent: PeerTime::from_nanos(0),
+            sampled: PeerTime::from_nanos(0),
+            edge: FrameEdge { first: false, last },
+            ecn,
+            notice: &[],
+            buffer: None,
+        });
+    }
+
+    /// When it wants to report; `None` while it has nothing to say.
+    pub fn due(&self) -> Option<u64> {
+        match self.0.due() {
+            Due::At(wake) => Some(wake.at.since(Time::ZERO).as_nanos() / 1_000_000),
+            _ => None,
+        }
+    }
+
+    /// It may report.
+    pub fn report(&mut self, ms: u64) -> Reply {
+        let now = Time::ZERO + Span::millis(ms);
+        self.0.report(&Slot { now, expected: 1, lost: 0, members: 2, interval: Span::secs(1), rtcp_share: 0.0 })
+    }
+}
+
+/// A flow decides in the same way at the same times, whatever its receiver's clock shows.
+pub fn clocks_need_not_agree(mut plan: Plan, link: &Link) {
+    let mut run = |ahead: Span| {
+        plan.receivers_ahead = ahead;
+        let mut bench = Bench::new(link.clone(), std::slice::from_ref(&plan));
+        bench.run_until(s(20.0));
+        bench.flows[0].decisions.iter().map(|d| (d.at, d.decision.target)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
+}
+
 /// Capacity and round trip to what a controller makes of them, alone, with a queue of one bandwidth-delay product (at least
 /// ten packets): the link's use, the target, the queue's delay and the loss between `from` and `to` seconds. `note` adds a column.
 /// Of `lossy` links each packet is lost with probability 0.03 as well.

@@ -1,7 +1,7 @@
 //! TCP's two ends where a kernel has them: what a world sees of them from outside.
 
 use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
-use super::{About, SentStep, Tell};
+use super::{About, Tell};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Rows};
 use steadycast_record::Figures;
@@ -114,9 +114,6 @@ impl Tell for KernelSource {
     fn digest(&self) -> (u64, u64) {
         (self.digest.value(), self.sent_bytes().get())
     }
-    fn sent(&self) -> Vec<SentStep> {
-        self.samples.iter().map(|step| SentStep::plain(step.bytes)).collect()
-    }
     fn windows(&self) -> &[TcpPoint] {
         &self.samples
     }
@@ -126,10 +123,6 @@ impl Tell for KernelSource {
 }
 
 impl Tell for KernelSink {
-    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
-    fn digest(&self) -> (u64, u64) {
-        (self.intake.digest.value(), self.intake.packets())
-    }
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }

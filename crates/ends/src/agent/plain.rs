@@ -197,9 +197,6 @@ impl Tell for PlainSink {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
     }
-    fn digest(&self) -> (u64, u64) {
-        (self.intake.digest.value(), self.intake.packets())
-    }
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }

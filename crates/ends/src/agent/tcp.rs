@@ -1,7 +1,7 @@
 //! TCP's two ends.
 
 use super::plain::draw;
-use super::{About, Out, SentStep, Tell};
+use super::{About, Out, Tell};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Arriving, Body, Fields, Row, Rows};
 use std::cmp::Ordering;
@@ -456,9 +456,6 @@ impl Tell for TcpSource {
     fn digest(&self) -> (u64, u64) {
         (self.digest.value(), self.sent_bytes.get())
     }
-    fn sent(&self) -> Vec<SentStep> {
-        self.samples.iter().map(|step| SentStep::plain(step.bytes)).collect()
-    }
     fn windows(&self) -> &[TcpPoint] {
         &self.samples
     }
@@ -467,12 +464,8 @@ impl Tell for TcpSource {
     }
 }
 
+/// Loss and delay of TCP's segments say nothing of what its application got: a sink writes no figures.
 impl Tell for TcpSink {
-    /// Loss and delay of TCP's segments say nothing of what its application got.
-    fn figures(&self, _about: &About<'_>, _into: &mut Figures) {}
-    fn digest(&self) -> (u64, u64) {
-        (self.intake.digest.value(), self.intake.packets())
-    }
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)
     }

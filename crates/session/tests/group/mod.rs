@@ -9,8 +9,7 @@ use steadycast_control::{
     Why,
 };
 use steadycast_session::{
-    Emit, FeedbackFormat, Frame, FrameKind, Identity, Media, Origin, Output, Profile, Receiver, RtcpSettings, Sender,
-    SenderSettings,
+    Emit, Frame, FrameKind, Identity, Media, Origin, Output, Profile, Receiver, RtcpSettings, Sender, SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -91,21 +90,11 @@ pub(crate) fn rtcp(profile: Profile, bandwidth: Rate, group: bool) -> RtcpSettin
 
 pub(crate) fn settings(rtcp: RtcpSettings, emit: Emit) -> SenderSettings {
     SenderSettings {
-        identity: who(SENDER),
-        rtcp,
-        packet: Bytes::new(1000),
-        payload_type: 96,
-        fragment_header: 0,
         emit,
-        backlog: Span::secs(1),
-        credit: Span::ZERO,
-        greedy: false,
-        gated: false,
-        feedback: FeedbackFormat::Own,
-        app: *b"TEST",
         first_seq: 65_500,
         first_timestamp: 0xffff_0000,
         epoch: NtpEpoch::from_unix_secs(1_000_000_000),
+        ..SenderSettings::new(who(SENDER), rtcp, Bytes::new(1000), *b"TEST")
     }
 }
 

@@ -788,7 +788,7 @@ function start(base, text = null, b = undefined) {
   const { text: own } = state.about.bases[base];
   if (b === undefined) {
     const a = (/^controller\s*=\s*"([^"]+)"/m.exec(text || own) || [])[1];
-    b = a === 'tfrc' ? 'asmp' : 'tfrc';
+    b = state.about.rivals.find((name) => name !== a);
   }
   state.b = b;
   $('base').value = base;
