@@ -33,6 +33,14 @@ HOLDS = (
     "steadycast/scenarios/home.toml",
     "steadycast/scenarios/traces/lte-synthetic.mahi",
 )
+SHARED = (
+    "man/man1/steadycast.1",
+    "steadycast/grafana/steadycast.json",
+    "steadycast/prometheus/steadycast.rules.yml",
+    "steadycast/systemd/steadycast-receive@.service",
+    "steadycast/systemd/steadycast-send@.service",
+)
+"""What stands in its environment's share/."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -110,8 +118,10 @@ def attempt(wheel: Path, folder: Path, *, here: bool) -> None:
         environment["PYTHONPATH"] = sysconfig.get_path("purelib")
     subprocess.run(pip, check=True, env={**environment, "PYTHONPATH": ""})
     print(f"installed in {time.monotonic() - began:.1f} s", flush=True)
-    if not (venv / "share" / "man" / "man1" / "steadycast.1").is_file():
-        raise Refused("the manual page is not installed")
+    for place in SHARED:
+        shared = venv / "share" / place
+        if not shared.is_file() or shared.stat().st_size == 0:
+            raise Refused(f"share/{place} is not installed")
 
     def steadycast(*words: str) -> str:
         begun = time.monotonic()

@@ -22,3 +22,13 @@ def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert len(list((tmp_path / "dist").glob("*.whl"))) == 1
+
+
+@pytest.mark.parametrize("folder", ["systemd", "grafana", "prometheus"])
+def test_what_operators_need_comes_with_the_wheel(folder: str) -> None:
+    # Links to files: maturin follows none to folders.
+    shared = ROOT / "packaging" / "wheel" / "data" / "share" / "steadycast" / folder
+    given = sorted((ROOT / "packaging" / folder).iterdir())
+    assert given
+    assert [(shared / each.name).resolve() for each in given] == given
+    assert len(list(shared.iterdir())) == len(given)

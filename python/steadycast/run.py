@@ -370,7 +370,7 @@ def run_seeds(
 
                 shutil.rmtree(place)
         told = progress or stack.enter_context(shown())
-        given = list(seeds)
+        given = seeds_of(seeds)
         processes = min(cores(), len(given))
         if controllers or processes < 2 or os.name != "posix":
             summaries = [
@@ -391,6 +391,19 @@ def run_seeds(
         if place is not None:
             write_json(place / "seeds.json", joined)
         return joined
+
+
+def seeds_of(given: Iterable[int]) -> list[int]:
+    """Return the seeds.
+
+    Raises:
+        UserError: they are none.
+
+    """
+    if isinstance(given, int | str) or not isinstance(given, Iterable):
+        remedy = "give several, as range(1, 11); one stands in a list"
+        raise UserError(f"seeds {given!r}", f"it is a {type(given).__name__}", remedy)
+    return list(given)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import select
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -47,6 +50,60 @@ def sent(sender: sc.Sender, count: int) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()
     return thread
+
+
+@contextmanager
+def relay(port: int, to: int, loses: Callable[[int], bool]) -> Iterator[None]:
+    """Carries RTP and RTCP from a port and the next to others, and RTCP back; loses RTP packets by their order."""
+    near = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    far = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    for place, each in enumerate(near):
+        each.bind(("127.0.0.1", port + place))
+    sender: list[Any] = [None, None]
+    over = threading.Event()
+
+    def work() -> None:
+        count = 0
+        while not over.is_set():
+            for ready in select.select([*near, *far], [], [], 0.1)[0]:
+                data, address = ready.recvfrom(2000)
+                if ready in near:
+                    place = near.index(ready)
+                    sender[place] = address
+                    count += place == 0
+                    if place == 1 or not loses(count):
+                        far[place].sendto(data, ("127.0.0.1", to + place))
+                elif (back := sender[far.index(ready)]) is not None:
+                    near[far.index(ready)].sendto(data, back)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+    for each in (*near, *far):
+        each.close()
+
+
+def test_pictures_that_miss_something_or_depend_on_such_are_told_from_whole_ones() -> None:
+    port, other = ports(2)
+    with (
+        relay(port, other, lambda count: count % 25 == 10),
+        sc.Sender(f"127.0.0.1:{port}", size=SIZE, max_rate="1Mbps", gop=6, repair="none") as sender,
+        sc.Receiver(sender.sdp.replace(f" {port} ", f" {other} "), queue=60) as receiver,
+    ):
+        sent(sender, 40)
+        frames = list(receiver)
+        seen = receiver.status
+    assert seen.packets < seen.expected_packets
+    assert seen.repaired_packets == 0
+    broken = [frame for frame in frames if not frame.whole]
+    found = {frame: psnr_db(frame.image, picture(round(frame.time_s * FPS))) for frame in frames}
+    assert 2 <= len(broken) <= len(frames) - 10
+    # What a decoder has hidden is another picture now and then; what is called whole never is.
+    assert min(found[frame] for frame in frames if frame.whole) > 30
+    assert min(found[frame] for frame in broken) < 30
+    assert seen.whole_frames == len(frames) - len(broken)
 
 
 @pytest.mark.parametrize("codec", ["mpeg4", "h264", "vp8", "av1"])

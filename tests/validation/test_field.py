@@ -97,5 +97,5 @@ def test_the_tables_of_the_test_cases_say_what_is_bounded_and_what_failed() -> N
     text = cases.tables(suite)
     assert "- it comes to use the capacity: use at least 70 %" in text
     assert "No controller has a priority." in text
-    assert re.search(r"^\| `tfrcp` \| [01]/8 \| – \| 0 \|$", text, re.MULTILINE)
+    assert re.search(r"^\| `tfrcp` \| [01]/12 \| – \| 0 \|$", text, re.MULTILINE)
     assert "converge_s" in text

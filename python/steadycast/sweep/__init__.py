@@ -124,7 +124,7 @@ class Sweep:
 
 def sweep(
     scenario: str | Path | Scenario,
-    over: Mapping[str, Iterable[object]] | None = None,
+    over: Mapping[str, object] | None = None,
     *,
     table: Path | str | None = None,
     seeds: Iterable[int] | None = None,
@@ -146,7 +146,8 @@ def sweep(
 
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
-        over: values of each axis, by its path: ``{"flow.video.controller": ["asmp", "tfrc"]}``.
+        over: values of each axis, by its path: ``{"flow.video.controller": ["asmp", "tfrc"]}``; a single value is an
+            axis, too.
         table: a CSV whose heads are paths and whose rows are points, times the axes of ``over``.
         seeds: without them the scenario's own.
         set: changes that hold for all runs, as in `steadycast.run`.
@@ -166,11 +167,14 @@ def sweep(
         KeyboardInterrupt: somebody pressed Ctrl-C; the same call goes on.
 
     """
-    from steadycast.run import _literal, _texts
+    from steadycast.run import _literal, _texts, seeds_of
 
     base = Base.of(scenario, _texts(set))
     heads = planning.table(Path(table)) if table is not None else ((), ((),))
-    given = [(path, [_literal(value) for value in values]) for path, values in (over or {}).items()]
+    if not isinstance(over or {}, Mapping):
+        remedy = 'give a dict of axes: {"flow.video.controller": ["asmp", "tfrc"]}'
+        raise UserError("over", f"it is a {type(over).__name__}", remedy)
+    given = [(path, [_literal(value) for value in _several(values)]) for path, values in (over or {}).items()]
     axes, rows = planning.grid(given, heads)
     if jobs is not None and scheduler is not None:
         raise UserError("--jobs", "a cluster's workers are as many as it has", "leave it out, or --scheduler")
@@ -184,7 +188,7 @@ def sweep(
         place = place / f"shard-{shard[0]}-of-{shard[1]}"
     file = base.scenario if isinstance(base.scenario, str) else str(place / "scenario.toml")
     new, scenarios = Plan.of(
-        base, axes, rows, None if seeds is None else list(seeds), pixels=pixels, file=file
+        base, axes, rows, None if seeds is None else seeds_of(seeds), pixels=pixels, file=file
     )
     with ExitStack() as stack:
         stack.enter_context(Claim(place, force=True))
@@ -203,6 +207,13 @@ def sweep(
             told = progress or stack.enter_context(Rated() if isinstance(shown(), Terminal) else shown())
             _work(base, place, todo, scenarios, pixels, jobs, scheduler, metrics, told)
         return Sweep(store.join(place, plan), plan, place, len(todo), scratch)
+
+
+def _several(values: object) -> Iterable[object]:
+    """Values of an axis; a text, a table or a number is one."""
+    if isinstance(values, Iterable) and not isinstance(values, str | Mapping):
+        return values
+    return [values]
 
 
 def collect(out: Path | str) -> Sweep:
