@@ -14,7 +14,7 @@ SCRIPT = """
 $STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004 --controller scream --ecn ect1 --for {seconds}s \\
     --sdp s.sdp --events events.jsonl --json > sent.json 2> said.txt & sender=$!
 until test -s s.sdp; do sleep 0.1; done
-nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive s.sdp --json > received.json
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive s.sdp --json > received.json 2> seen.txt
 wait $sender
 """
 
@@ -47,6 +47,9 @@ def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(
         < sent["ecn_marked_packets"]
         <= received["ecn_marked_packets"]
     )
+
+    assert "packets marked" in (kept.folder / "said.txt").read_text()
+    assert "packets marked" in (kept.folder / "seen.txt").read_text()
 
     sent, received, events = told(cleared)
     assert (sent["ecn_path"], events[-1]) == ("cleared", "cleared")

@@ -164,6 +164,12 @@ def _repaired(status: Json) -> str:
     return f"{repair['repaired']} lost packets came after all, " if repair and counts else ""
 
 
+def _came_marked(status: Json) -> str:
+    """Say how many packets came marked, where they come as ECN-capable."""
+    ecn = status.get("ecn")
+    return f"{ecn['marked']} packets marked, " if ecn else ""
+
+
 def send_view(status: Json, to: str, port: int) -> Group:
     """Show how a sender goes."""
     from rich.console import Group
@@ -255,6 +261,7 @@ def receive_line(status: Json) -> str:
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
         + _repaired(status)
+        + _came_marked(status)
         + (f"buffer {level(status['buffer'])}, " if status["buffer"] else "")
         + f"jitter {ms(status['jitter_ms'])}, frames {frames['whole']} whole, "
         f"{_not_whole(frames)} not; {status['reports']} reports sent"
