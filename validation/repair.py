@@ -320,7 +320,7 @@ def side_by_side(row: Row, seed: int) -> str:
         place.write_text(str(row.scenario), encoding="utf-8")
         told = [f"{key}={value}" for key, value in {**row.now, **BOTH}.items()]
         simulated = sc.run(place, seed=seed, set=told, quality=False, progress=Silent()).summary
-        emulated = sc.emulate(place, seed=seed, set=told, quality=False, progress=Silent()).summary
+        emulated = sc.emulate(place, seed=seed, set=told, quality=False, progress=Silent()).run.summary
     runs = [video(simulated), video(emulated)]
     rates = [float(flow["throughput_bps"]) / 1e3 for flow in runs]
     losses = [float(flow["receivers"][0]["loss_frac"]) for flow in runs]

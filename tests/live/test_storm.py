@@ -22,7 +22,7 @@ PER_S = 25_000
 RATE_BPS = 1_500_000
 PURSE = 0.15
 """Share of the rate that repair on request may take: `SHARE` of crates/session/src/repair."""
-SAVED_S = 0.5
+SAVED_S = 1.0
 """What is not used of it is saved for this time."""
 
 
