@@ -1,13 +1,14 @@
-"""What repair leaves of losses, and what viewers see of it: the table of docs/repair.md, simulated.
+"""What repair leaves of losses, and what viewers see of it: the tables of docs/repair.md.
 
-    python -m validation.repair                      # prints it
+    python -m validation.repair                      # prints the simulated one
     python -m validation.repair --write              # puts it into docs/repair.md
+    python -m validation.repair --emulated --write   # two of its rows over real sockets, in real time; needs root
     python -m validation.repair --rows home --seeds 2
     python -m validation.repair --clips a.mkv b.mkv  # instead of the synthetic clip, where a row has pictures
 
 Each row is a set-up, run with five seeds: "before" without repair, with a quantizer per group of pictures and a fixed
 play-out delay; "now" as the row says. Cells are means over the seeds and, behind them, the worst seed. What misses its
-bound stands in brackets.
+bound stands in brackets. `--emulated` runs its rows in both worlds for a minute and sets them side by side.
 """
 
 from __future__ import annotations
@@ -301,6 +302,40 @@ TABLE = (
 )
 
 
+BOTH = {"duration": "60s", "warmup": "5s"}
+"""What a row that runs in both worlds is given."""
+WORLDS = (
+    "| set-up | seed | video, kb/s | apart | loss before repair | apart | frames not whole and in time | apart |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def side_by_side(row: Row, seed: int) -> str:
+    """One line: a row simulated and emulated with the same seed."""
+    import steadycast as sc
+    from steadycast.progress import Silent
+
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "row.toml"
+        place.write_text(str(row.scenario), encoding="utf-8")
+        told = [f"{key}={value}" for key, value in {**row.now, **BOTH}.items()]
+        simulated = sc.run(place, seed=seed, set=told, quality=False, progress=Silent()).summary
+        emulated = sc.emulate(place, seed=seed, set=told, quality=False, progress=Silent()).run.summary
+    runs = [video(simulated), video(emulated)]
+    rates = [float(flow["throughput_bps"]) / 1e3 for flow in runs]
+    losses = [float(flow["receivers"][0]["loss_frac"]) for flow in runs]
+    missing = [100 * missed(flow["receivers"][0]) for flow in runs]
+    apart = [100 * (two / one - 1) for one, two in (rates, losses)]
+    cells = [f"[{gap:+.1f} %]" if abs(gap) > 10 else f"{gap:+.1f} %" for gap in apart]
+    points = missing[1] - missing[0]
+    shown = f"[{points:+.2f} points]" if abs(points) > 0.3 else f"{points:+.2f} points"
+    busy = "" if emulated["emulation"]["trustworthy"] else " (the machine was too busy)"
+    return (
+        f"| {row.name}{busy} | {seed} | {rates[0]:.0f}, {rates[1]:.0f} | {cells[0]} | {100 * losses[0]:.2f} %, "
+        f"{100 * losses[1]:.2f} % | {cells[1]} | {missing[0]:.2f} %, {missing[1]:.2f} % | {shown} |"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or write it into its page."""
     parser = argparse.ArgumentParser(prog="python -m validation.repair", description=__doc__.splitlines()[0])
@@ -308,8 +343,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="*", default=[])
     parser.add_argument("--clips", nargs="*", default=[])
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--emulated", action="store_true")
     options = parser.parse_args(arguments)
     chosen = [row for row in rows() if not options.rows or row.key in options.rows]
+    if options.emulated:
+        lines = [WORLDS]
+        for row in chosen:
+            for seed in range(1, options.seeds + 1) if row.key in ("lossy", "red") else ():
+                lines.append(side_by_side(row, seed))
+                print(lines[-1], flush=True)
+        if options.write:
+            told = page.stamp("python -m validation.repair --emulated --write")
+            page.put(PAGE, "emulated", "\n".join([told, "", *lines]))
+        return 0
     clips = [str(Path(clip).resolve()) for clip in options.clips]
     lines = [TABLE]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

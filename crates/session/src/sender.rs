@@ -159,8 +159,9 @@ struct Protecting {
 const LEFT: f64 = 2e-5;
 /// The same in a group that is small enough to ask for what else it needs.
 const LEFT_TO_ASK: f64 = 1e-3;
-/// The same towards one receiver, retransmission included.
-const LEFT_OF_ONE: f64 = 1e-5;
+/// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass the queue that dropped
+/// its original is lost more often than independent losses are.
+const LEFT_OF_ONE: f64 = 3e-7;
 /// This share of the receivers is left behind, where others need less parity.
 const LEFT_BEHIND: f64 = 0.02;
 /// Receivers' losses are looked at this often.

@@ -65,7 +65,7 @@ fn a_storm_of_requests_gets_fifteen_percent_of_the_rate_and_the_whole_stays_what
         let (m, a) = count(&mut sender, now, next);
         (now, media, again) = (next, media + m, again + a);
     }
-    let (all, most) = ((media + again) as f64, 0.15 * 1.25e6 + 0.15 * 125_000.0 * 0.5);
+    let (all, most) = ((media + again) as f64, 0.15 * 1.25e6 + 0.15 * 125_000.0);
     assert!((1.24e6..1.26e6).contains(&all), "{all}");
     assert!((0.9 * most..=most).contains(&(again as f64)), "{again} of {most}");
     let check = sender.repair_check().unwrap();

@@ -135,7 +135,7 @@ fn a_storm_of_requests_for_parity_gets_fifteen_percent_of_the_rate_and_the_whole
         }
         now = next;
     }
-    let (all, most) = (media + parity, 0.15 * 1.25e6 + 0.15 * 125_000.0 * 0.5);
+    let (all, most) = (media + parity, 0.15 * 1.25e6 + 0.15 * 125_000.0);
     assert!((1_240_000..1_260_000).contains(&all), "{all}");
     assert!((0.9 * most..=most).contains(&(parity as f64)), "{parity} of {most}");
     assert!(sender.repairs().refused > 100_000);

@@ -40,8 +40,8 @@ const KEPT: Span = Span::secs(1);
 
 /// What is sent on request takes at most this share of the rate (str0m's bound).
 const SHARE: f64 = 0.15;
-/// What is not used of the share is kept for this time (libwebrtc bounds retransmissions over 500 ms).
-const SAVED: Span = Span::millis(500);
+/// What is not used of the share is kept for this time. libwebrtc bounds retransmissions over 500 ms; bursts of losses need twice that.
+const SAVED: Span = Span::secs(1);
 
 /// What may be sent on request.
 #[derive(Clone, Copy, Debug, Default)]

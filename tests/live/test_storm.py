@@ -1,0 +1,163 @@
+"""A storm of forged requests against a sender on this machine gets what the purse holds, and no more of anything."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from tests.live.conftest import needs_networks, ports, steadycast
+from tests.live.test_flood import listen, resident
+
+FORGED = 100_000
+PER_S = 25_000
+RATE_BPS = 1_500_000
+PURSE = 0.15
+"""Share of the rate that repair on request may take: `SHARE` of crates/session/src/repair."""
+SAVED_S = 1.0
+"""What is not used of it is saved for this time."""
+
+
+def report(ssrc: int) -> bytes:
+    """An empty receiver report and a name: who says this is a member."""
+    name = b"storm"
+    chunk = struct.pack("!IBB", ssrc, 1, len(name)) + name
+    chunk += bytes(4 - len(chunk) % 4)
+    return struct.pack("!BBHI", 0x80, 201, 1, ssrc) + struct.pack("!BBH", 0x81, 202, len(chunk) // 4) + chunk
+
+
+def nack(ssrc: int, media: int, first: int) -> bytes:
+    """Ask for 17 packets in a row (RFC 4585, section 6.2.1)."""
+    return struct.pack("!BBHIIHH", 0x81, 205, 3, ssrc, media, first & 0xFFFF, 0xFFFF)
+
+
+def pli(ssrc: int, media: int) -> bytes:
+    """Ask for a key frame (RFC 4585, section 6.3.1)."""
+    return struct.pack("!BBHII", 0x81, 206, 2, ssrc, media)
+
+
+def parity_request(ssrc: int, media: int, base: int) -> bytes:
+    """Ask for all parity of a few blocks (docs/wire.md)."""
+    blocks = b"".join(struct.pack("!HBB", (base + n) & 0xFFFF, 20, 64) for n in range(4))
+    return struct.pack("!BBHI4sI", 0x80, 204, 3 + len(blocks) // 4, ssrc, b"PRTY", media) + blocks
+
+
+Forge = Callable[[int], Iterator[bytes]]
+ONE = 0x5EED_0001
+
+
+def member(media: int) -> Iterator[bytes]:
+    """A member that asks for everything, again and again: packets, parity, key frames."""
+    for n in count(1):
+        yield (
+            report(ONE)
+            + (nack(ONE, media, n * 17), parity_request(ONE, media, n * 4), pli(ONE, media))[n % 3]
+        )
+
+
+def stranger(media: int) -> Iterator[bytes]:
+    """One that never says who it is: requests alone (RFC 5506)."""
+    for n in count(1):
+        yield nack(0xBAD, media, n * 17) if n % 2 else pli(0xBAD, media)
+
+
+def mixed(media: int) -> Iterator[bytes]:
+    """The member, as many others as requests, and the stranger."""
+    for n, (asked, alone) in enumerate(zip(member(media), stranger(media), strict=True)):
+        name = struct.pack("!I", (n * 40_503 + 17) & 0xFFFF_FFFF)
+        yield asked
+        yield asked.replace(struct.pack("!I", ONE), name) if n % 2 else alone
+
+
+def storm(to: int, forged: Iterator[bytes]) -> None:
+    """Send it all to a port of this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        began = time.monotonic()
+        for n, datagram in enumerate(forged):
+            out.sendto(datagram, ("127.0.0.1", to))
+            ahead = began + n / PER_S - time.monotonic()
+            if ahead > 0.005:
+                time.sleep(ahead)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a sender did whose receivers were all forged."""
+
+    flow: Any
+    took_s: float
+    """From the first of the session to the storm's end, at the least."""
+    grown_bytes: int
+    """Its resident memory's growth in the storm."""
+
+
+def session(folder: Path, port: int, repair: str, forged: Callable[[int], Iterator[bytes]]) -> Session:
+    """Send seven seconds of a test pattern to nobody, and storm the sender."""
+    to = ("--to", f"127.0.0.1:{port}", "--port", str(port + 1_000))
+    rate = ("--controller", "fixed", "--max-rate", f"{RATE_BPS // 1_000}kbps")
+    words = (
+        "send",
+        "testsrc",
+        *to,
+        *rate,
+        "--repair",
+        repair,
+        "--gop",
+        "250",
+        "--sdp",
+        folder / f"{port}.sdp",
+    )
+    began = time.monotonic()
+    sender = subprocess.Popen(steadycast(*words, "--for", "7s", "--json"), stdout=subprocess.PIPE, text=True)
+    try:
+        media = listen(port)
+        time.sleep(0.5)
+        before = resident(sender.pid)
+        storm(port + 1_001, forged(media))
+        took, grown = time.monotonic() - began, resident(sender.pid) - before
+        said, _ = sender.communicate(timeout=60)
+    finally:
+        sender.kill()
+    return Session(json.loads(said)["flows"][0], took, grown)
+
+
+@needs_networks
+def test_a_hundred_thousand_forged_requests_get_what_the_purse_holds(tmp_path: Path) -> None:
+    cases: list[tuple[str, Forge, int]] = [
+        ("rtx", mixed, FORGED),
+        ("parity", mixed, FORGED),
+        ("rtx", stranger, FORGED // 10),
+    ]
+    with ThreadPoolExecutor(len(cases)) as pool:
+        work = [
+            pool.submit(
+                session, tmp_path, port, repair, lambda media, of=of, most=most: islice(of(media), most)
+            )
+            for port, (repair, of, most) in zip(ports(len(cases)), cases, strict=True)
+        ]
+        sessions = [each.result() for each in work]
+    for (repair, of, _), done in zip(cases, sessions, strict=True):
+        flow, about = done.flow, f"{repair} {of.__name__}"
+        # Nobody receives: what is sent again is all that was forged.
+        again = (flow["repair_bps"] + flow["parity_bps"]) * 7
+        most = PURSE * RATE_BPS * (done.took_s + SAVED_S)
+        # A third of what is sent, at the most, is parity that nobody asks for.
+        assert again <= most + (RATE_BPS * 7 / 3 if repair == "parity" else 0), about
+        assert flow["sent_bps"] <= 1.02 * RATE_BPS, about
+        assert done.grown_bytes < 25e6, about
+        # One key frame in 500 ms.
+        assert flow["key_frame_requests"] <= 2 * done.took_s + 1, about
+        if of is stranger:
+            assert (flow["repair_packets"], flow["key_frame_requests"]) == (0, 0)
+        else:
+            assert flow["feedback_refused"] > FORGED / 4, about
+            assert flow["key_frame_requests"] > 0, about
+        assert flow["coded_frames"] > 60, about
