@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
-use steadycast_network::{Arrival, Datagrams, Target, group_address};
+use steadycast_network::{DatagramArrival, Datagrams, Target, group_address};
 use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
@@ -45,7 +45,7 @@ pub(crate) trait Watch: Send {
     /// A datagram leaves a host.
     fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>);
     /// A datagram was written to a host.
-    fn arrived(&mut self, arrival: &Arrival<'_>);
+    fn arrived(&mut self, arrival: &DatagramArrival<'_>);
     /// One step of the series is over.
     fn sample(&mut self);
 }

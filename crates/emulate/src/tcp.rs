@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use steadycast_ends::{KernelSource, Observed, draw};
 use steadycast_live::Clock;
-use steadycast_scenario::{self as sc, TcpSource as Source};
+use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
@@ -205,9 +205,9 @@ impl Running {
             .and_then(|()| listener.set_nonblocking(true));
         bound.map_err(|e| wrong("to", e.to_string()))?;
         let work = match &spec.source {
-            Source::Bulk | Source::File(_) => Work::Once,
-            Source::Transfers { bytes, off } => Work::Transfers { bytes: *bytes, off: *off, next: Time::NEVER },
-            Source::OnOff { rate, on, off } => {
+            Workload::Bulk | Workload::File(_) => Work::Once,
+            Workload::Transfers { bytes, off } => Work::Transfers { bytes: *bytes, off: *off, next: Time::NEVER },
+            Workload::OnOff { rate, on, off } => {
                 let gap = rate.map(|rate| spec.config.packet.at(rate).max(Span::nanos(1)));
                 Work::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
             }
@@ -286,10 +286,10 @@ impl Running {
         self.active = true;
         self.session.figures.activity.begin(now);
         match self.session.spec.source {
-            Source::Bulk => self.connect(u64::MAX, false),
-            Source::File(bytes) => self.connect(bytes.get(), true),
-            Source::Transfers { bytes, .. } => self.connect(bytes.get(), true),
-            Source::OnOff { .. } => {
+            Workload::Bulk => self.connect(u64::MAX, false),
+            Workload::File(bytes) => self.connect(bytes.get(), true),
+            Workload::Transfers { bytes, .. } => self.connect(bytes.get(), true),
+            Workload::OnOff { .. } => {
                 if let Work::OnOff { on, until, writing, write, gap, .. } = &mut self.work {
                     (*until, *writing) = (now + draw(on, &mut self.session.chance), true);
                     *write = if gap.is_some() { now } else { Time::NEVER };

@@ -5,7 +5,7 @@ use crate::relay::Watch;
 use std::collections::BTreeMap;
 use steadycast_ends::{AgentIx, Intake, PacketRow, Rows};
 use steadycast_link::Ecn;
-use steadycast_network::Arrival;
+use steadycast_network::DatagramArrival;
 use steadycast_scenario::NodeIx;
 use steadycast_units::{Bytes, Chance, Seed, Span, Time};
 
@@ -73,7 +73,7 @@ impl Watch for Streams {
         }
     }
 
-    fn arrived(&mut self, arrival: &Arrival<'_>) {
+    fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };

@@ -235,9 +235,9 @@ impl<'a> AgentFactory<'a> {
         };
         let own = FeedbackFormat::own_of(&*factory);
         let feedback = match video.feedback {
-            sc::Feedback::Own => own,
-            sc::Feedback::Rfc8888 => FeedbackFormat::Rfc8888,
-            sc::Feedback::Twcc => FeedbackFormat::TransportWide,
+            sc::FeedbackFormat::Own => own,
+            sc::FeedbackFormat::Rfc8888 => FeedbackFormat::Rfc8888,
+            sc::FeedbackFormat::Twcc => FeedbackFormat::TransportWide,
         };
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
         check_needs(&video.controller, factory.needs(), &feedback.offered(video.ecn, !greedy)).map_err(wrong)?;
@@ -445,10 +445,10 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, MakeError>
     }
     let mut config = spec.config.clone();
     config.bytes = match spec.source {
-        sc::TcpSource::File(bytes) | sc::TcpSource::Transfers { bytes, .. } => Some(bytes),
+        sc::Workload::File(bytes) | sc::Workload::Transfers { bytes, .. } => Some(bytes),
         // What the application writes is offered as it comes.
-        sc::TcpSource::OnOff { .. } => Some(Bytes::ZERO),
-        sc::TcpSource::Bulk => None,
+        sc::Workload::OnOff { .. } => Some(Bytes::ZERO),
+        sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
         // ns-2 drops the limit where it delays sends (its `overhead_`).

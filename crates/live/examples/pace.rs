@@ -60,13 +60,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
     let clock = Clock::start();
     let given: Vec<(String, Given)> = vec![("rate".into(), Given::Text(format!("{}bps", rate.as_bps())))];
     let factory = Chosen::shared("fixed", Mode::Repaired, &given).unwrap();
-    let rtcp = RtcpSettings {
-        profile: Profile::Rfc3550,
-        session_bandwidth: Rate::mbps(2),
-        t_min: None,
-        group: false,
-        summary: false,
-    };
+    let rtcp = RtcpSettings::new(Profile::Rfc3550, Rate::mbps(2));
     let settings = SenderSettings {
         credit: Span::millis(4),
         greedy: true,

@@ -182,13 +182,7 @@ pub(crate) fn packet_size(place: &'static str, size: Bytes) -> Result<Bytes, Liv
 /// RTCP of a live session: feedback as often as its 5 % allow. `summary`: receivers can't hear each other (source-specific
 /// multicast) and are told how many they are.
 pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) -> RtcpSettings {
-    RtcpSettings {
-        profile: Profile::Avpf { t_rr_interval: Span::ZERO },
-        session_bandwidth,
-        t_min: None,
-        group,
-        summary,
-    }
+    RtcpSettings { group, summary, ..RtcpSettings::new(Profile::Avpf { t_rr_interval: Span::ZERO }, session_bandwidth) }
 }
 
 /// A sender that runs.

@@ -38,7 +38,7 @@ struct Session {
 impl Session {
     fn rtcp(&self) -> RtcpSettings {
         let profile = Profile::Avpf { t_rr_interval: Span::ZERO };
-        RtcpSettings { profile, session_bandwidth: Rate::mbps(2), t_min: None, group: self.group, summary: false }
+        RtcpSettings { group: self.group, ..RtcpSettings::new(profile, Rate::mbps(2)) }
     }
 
     fn setup(&self, ssrc: u32) -> Setup {

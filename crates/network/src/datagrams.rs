@@ -38,7 +38,7 @@ pub enum Target {
 
 /// A datagram at a host.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+pub struct DatagramArrival<'a> {
     /// When it was due.
     pub at: Time,
     /// When it was offered.
@@ -130,7 +130,7 @@ impl Datagrams {
     }
 
     /// Goes on to `now`, which is included; `arrived` is told each datagram that has arrived at a host, in the order of time.
-    pub fn advance(&mut self, now: Time, mut arrived: impl FnMut(&Arrival<'_>)) {
+    pub fn advance(&mut self, now: Time, mut arrived: impl FnMut(&DatagramArrival<'_>)) {
         // What a host sent to itself.
         self.deliver(now, &mut arrived);
         while let Some((at, event)) = self.network.step(now) {
@@ -150,18 +150,18 @@ impl Datagrams {
         }
     }
 
-    fn deliver(&mut self, at: Time, arrived: &mut impl FnMut(&Arrival<'_>)) {
+    fn deliver(&mut self, at: Time, arrived: &mut impl FnMut(&DatagramArrival<'_>)) {
         while let Some(delivery) = self.network.delivered() {
             self.hand_over(at, delivery, arrived);
         }
     }
 
-    fn hand_over(&mut self, at: Time, delivery: Delivery, arrived: &mut impl FnMut(&Arrival<'_>)) {
+    fn hand_over(&mut self, at: Time, delivery: Delivery, arrived: &mut impl FnMut(&DatagramArrival<'_>)) {
         let packet = self.network.packet(delivery.packet);
         if let Body::Raw(bytes) = &packet.body {
             let host = self.hosts[delivery.agent.0 as usize];
             let from = self.hosts[packet.head.from.0 as usize];
-            arrived(&Arrival { at, sent: packet.head.sent, host, from, ecn: delivery.ecn, bytes });
+            arrived(&DatagramArrival { at, sent: packet.head.sent, host, from, ecn: delivery.ecn, bytes });
         }
         self.network.release(delivery.packet);
     }

@@ -15,7 +15,7 @@ mod tree;
 
 pub use capture::{Shape, Who, group_address, host_address};
 pub use config::BuildError;
-pub use datagrams::{Arrival, Datagrams, Target};
+pub use datagrams::{DatagramArrival, Datagrams, Target};
 pub use net::{Delivery, Fan, Leg, PathIx};
 pub use network::{Alarm, Event, Network};
 pub use packet::{Head, Packet, PacketIx, To};

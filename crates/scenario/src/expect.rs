@@ -1,6 +1,6 @@
 //! Expectations: whether the figure that one names will be in the summary.
 
-use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, TcpSource};
+use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
 use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_words::tree::{Place, quoted};
 use steadycast_words::{Findings, nearest, remedy};
@@ -51,7 +51,7 @@ impl<'a> Owner<'a> {
             When::Tcp => matches!(flow.kind, FlowKind::Tcp(_)),
             When::Transfers => matches!(
                 &flow.kind,
-                FlowKind::Tcp(tcp) if matches!(tcp.source, TcpSource::File(_) | TcpSource::Transfers { .. })
+                FlowKind::Tcp(tcp) if matches!(tcp.source, Workload::File(_) | Workload::Transfers { .. })
             ),
             When::Pauses => flow.kind.pauses(),
             When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),

@@ -1,7 +1,7 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{AdaptivePlayout, Codec, Emit, Feedback, Map001, Playout, Reports, RtcpProfile};
+use crate::model::{AdaptivePlayout, Codec, Emit, FeedbackFormat, Map001, Playout, Reports, RtcpProfile};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
@@ -196,7 +196,7 @@ tables! {
         ecn: EcnSaid,
         /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
         /// single packets, as RFC 8888 or transport-wide congestion control has it.
-        feedback: Feedback,
+        feedback: FeedbackFormat,
         /// cbr: its rate. onoff, and tcp with "on": the rate while on.
         rate: Rate,
         /// onoff, tcp: length of the periods with data.
@@ -476,7 +476,7 @@ words! {
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }
-    Feedback { "own" => Self::Own, "rfc8888" => Self::Rfc8888, "twcc" => Self::Twcc, }
+    FeedbackFormat { "own" => Self::Own, "rfc8888" => Self::Rfc8888, "twcc" => Self::Twcc, }
 }
 
 tables! {

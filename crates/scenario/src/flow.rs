@@ -7,8 +7,8 @@ use crate::file::{
     StartSaid,
 };
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Emit, Encode, Feedback, Flow, FlowKind, Map001, Media, OnOff, PeriodDist, Periods,
-    Playout, Repair, Rtcp, RtcpProfile, Size, Start, Tcp, TcpSource, Video,
+    Buffer, Cast, Cbr, Codec, Emit, Encode, FeedbackFormat, Flow, FlowKind, Map001, Media, OnOff, PeriodDist, Periods,
+    Playout, Repair, Rtcp, RtcpProfile, Size, Start, Tcp, Video, Workload,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
@@ -306,7 +306,7 @@ fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut
         return None;
     }
     if let (FlowKind::Video(video), Cast::Multicast, Some(said)) = (kind, cast, &table.feedback)
-        && video.feedback != Feedback::Own
+        && video.feedback != FeedbackFormat::Own
     {
         let what =
             format!("a group's receivers report as the controller asks, not as {}", quoted(video.feedback.word()));
@@ -730,7 +730,7 @@ fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
     Some(Tcp { config, source: source? })
 }
 
-fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<TcpSource> {
+fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Workload> {
     if let Some(said) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
         out.problem(&said.at, "there is nothing to send", "write for example \"1MB\", or leave it out for no end");
         return None;
@@ -741,10 +741,10 @@ fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<TcpSourc
         None
     };
     match (&table.bytes, &table.on, &table.off, &table.rate) {
-        (None, None, None, None) => Some(TcpSource::Bulk),
-        (Some(bytes), None, None, None) => Some(TcpSource::File(bytes.value)),
+        (None, None, None, None) => Some(Workload::Bulk),
+        (Some(bytes), None, None, None) => Some(Workload::File(bytes.value)),
         (Some(bytes), None, Some(off), None) => {
-            Some(TcpSource::Transfers { bytes: bytes.value, off: periods(off, out)? })
+            Some(Workload::Transfers { bytes: bytes.value, off: periods(off, out)? })
         }
         (None, Some(on), Some(off), rate) => {
             let (on, off) = (periods(on, out), periods(off, out));
@@ -752,7 +752,7 @@ fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<TcpSourc
                 Some(rate) => Some(positive(rate, out)?),
                 None => None,
             };
-            Some(TcpSource::OnOff { rate, on: on?, off: off? })
+            Some(Workload::OnOff { rate, on: on?, off: off? })
         }
         (Some(_), Some(on), _, _) => wrong(&on.at, "both bytes and on", out),
         (_, None, _, Some(rate)) => wrong(&rate.at, "a rate without on and off", out),

@@ -28,9 +28,9 @@ pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
     AdaptivePlayout, Buffer, Cast, Cbr, Change, Codec, DirIx, Direction, Directions, Emit, Encode, Event, Expect,
-    Feedback, FirstNumbers, Flow, FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff,
-    OwnClock, PeriodDist, Periods, Playout, RateSpec, Record, Repair, Reports, Rtcp, RtcpProfile, Scenario, Simulcast,
-    Size, Start, Tcp, TcpSource, Trace, Video, What,
+    FeedbackFormat, FirstNumbers, Flow, FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff,
+    OwnClock, PeriodDist, Periods, Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario,
+    Simulcast, Size, Start, Tcp, Trace, Video, What, Workload,
 };
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;

@@ -75,7 +75,7 @@ pub struct Scenario {
     /// What happens on the way, by time, ties in the file's order.
     pub events: Vec<Event>,
     /// What is written down.
-    pub record: Record,
+    pub record: Recording,
     /// What must hold at the end.
     pub expect: Vec<Expect>,
 }
@@ -239,7 +239,7 @@ impl FlowKind {
     /// Whether its source has nothing to send at times, or in the end.
     pub fn pauses(&self) -> bool {
         match self {
-            Self::Tcp(tcp) => tcp.source != TcpSource::Bulk,
+            Self::Tcp(tcp) => tcp.source != Workload::Bulk,
             Self::OnOff(_) => true,
             Self::Video(_) | Self::Cbr(_) => false,
         }
@@ -249,7 +249,7 @@ impl FlowKind {
     pub fn rate_while_active(&self) -> Option<Rate> {
         match self {
             Self::Tcp(tcp) => {
-                if let TcpSource::OnOff { rate, .. } = tcp.source {
+                if let Workload::OnOff { rate, .. } = tcp.source {
                     rate
                 } else {
                     None
@@ -307,7 +307,7 @@ pub struct Video {
     /// The codepoint as which its packets leave; with any but `NotEct` they may be marked instead of dropped.
     pub ecn: Ecn,
     /// What its receivers report.
-    pub feedback: Feedback,
+    pub feedback: FeedbackFormat,
     /// Its receivers' clocks.
     pub clock: OwnClock,
     /// Where its packets' numbers begin.
@@ -373,7 +373,7 @@ impl AdaptivePlayout {
 
 /// What the receivers of a video report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Feedback {
+pub enum FeedbackFormat {
     /// What the controller's receiver half says.
     #[default]
     Own,
@@ -597,15 +597,15 @@ pub enum RtcpProfile {
 /// A TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// How it behaves; [`TcpSource`] says what it carries.
+    /// How it behaves; [`Workload`] says what it carries.
     pub config: steadycast_tcp::Config,
     /// What it has to send.
-    pub source: TcpSource,
+    pub source: Workload,
 }
 
 /// What a TCP has to send.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TcpSource {
+pub enum Workload {
     /// Always something.
     Bulk,
     /// This many bytes, once.
@@ -763,7 +763,7 @@ impl Directions {
 
 /// What is written down.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct Recording {
     /// Length of one step of the series.
     pub interval: Span,
     /// Flows whose packets are recorded one by one.
@@ -772,7 +772,7 @@ pub struct Record {
     pub pcap: Vec<LinkIx>,
 }
 
-impl Record {
+impl Recording {
     /// One step of every series: the longest span of which both the interval and a second are multiples.
     pub fn step(&self) -> Span {
         let (mut a, mut b) = (self.interval.as_nanos().max(1), 1_000_000_000);

@@ -4,7 +4,8 @@ use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
 use crate::flow::{Group, flows, groups, hosts};
 use crate::model::{
-    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Record, Scenario, Start, What,
+    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, LinkIx, NodeIx, RateSpec, Recording, Scenario, Start,
+    What,
 };
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, probability, rate};
@@ -108,7 +109,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         flows: all,
         simulcasts: Vec::new(),
         events: Vec::new(),
-        record: Record { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
+        record: Recording { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
         expect: Vec::new(),
     };
     let whole = whole && out.problems.is_empty();
@@ -504,7 +505,7 @@ impl Names<'_> {
         all
     }
 
-    fn record(&self, file: &File, flows: &[Flow], out: &mut Findings) -> Record {
+    fn record(&self, file: &File, flows: &[Flow], out: &mut Findings) -> Recording {
         let table = file.record.as_ref();
         let interval = table.and_then(|r| r.interval.as_ref());
         if let Some(said) = interval.filter(|i| i.value < Span::millis(1)) {
@@ -521,7 +522,7 @@ impl Names<'_> {
             all.dedup();
             all
         };
-        Record {
+        Recording {
             interval: interval.map_or(Span::secs(1), |i| i.value),
             packets: unique(packets.into_iter().map(|f| f.0).collect()).into_iter().map(FlowIx).collect(),
             pcap: unique(pcap.into_iter().map(|l| l.0).collect()).into_iter().map(LinkIx).collect(),

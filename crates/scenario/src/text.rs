@@ -3,8 +3,8 @@
 use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, Feedback, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, Playout, RateSpec,
-    Repair, Reports, Size, Start, Tcp, TcpSource, Video,
+    Cast, Direction, FeedbackFormat, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, Playout,
+    RateSpec, Repair, Reports, Size, Start, Tcp, Video, Workload,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -424,7 +424,7 @@ fn video_text(video: &Video, text: &mut Text) {
     if video.ecn != Ecn::NotEct {
         text.key("ecn", quote(EcnSaid::word(video.ecn)));
     }
-    if video.feedback != Feedback::Own {
+    if video.feedback != FeedbackFormat::Own {
         text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
@@ -446,13 +446,13 @@ fn tcp_text(tcp: &Tcp, text: &mut Text) {
     }
     text.key("packet", quote(tcp.config.packet));
     match &tcp.source {
-        TcpSource::Bulk => {}
-        TcpSource::File(bytes) => text.key("bytes", quote(bytes)),
-        TcpSource::Transfers { bytes, off } => {
+        Workload::Bulk => {}
+        Workload::File(bytes) => text.key("bytes", quote(bytes)),
+        Workload::Transfers { bytes, off } => {
             text.key("bytes", quote(bytes));
             text.key("off", periods(off));
         }
-        TcpSource::OnOff { rate, on, off } => {
+        Workload::OnOff { rate, on, off } => {
             if let Some(rate) = rate {
                 text.key("rate", quote(rate));
             }

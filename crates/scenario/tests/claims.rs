@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use steadycast_control::registry;
 use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, Feedback, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss, Media,
-    Problems, Queue, RateSpec, Repair, Scenario, Size, Start, TcpSource, What, schema,
+    Cast, CoDel, Congestion, Document, FeedbackFormat, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss,
+    Media, Problems, Queue, RateSpec, Repair, Scenario, Size, Start, What, Workload, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
@@ -76,7 +76,7 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(video.encode.size, Size::Pixels { width: 352, height: 288 });
     let FlowKind::Tcp(tcp) = &s.flows[1].kind else { panic!("{:?}", s.flows[1].kind) };
     assert_eq!((tcp.config.window, tcp.config.packet, tcp.config.sack), (20, Bytes::new(1040), false));
-    assert_eq!((tcp.config.congestion, &tcp.source), (Congestion::NewReno, &TcpSource::File(Bytes::new(1_000_000))));
+    assert_eq!((tcp.config.congestion, &tcp.source), (Congestion::NewReno, &Workload::File(Bytes::new(1_000_000))));
     assert_eq!(s.expect[0].min, Some(0.8));
 }
 
@@ -295,12 +295,12 @@ fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
         assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
         both
     };
-    let own = Feedback::Own;
+    let own = FeedbackFormat::Own;
     assert_eq!(of(""), (Ecn::NotEct, own));
     assert_eq!((of("ecn = false"), of("ecn = \"off\"")), ((Ecn::NotEct, own), (Ecn::NotEct, own)));
     assert_eq!((of("ecn = true"), of("ecn = \"ect0\"")), ((Ecn::Ect0, own), (Ecn::Ect0, own)));
-    assert_eq!(of("ecn = \"ect1\"\nfeedback = \"rfc8888\""), (Ecn::Ect1, Feedback::Rfc8888));
-    assert_eq!(of("feedback = \"twcc\"\nreceivers = 3\ncast = \"unicast\""), (Ecn::NotEct, Feedback::Twcc));
+    assert_eq!(of("ecn = \"ect1\"\nfeedback = \"rfc8888\""), (Ecn::Ect1, FeedbackFormat::Rfc8888));
+    assert_eq!(of("feedback = \"twcc\"\nreceivers = 3\ncast = \"unicast\""), (Ecn::NotEct, FeedbackFormat::Twcc));
 }
 
 #[test]

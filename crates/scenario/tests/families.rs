@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use steadycast_link::RunLoss;
-use steadycast_scenario::{FlowIx, FlowKind, Limit, Loss, Queue, RateSpec, Scenario, TcpSource};
+use steadycast_scenario::{FlowIx, FlowKind, Limit, Loss, Queue, RateSpec, Scenario, Workload};
 use steadycast_units::{Rate, Span};
 use steadycast_words::Packets;
 
@@ -189,7 +189,7 @@ off = { dist = "pareto", mean = "5s", shape = 1.5 }
     assert_eq!(s.flows.len(), 17);
     assert_eq!(s.node_name(s.flows[8].to[0]), "r8", "tcp-a8");
     let FlowKind::Tcp(tcp) = &s.flows[8].kind else { panic!() };
-    assert!(matches!(tcp.source, TcpSource::OnOff { rate: None, .. }));
+    assert!(matches!(tcp.source, Workload::OnOff { rate: None, .. }));
     assert_eq!(s.links[7].forward.delay, Span::millis(100));
 }
 

@@ -35,13 +35,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
         id: ReceiverId(id),
         ..Setup::unicast(Rate::kbps(100), bandwidth, seed.part("half"))
     };
-    let rtcp = RtcpSettings {
-        profile: Profile::Rfc3550,
-        session_bandwidth: bandwidth,
-        t_min: None,
-        group: false,
-        summary: false,
-    };
+    let rtcp = RtcpSettings::new(Profile::Rfc3550, bandwidth);
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@localhost") };
     let settings =
         SenderSettings { credit: Span::millis(5), ..SenderSettings::new(who(1), rtcp, PACKET, factory.app()) };

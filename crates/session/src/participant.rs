@@ -31,6 +31,13 @@ pub struct RtcpSettings {
     pub summary: bool,
 }
 
+impl RtcpSettings {
+    /// For one receiver, with the profile's own least interval.
+    pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
+        Self { profile, session_bandwidth, t_min: None, group: false, summary: false }
+    }
+}
+
 /// Members that are known one by one; of larger groups a sample is kept (RFC 2762), so that many receivers fit one machine.
 const MEMBERS: usize = 256;
 /// Where receivers report to the sender alone, it is the one who has to know them.

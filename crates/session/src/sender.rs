@@ -760,7 +760,7 @@ impl Sender {
     /// let (packet, session_bandwidth, seed) = (Bytes::new(1000), Rate::mbps(1), Seed(1));
     /// let pair = Chosen::shared("fixed", Mode::Repaired, &[])?;
     /// let setup = Setup { packet, ..Setup::unicast(Rate::ZERO, session_bandwidth, seed.part("half")) };
-    /// let rtcp = RtcpSettings { profile: Profile::Rfc3550, session_bandwidth, t_min: None, group: false, summary: false };
+    /// let rtcp = RtcpSettings::new(Profile::Rfc3550, session_bandwidth);
     /// let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@example") };
     /// let settings = SenderSettings::new(who(1), rtcp, packet, pair.app());
     /// let (mut now, end, delay) = (Time::ZERO, Time::ZERO + Span::secs(5), Span::millis(20));

@@ -60,13 +60,7 @@ fn run_as(
     unheard: fn(u64) -> bool,
     becomes: fn(Vec<u8>) -> Vec<u8>,
 ) -> Told {
-    let rtcp = RtcpSettings {
-        profile: Profile::Avpf { t_rr_interval: Span::secs(1) },
-        session_bandwidth: Rate::mbps(1),
-        t_min: None,
-        group: false,
-        summary: false,
-    };
+    let rtcp = RtcpSettings::new(Profile::Avpf { t_rr_interval: Span::secs(1) }, Rate::mbps(1));
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
     let settings = SenderSettings {
         greedy: true,

@@ -39,7 +39,7 @@ fn probe(id: u32, mbps: u64, packets: u32) -> Probe {
 }
 
 fn rtcp(profile: Profile) -> RtcpSettings {
-    RtcpSettings { profile, session_bandwidth: Rate::mbps(4), t_min: None, group: false, summary: false }
+    RtcpSettings::new(profile, Rate::mbps(4))
 }
 
 fn who(ssrc: u32) -> Identity {

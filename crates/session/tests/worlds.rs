@@ -96,13 +96,7 @@ fn drive(world: &mut impl World) -> Seen {
         id: ReceiverId(id),
         ..Setup::unicast(Rate::ZERO, Rate::MAX, seed.part("half"))
     };
-    let rtcp = RtcpSettings {
-        profile: Profile::Rfc3550,
-        session_bandwidth: Rate::mbps(1),
-        t_min: None,
-        group: false,
-        summary: false,
-    };
+    let rtcp = RtcpSettings::new(Profile::Rfc3550, Rate::mbps(1));
     let who = |ssrc| Identity { ssrc, cname: format!("{ssrc}@test") };
     let settings = SenderSettings {
         credit: Span::millis(200), // a loaded machine may wake us late

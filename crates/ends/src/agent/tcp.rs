@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ops::Add;
 use steadycast_link::Ecn;
 use steadycast_record::{Figures, flow};
-use steadycast_scenario::{Periods, TcpSource as Source};
+use steadycast_scenario::{Periods, Workload};
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time};
 
@@ -52,11 +52,11 @@ enum Work {
 }
 
 impl Work {
-    fn new(source: &Source, payload: Bytes) -> Self {
+    fn new(source: &Workload, payload: Bytes) -> Self {
         match source {
-            Source::Bulk | Source::File(_) => Self::Given,
-            Source::Transfers { off, .. } => Self::Transfers { off: *off, next: Time::NEVER },
-            Source::OnOff { rate, on, off } => {
+            Workload::Bulk | Workload::File(_) => Self::Given,
+            Workload::Transfers { off, .. } => Self::Transfers { off: *off, next: Time::NEVER },
+            Workload::OnOff { rate, on, off } => {
                 let gap = rate.map(|rate| payload.at(rate).max(Span::nanos(1)));
                 Self::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
             }
@@ -143,7 +143,7 @@ impl Row for TcpPoint {
 
 impl TcpSource {
     /// It sends nothing before it is started.
-    pub fn new(config: Config, source: &Source, chance: Chance) -> Self {
+    pub fn new(config: Config, source: &Workload, chance: Chance) -> Self {
         Self {
             sender: Sender::new(&config),
             work: Work::new(source, config.packet),

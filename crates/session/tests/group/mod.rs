@@ -85,7 +85,7 @@ pub(crate) fn who(ssrc: u32) -> Identity {
 }
 
 pub(crate) fn rtcp(profile: Profile, bandwidth: Rate, group: bool) -> RtcpSettings {
-    RtcpSettings { profile, session_bandwidth: bandwidth, t_min: None, group, summary: false }
+    RtcpSettings { group, ..RtcpSettings::new(profile, bandwidth) }
 }
 
 pub(crate) fn settings(rtcp: RtcpSettings, emit: Emit) -> SenderSettings {
