@@ -20,6 +20,8 @@ mod receiver;
 mod scalable;
 mod sender;
 mod signals;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use crate::Need;
