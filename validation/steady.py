@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -328,7 +329,6 @@ def _d() -> list[Cell]:
     trace = str(ROOT / "scenarios" / "traces")
     lte = lte.replace('"traces/', f'"{trace}/')
     found = []
-    whole = 'repair = "auto"\nplayout = "{}"'
     lines = {
         "drop-tail": (droptail(50), "800ms", 0.97),
         "CoDel": (queue("codel"), "300ms", 0.98),
@@ -337,7 +337,8 @@ def _d() -> list[Cell]:
     }
     for name, (line, playout, frames) in lines.items():
         text = home.replace('{ kind = "droptail", limit = "50p" }', line, 1)
-        text = text.replace('playout = "300ms"', whole.format(playout))
+        text, changed = re.subn(r'playout = "adaptive"', f'playout = "{playout}"', text)
+        assert changed == 1, "home.toml has another play-out"
 
         def judge(seen: Seen, _: Mapping[str, Seen], frames: float | None = frames) -> bool | None:
             if frames is None:

@@ -9,9 +9,14 @@ const DROP_TAIL: &str = "{ kind = \"droptail\", limit = \"50p\" }";
 
 /// A greedy video on a dumbbell of 4 Mb/s and 40 ms, with `more` flows, for 90 s; figures from 20 s on.
 fn on(queue: &str, more: &str) -> Run {
+    over(("4Mbps", "18ms"), queue, more)
+}
+
+/// The same at another rate, and with another delay of the bottleneck.
+fn over((rate, delay): (&str, &str), queue: &str, more: &str) -> Run {
     run(&format!(
         "duration = \"90s\"\nwarmup = \"20s\"\nseed = 1\n[topology]\nshape = \"dumbbell\"\n\
-         bottleneck = {{ rate = \"4Mbps\", delay = \"18ms\", queue = {queue} }}\n\
+         bottleneck = {{ rate = \"{rate}\", delay = \"{delay}\", queue = {queue} }}\n\
          access = {{ rate = \"1Gbps\", delay = \"1ms\" }}\n\
          [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"steady\"\n{more}"
     ))
@@ -58,6 +63,22 @@ fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
     let run = on("{ kind = \"fq-codel\" }", &tcp(""));
     between(num(&run.flow("video")["share_of_fair"]), 0.9, 1.05);
     between(loss(&run), 0.0, 0.005);
+}
+
+#[test]
+fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
+    let told = |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
+    let own = over(("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""));
+    between(told(&own) as f64, 1.0, 8.0);
+    // It lost 1.0 % before it could tell.
+    between(loss(&own), 0.0, 0.005);
+    between(num(&own.flow("video")["share_of_fair"]), 0.88, 1.05);
+    for queue in ["{ kind = \"droptail\", limit = \"27p\" }", "{ kind = \"codel\" }"] {
+        let shared = on(queue, &tcp(""));
+        between(told(&shared) as f64, 0.0, 0.0);
+        let competes = rules(&shared).iter().filter(|(_, rule)| rule.starts_with("compete")).count();
+        between(competes as f64, 100.0, 1e6);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::Config;
 use super::delay::{Step, Turn};
-use super::verdict::{Backoff, Chance};
+use super::verdict::{Backoff, Chance, Follows};
 
 /// RFC 9438, 4.6 and 5.
 const BETA: f64 = 0.7;
@@ -12,6 +12,9 @@ const C: f64 = 0.4;
 const BETA_MARK: f64 = 0.85;
 /// Highest growth of the window per round trip (RFC 9438, 4.2).
 const GROWTH: f64 = 1.5;
+
+/// Why competing was left: what arrives does not follow what is sent.
+pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 /// CUBIC's window, in segments (RFC 9438).
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +120,7 @@ pub(super) struct Compete {
     /// Packets told of at a report, and those of them that are lost, in the mean.
     told: f64,
     lost: f64,
+    follows: Follows,
     /// What may be sent again at once after less was sent to find something out, in bit/s.
     pub(super) restore: f64,
 }
@@ -148,6 +152,7 @@ impl Compete {
             high: 0.01,
             told: 0.0,
             lost: 0.0,
+            follows: Follows::default(),
             restore: 0.0,
         }
     }
@@ -174,6 +179,7 @@ impl Compete {
         }
         (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
         (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
+        self.follows = Follows::default();
         self.next_test = now + 1.0 + 10.0 * rtt;
         self.restore = rate;
     }
@@ -189,7 +195,14 @@ impl Compete {
         let Step { now, dt, rtt, signals, .. } = *step;
         let base = signals.base_rtt;
         let q = signals.q;
-        let received = signals.received(rtt.max(config.received_span));
+        let received = signals.carries(rtt.max(config.received_span), step.rate);
+        for (sent, came) in &step.news.rows {
+            self.follows.see(now, *sent, *came, config);
+        }
+        if !step.news.rows.is_empty() && self.follows.is_own(config) {
+            self.cubic = None;
+            return After::Leave { rate: 0.85 * received.unwrap_or(step.rate), rule: OWN_QUEUE, proven: true };
+        }
         let mut cubic = self.cubic.unwrap_or_else(|| Cubic::new(now, config.window_least));
         let mut rule = "compete: up";
         if step.loss.is_some() || step.mark {
@@ -313,7 +326,7 @@ impl Compete {
             && signals.q > 2.0 * target
             && now - self.cut_at > 3.0 * rtt
             && received.is_some()
-            && let Some(before) = signals.received(rtt.max(0.3))
+            && let Some(before) = signals.carries(rtt.max(0.3), step.rate)
         {
             self.test = Some(Test { since: now, length: rtt.max(0.15), before, q: 0.0 });
         }
@@ -328,7 +341,7 @@ impl Compete {
             } else if now > test.since + test.length + rtt {
                 self.test = None;
                 let shows = signals.low(test.length) > 0.002;
-                match signals.received(test.length).filter(|_| shows) {
+                match signals.carries(test.length, step.rate).filter(|_| shows) {
                     Some(after) => {
                         let fell = test.q - signals.low(config.low_span);
                         let expected = (1.0 - config.test_to) * test.length;

@@ -4,6 +4,9 @@ use super::Config;
 use super::signals::{Loss, News, Signals};
 use super::verdict::{Backoff, Chance, Memory, Press};
 
+/// The target's scale is halved down to a quarter: below this it is there.
+const LEAST_SCALE: f64 = 0.3;
+
 /// Over the target: since when, and how it was then.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
@@ -15,19 +18,6 @@ struct Episode {
     rate: f64,
     received: f64,
     target: f64,
-}
-
-/// Something tells of somebody else: half of the rate for a moment shows whether the queue is shared.
-#[derive(Clone, Copy, Debug)]
-struct Suspicion {
-    since: f64,
-    until: f64,
-    /// What competing would begin with.
-    rate: f64,
-    received: f64,
-    /// The queueing delay then.
-    q: f64,
-    rule: &'static str,
 }
 
 /// What a law says at a report.
@@ -68,9 +58,8 @@ pub(super) struct Delay {
     loss_at: f64,
     pub(super) press: Press,
     pub(super) memory: Memory,
-    suspicion: Option<Suspicion>,
-    /// When losses that emptied queues too short to tell were seen last.
-    strike_at: f64,
+    /// Until then the queue is known to be its own.
+    pub(super) own_until: f64,
     /// When this law began to rule, and how much of the time lately its queue was over the target.
     begun: f64,
     over: f64,
@@ -97,8 +86,7 @@ impl Delay {
             loss_at: f64::MIN,
             press: Press::new(),
             memory: Memory::default(),
-            suspicion: None,
-            strike_at: f64::MIN,
+            own_until: f64::MIN,
             begun: 0.0,
             over: 0.0,
             stood_at: f64::MIN,
@@ -124,7 +112,6 @@ impl Delay {
         self.carried = Some(carried);
         self.cut_at = now;
         self.episode = None;
-        self.suspicion = None;
         self.press.own = true;
         (self.begun, self.over) = (now, 0.0);
         (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
@@ -146,29 +133,22 @@ impl Delay {
         let low = signals.low(config.low_span);
         let once = self.target(self.memory.0, config);
         self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
-        let mut received = signals.received(rtt.max(config.received_span)).unwrap_or(rate);
+        let mut received = signals.carries(rtt.max(config.received_span), rate).unwrap_or(rate);
         if signals.is_idle(now, config.idle) {
             // What arrives of a source that sends less than it might says nothing of the path.
             received = received.max(0.9 * rate);
         }
-        if let Some(suspicion) = self.suspicion {
-            return self.look(step, &suspicion, target, config);
-        }
         if let Some(turn) =
             self.losses(step, low, received, chance, backoff, config).or_else(|| self.starves(step, low, config))
         {
-            return match turn {
-                Turn::Go(rate, rule) if signals.q > config.suspect_above => {
-                    self.suspect(step, rate, received, rule, config)
-                }
-                turn => turn,
-            };
+            return turn;
         }
         self.scale = (self.scale + config.scale_up * dt).min(1.0);
         if low > target {
             // A queue that is there for certain shows what the path carries within a few packets.
-            let soon =
-                signals.received(config.low_span).filter(|_| low > 3.0 * target && !signals.is_idle(now, config.idle));
+            let soon = signals
+                .carries(config.low_span, rate)
+                .filter(|_| low > 3.0 * target && !signals.is_idle(now, config.idle));
             return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
         if signals.low(rtt.max(0.1)) <= 0.7 * target
@@ -202,6 +182,7 @@ impl Delay {
             return None;
         }
         self.loss_at = now;
+        let own = now < self.own_until;
         let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
         let mut congested = step.mark;
         if step.mark {
@@ -215,37 +196,40 @@ impl Delay {
             }
         }
         let memory = self.memory.0;
-        if rate < config.pushed * memory && chance.many(now, 2, (now - self.begun).min(20.0)) && !chance.is_radio() {
+        if !own
+            && rate < config.pushed * memory
+            && chance.many(now, 2, (now - self.begun).min(20.0))
+            && !chance.is_radio()
+        {
             return Some(Turn::Go(0.8 * memory, "compete: pushed down, with losses"));
         }
         if now < self.started + 3.0 * rtt + 0.1 {
             return None;
         }
-        if self.press.mean > config.press && !chance.is_radio() {
+        if !own && self.press.mean > config.press && !chance.is_radio() {
             self.press.mean = 1.0;
             return Some(Turn::Go(rate.max(0.8 * memory), "compete: pressed, with a loss"));
         }
-        let settled = self.scale < 0.3 && now - self.least_at > 0.5 + 5.0 * rtt;
-        if congested && settled && chance.many(now, config.aqm_losses as usize, (20.0 * rtt).max(3.0)) {
+        let settled = self.scale < LEAST_SCALE && now - self.least_at > 0.5 + 5.0 * rtt;
+        if !own && congested && settled && chance.many(now, config.aqm_losses as usize, (20.0 * rtt).max(3.0)) {
             return Some(Turn::Go(0.85 * rate, "compete: losses of a queue"));
         }
-        if step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(config.drain_above) {
+        if !own && step.loss.is_some() && low > (3.0 * self.target(rate, config) + 0.010).max(config.drain_above) {
             return Some(Turn::Go(0.85 * rate.max(received), "compete: lost, with a queue"));
         }
-        if step.loss.is_some_and(|loss| loss.q > config.standing && low > 0.5 * loss.q) {
-            // Not a burst: a queue that stood, and that is full.
+        let stood = step.loss.is_some_and(|loss| loss.q > config.standing && low > 0.5 * loss.q);
+        if !own && stood && self.scale < LEAST_SCALE {
+            // Not a burst, and no AQM that drops at the target: a queue that stood, and that is full.
             let again = now - self.stood_at < 20.0 || backoff.left.is_none();
             self.stood_at = now;
             if again && !chance.is_radio() {
-                return Some(Turn::Go(
-                    rate.max(received).max(0.5 * memory),
-                    "compete: lost again, in a standing queue",
-                ));
+                let rate = rate.max(received).max(0.5 * memory);
+                return Some(Turn::Go(rate, "compete: lost again, in a standing queue"));
             }
         }
-        if congested {
+        if congested || stood {
             // An AQM drops or marks at our target.
-            if self.scale >= 0.3 {
+            if self.scale >= LEAST_SCALE {
                 self.least_at = now;
             }
             self.scale = (self.scale * 0.5).max(0.25);
@@ -266,42 +250,12 @@ impl Delay {
             (self.sampled, self.sampled_at) = (rate, now);
         }
         let long = self.falling >= 2 || rate < 1.2 * config.least;
-        let starves = rate < config.starved * memory && long && self.over > config.starved_over && low > 0.0;
+        let starves = now > self.own_until
+            && rate < config.starved * memory
+            && long
+            && self.over > config.starved_over
+            && low > 0.0;
         starves.then_some(Turn::Go(0.5 * memory, "compete: pushed down, and still a queue"))
-    }
-
-    fn suspect(&mut self, step: &Step<'_>, rate: f64, received: f64, rule: &'static str, config: &Config) -> Turn {
-        let Step { now, rtt, signals, rate: had, .. } = *step;
-        let length = (signals.q / (1.0 - config.suspect_to)).min(config.drain_most) + rtt;
-        self.suspicion = Some(Suspicion { since: now, until: now + length, rate, received, q: signals.q, rule });
-        Turn::Rate(had.min(config.suspect_to * received), "delay: suspects somebody")
-    }
-
-    /// Half of the rate has been sent. In a queue of one's own as much arrives as before, as long as there is a queue; in one
-    /// that is shared, less.
-    fn look(&mut self, step: &Step<'_>, suspicion: &Suspicion, target: f64, config: &Config) -> Turn {
-        let Step { now, signals, .. } = *step;
-        let lower = step.rate.min(config.suspect_to * suspicion.received);
-        let served = signals.served(suspicion.since, 0.003, config.served_packets as usize);
-        let own = served.map(|served| served > config.served * suspicion.received);
-        let emptied = signals.low(0.03) < target.min(0.3 * suspicion.q).max(0.003);
-        if !emptied && (now < suspicion.until || (own == Some(true) && now < suspicion.until + 2.0)) {
-            return Turn::Rate(lower, "delay: suspects somebody");
-        }
-        self.suspicion = None;
-        let strikes = own.is_none() && now - self.strike_at < 20.0;
-        if own == Some(false) || (own.is_none() && !emptied) || strikes {
-            return Turn::Go(suspicion.rate, suspicion.rule);
-        }
-        if own.is_none() {
-            self.strike_at = now;
-        }
-        let carried = served.unwrap_or(suspicion.received);
-        if own == Some(true) {
-            self.memory.0 = self.memory.0.min(2.0 * carried);
-        }
-        self.begin(now, carried);
-        Turn::Rate(config.refill * carried, "delay: the queue was its own")
     }
 
     /// Above the target: yield, and see whether the queue goes.

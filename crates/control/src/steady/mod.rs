@@ -20,6 +20,8 @@ mod receiver;
 mod scalable;
 mod sender;
 mod signals;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use crate::Need;
@@ -153,8 +155,12 @@ params! {
     number pushed: "share of the highest rate lately below which two losses tell of others", "own", 0.7, [0.0, 1.0];
     span memory: "half-life of the highest rate lately", "own", 60 * S, [S, 3_600 * S];
     span standing: "two losses at a queue above this that stood tell of others", "own", 8 * MS, [0, S];
-    span suspect_above: "queueing delay from which on half of the rate can tell whether it is shared", "own", 12 * MS, [0, S];
-    number suspect_to: "the share of what arrives that is sent to tell it", "own", 0.5, [0.1, 0.9];
+    span burst_most: "longest burst of a source beyond its rate whose own queue is not counted", "own", 250 * MS, [MS, 2 * S];
+    number follows: "what arrives follows what is sent by at most this power, where packets have a queue of their own", "own", 0.3, [0.0, 1.0];
+    span follows_span: "over which that power is estimated", "own", 4 * S, [100 * MS, 60 * S];
+    number follows_rows: "rows of packets that tell it", "own", 8.0, [3.0, 1_000.0];
+    number follows_spread: "deviation of the sent rate's logarithm that tells it", "own", 0.1, [0.01, 2.0];
+    span own_kept: "a queue that was its own is taken to be that for so long", "own", 30 * S, [0, 600 * S];
     span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
         "own", 2 * S, [S, 600 * S];
     number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];

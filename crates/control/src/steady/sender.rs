@@ -1,8 +1,8 @@
 use super::Config;
-use super::compete::{After, Compete};
+use super::compete::{After, Compete, OWN_QUEUE};
 use super::delay::{Delay, Step, Turn};
 use super::scalable::Scalable;
-use super::signals::{News, Signals};
+use super::signals::{Burst, News, Signals};
 use super::verdict::{Backoff, Chance};
 use crate::entry::Setup;
 use crate::silence::Silence;
@@ -76,7 +76,9 @@ impl Sender {
     }
 
     fn sent(&mut self, at: Time, number: u64, size: u64) {
-        self.signals.on_sent(at, number, size);
+        let Config { pacing, burst_most: most, .. } = self.config;
+        let burst = self.frames.then_some(Burst { rate: self.rate.max(1.0), pacing, most });
+        self.signals.on_sent(at, number, size, burst);
         let patience = self.config.silence.max(SILENT_ROUNDS * self.signals.rtt());
         self.silence.on_sent(at, Span::from_secs_f64(patience));
     }
@@ -119,13 +121,16 @@ impl Sender {
     }
 
     fn leave_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str, proven: bool) {
-        let received = step.signals.received(step.rtt.max(self.config.received_span)).unwrap_or(rate);
+        let received = step.signals.carries(step.rtt.max(self.config.received_span), step.rate).unwrap_or(rate);
         self.backoff.left = Some(step.now);
         let waits = step.signals.q > self.delay.target(self.rate, &self.config);
         if proven {
             self.backoff.clear();
             self.rate = rate;
             self.delay.begin(step.now, rate / 0.85);
+            if rule == OWN_QUEUE {
+                self.delay.own_until = step.now + self.config.own_kept;
+            }
         } else {
             self.rate = if waits { 0.85 * received } else { rate.min(received) };
             self.delay.begin(step.now, received);

@@ -23,6 +23,13 @@ const RTT_KEPT: u64 = 600;
 /// A slope is fitted over this many packets at least, and over this time.
 const SLOPE_PACKETS: usize = 8;
 
+/// A packet that leaves this much before its time, in seconds, is a burst's.
+const BURST: f64 = 0.02;
+/// A row of packets that waited: each for this long at least, so many after the first one, and over this time, in seconds.
+const ROW_WAITS: f64 = 0.003;
+const ROW_PACKETS: u32 = 5;
+const ROW_LASTS: f64 = 0.04;
+
 /// The least value of the last while, by seconds.
 #[derive(Clone, Debug, Default)]
 struct Least(VecDeque<(u64, f64)>);
@@ -50,16 +57,25 @@ struct Out {
     number: u64,
     size: u64,
     sent: f64,
+    /// How much later it would have left, had all left at the pacing rate and no faster, and what its being early makes of a queue that
+    /// is served at the rate, in seconds.
+    early: f64,
+    own: f64,
     /// Known once its arrival has been told.
     delay: Option<f64>,
 }
 
-/// A packet that arrived. Times in seconds, `at` on the receiver's clock.
+/// A packet that arrived. Times in seconds, `at` and `came` on the receiver's clock.
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
+    /// When it left and came, and its delay, had the source spread its packets at the pacing rate.
+    left: f64,
     at: f64,
-    sent: f64,
     delay: f64,
+    /// The same as they were.
+    sent: f64,
+    came: f64,
+    whole: f64,
     /// Bytes that had arrived up to and with it.
     bytes: u64,
 }
@@ -75,8 +91,18 @@ pub(super) struct Loss {
     pub(super) rank: f64,
 }
 
+/// How a source's packets leave that may leave faster than others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    /// The rate, in bit/s, and how many times as fast the law has them leave.
+    pub(super) rate: f64,
+    pub(super) pacing: f64,
+    /// The longest queue that is taken for a burst's own, in seconds.
+    pub(super) most: f64,
+}
+
 /// What one report brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct News {
     /// Packets whose arrival it is the first to tell of, and those of them that carry CE.
     pub(super) arrived: u32,
@@ -87,6 +113,8 @@ pub(super) struct News {
     pub(super) loss: Option<Loss>,
     /// When the newest packet with CE left.
     pub(super) latest_marked: Option<f64>,
+    /// The rates at which some packets in a row left and arrived, all of which waited.
+    pub(super) rows: Vec<(f64, f64)>,
 }
 
 /// What became of the packets of one report.
@@ -120,6 +148,12 @@ pub(super) struct Signals {
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
+    /// The packet with which a row of packets that all waited begins, and how many came after it.
+    row: Option<(Arrived, u32)>,
+    /// When the last packet left, and how early the next one was then; of sources that make bursts.
+    bucket: Option<(f64, f64)>,
+    /// When a packet left last that was much too early.
+    burst_at: Option<f64>,
     /// Delay of the last packet that arrived before the next one in flight.
     before: Option<f64>,
 }
@@ -129,15 +163,25 @@ impl Signals {
         Self { base_rtt: FIRST_RTT, ..Self::default() }
     }
 
-    pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64) {
+    /// `burst`: of sources whose packets may leave faster than that.
+    pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, burst: Option<Burst>) {
         let at = at.as_secs_f64();
         if self.last_number.is_some_and(|last| number <= last) {
             return;
         }
         self.last_number = Some(number);
         self.sent_bytes += size;
-        self.sent.push_back((at, self.sent_bytes));
-        self.flight.push_back(Out { number, size, sent: at, delay: None });
+        let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
+        let own = burst.map_or(0.0, |burst| (early * burst.pacing).min(burst.most));
+        self.sent.push_back((at + early, self.sent_bytes));
+        self.flight.push_back(Out { number, size, sent: at, early, own, delay: None });
+        if early > BURST {
+            self.burst_at = Some(at);
+        }
+        self.bucket = burst.map(|burst| {
+            let most = burst.most / burst.pacing;
+            (at, (early + 8.0 * size as f64 / (burst.pacing * burst.rate)).min(most))
+        });
         while self.flight.len() > MOST_IN_FLIGHT {
             self.flight.pop_front();
         }
@@ -171,6 +215,9 @@ impl Signals {
                 continue;
             }
             let delay = arrived.at.map(|at| self.arrive(now, &out, at));
+            if delay.is_some() {
+                news.rows.extend(self.row());
+            }
             self.flight[place].delay = Some(delay.unwrap_or(self.base + self.q));
             self.highest = self.highest.max(Some(out.number));
             newest = Some(newest.map_or(out.sent, |sent| sent.max(out.sent)));
@@ -216,15 +263,40 @@ impl Signals {
         let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(out.sent), at);
         let (first, begin) = *self.anchor.get_or_insert((way, at));
         let delay = way.variation_since(first).as_secs_f64().clamp(-JUMP, JUMP);
-        let last = self.arrivals.back().map_or(f64::MIN, |last| last.at);
-        let at = at.since(begin).as_secs_f64().max(last);
+        let last = self.arrivals.back().map_or((f64::MIN, f64::MIN), |last| (last.at, last.came));
+        let came = at.since(begin).as_secs_f64().max(last.1);
         self.arrived_bytes += out.size;
-        self.arrivals.push_back(Arrived { at, sent: out.sent, delay, bytes: self.arrived_bytes });
         self.delays.add(now, delay);
+        let whole = delay;
+        let delay = if out.own > 0.0 { (whole - out.own).max(self.base.min(whole)) } else { whole };
+        let at = (came + (out.early - (whole - delay)).max(0.0)).max(last.0);
+        let left = out.sent + out.early;
+        self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
         while self.arrivals.len() > MOST_ARRIVALS || self.arrivals.front().is_some_and(|a| a.at < at - MEMORY) {
             self.arrivals.pop_front();
         }
-        delay
+        whole
+    }
+
+    /// The rates at which some packets in a row, that all waited, left and arrived, once they are enough.
+    fn row(&mut self) -> Option<(f64, f64)> {
+        let last = self.arrivals.back().copied()?;
+        if last.whole - self.base < ROW_WAITS {
+            self.row = None;
+            return None;
+        }
+        let Some((first, count)) = self.row.as_mut() else {
+            self.row = Some((last, 0));
+            return None;
+        };
+        *count += 1;
+        let (sent, came) = (last.sent - first.sent, last.came - first.came);
+        if *count < ROW_PACKETS || came < ROW_LASTS || sent <= 0.0 {
+            return None;
+        }
+        let bits = 8.0 * (last.bytes - first.bytes) as f64;
+        self.row = Some((last, 0));
+        Some((bits / sent, bits / came))
     }
 
     fn count_losses(&mut self, news: &mut News) {
@@ -252,9 +324,9 @@ impl Signals {
             .arrivals
             .iter()
             .map(|a| {
-                if a.delay < delay {
+                if a.whole < delay {
                     1.0
-                } else if a.delay == delay {
+                } else if a.whole == delay {
                     0.5
                 } else {
                     0.0
@@ -280,12 +352,27 @@ impl Signals {
         (covered >= 0.3 * span && covered > 0.0).then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
+    /// What the path carries, in bit/s: what arrived in the last `span` seconds or, of a source that makes bursts and pauses, the part of
+    /// `rate` that is left when its packets arrive over a longer time than they left in.
+    pub(super) fn carries(&self, span: f64, rate: f64) -> Option<f64> {
+        let received = self.received(span);
+        let newest = self.arrivals.back()?;
+        if self.burst_at.is_none_or(|at| at < newest.sent - MEMORY) {
+            return received;
+        }
+        let place = self.arrivals.partition_point(|a| a.at < newest.at - span);
+        let first = self.arrivals.get(place)?;
+        let (came, left) = (newest.at - first.at, newest.left - first.left);
+        let share = if came > 0.3 * span { (left / came).clamp(0.0, 1.0) } else { return received };
+        Some(received.map_or(rate * share, |received| received.max(rate * share)))
+    }
+
     /// The rate at which the path served what left from `since` on, while at least `q` seconds of queue were there, in bit/s; `None` with
     /// fewer than `packets` of them.
     pub(super) fn served(&self, since: f64, q: f64, packets: usize) -> Option<f64> {
-        let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.delay - self.base >= q);
+        let waited = || self.arrivals.iter().rev().take_while(|a| a.sent >= since).filter(|a| a.whole - self.base >= q);
         let (last, first) = (waited().next()?, waited().last()?);
-        let covered = last.at - first.at;
+        let covered = last.came - first.came;
         (waited().count() >= packets && covered > 0.0).then(|| 8.0 * (last.bytes - first.bytes) as f64 / covered)
     }
 

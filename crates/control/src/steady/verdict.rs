@@ -87,6 +87,50 @@ impl Memory {
     }
 }
 
+/// By which power what arrives follows what is sent: 0 where packets wait in a queue of their own, which is served whatever comes; the
+/// others' share where the queue is shared. The slope of the line of least squares through the logarithms, with weights that fade.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Follows {
+    at: f64,
+    weight: f64,
+    sent: f64,
+    came: f64,
+    sent_sent: f64,
+    sent_came: f64,
+    came_came: f64,
+}
+
+impl Follows {
+    /// A few packets in a row that waited, at the rate `sent`, and arrived at the rate `came`.
+    pub(super) fn see(&mut self, now: f64, sent: f64, came: f64, config: &Config) {
+        let kept = libm::exp(-(now - self.at) / config.follows_span);
+        self.at = now;
+        for sum in [&mut self.weight, &mut self.sent_sent, &mut self.sent_came, &mut self.came_came] {
+            *sum *= kept;
+        }
+        self.weight += 1.0;
+        let (x, y) = (libm::log(sent) - self.sent, libm::log(came) - self.came);
+        self.sent += x / self.weight;
+        self.came += y / self.weight;
+        let (x2, y2) = (libm::log(sent) - self.sent, libm::log(came) - self.came);
+        self.sent_sent += x * x2;
+        self.sent_came += x * y2;
+        self.came_came += y * y2;
+    }
+
+    /// Whether the power, and its standard error, are below what tells a queue of one's own.
+    pub(super) fn is_own(&self, config: &Config) -> bool {
+        let spread = libm::sqrt(self.sent_sent / self.weight.max(1.0));
+        if self.weight < config.follows_rows || spread < config.follows_spread {
+            return false;
+        }
+        let slope = self.sent_came / self.sent_sent;
+        let rest = (self.came_came - slope * self.sent_came).max(0.0) / (self.weight - 2.0).max(1.0);
+        let error = libm::sqrt(rest / self.sent_sent);
+        slope + error < config.follows
+    }
+}
+
 /// How long to stay with competing, once leaving it was wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
