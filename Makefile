@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-dev have-python clean
+.PHONY: help demo test lint claims integrations bench bench-live wheel papers-live reproduction validate figures docs python-schema setup setup-dev have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -33,6 +33,9 @@ lint: setup-dev ## formatting, lints and types, Rust and Python
 
 claims: setup-dev ## what takes long: the claims that the tests have no time for
 	@$(RUN) scripts/claims.py
+
+integrations: setup-dev ## compile and lint what puts our controllers into other projects: they are no part of the workspace
+	@$(RUN) scripts/claims.py --integrations
 
 bench: setup-dev ## packet-hops per CPU second, beside ns-2; what a user waits for
 	@$(RUN) -m validation.bench

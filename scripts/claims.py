@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import tools
@@ -18,11 +19,21 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Run them; exit code 1 when one does not hold."""
+    """Run them; exit code 1 when one does not hold. With --integrations these alone are compiled and linted."""
+    folders = sorted((ROOT / "integrations").glob("*/"))
+    if sys.argv[1:] == ["--integrations"]:
+        environment = {**os.environ, "PATH": tools.path_with_cargo()}
+        return int(any([integration(folder, environment, LINTS) for folder in folders]))
+    tools.install(tools.missing(tools.CLAIMS))
+    for tool in tools.missing(tools.CLAIMS):
+        print(
+            f"claims: {tool.command} is not installed (apt-get install {tool.package}): no {tool.use}",
+            flush=True,
+        )
     environment = {**os.environ, "PATH": tools.path_with_cargo()}
     cargo = ["cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--release"]
     rust = subprocess.run([*cargo, "--", "--ignored"], cwd=ROOT, check=False, env=environment).returncode
-    integrations = [integration(folder, environment) for folder in sorted((ROOT / "integrations").glob("*/"))]
+    integrations = [integration(folder, environment, (*LINTS, *TESTS)) for folder in folders]
     words = [sys.executable, "-m", "pytest", "-m", "claim"]
     python = subprocess.run(words, cwd=ROOT, check=False).returncode
     soak = subprocess.run([sys.executable, "-m", "validation.soak"], cwd=ROOT, check=False).returncode
@@ -30,17 +41,15 @@ def main() -> int:
     return 1 if rust != 0 or soak != 0 or any(integrations) or python not in (0, 5) else 0
 
 
-def integration(folder: Path, environment: dict[str, str]) -> bool:
-    """Lint and test an integration; say whether that failed. Without the headers that it needs it is left out."""
+LINTS = (["fmt", "--check"], ["clippy", "--all-targets", "--locked", "--", "-D", "warnings"])
+TESTS = (["test", "--release", "--locked"], ["test", "--release", "--locked", "--", "--ignored"])
+
+
+def integration(folder: Path, environment: dict[str, str], checks: Sequence[list[str]]) -> bool:
+    """Check an integration by cargo; say whether that failed. Without the headers that it needs it is left out."""
     if folder.name == "gstreamer" and not has_headers("gstreamer-1.0"):
         print("claims: integrations/gstreamer is left out (apt-get install libgstreamer1.0-dev)", flush=True)
         return False
-    checks = (
-        ["fmt", "--check"],
-        ["clippy", "--all-targets", "--locked", "--", "-D", "warnings"],
-        ["test", "--release", "--locked"],
-        ["test", "--release", "--locked", "--", "--ignored"],
-    )
     return any(
         subprocess.run(["cargo", *check], cwd=folder, check=False, env=environment).returncode
         for check in checks

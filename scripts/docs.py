@@ -35,7 +35,6 @@ PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- demo: begin -->", "<!-- demo: end -->"
 ABOUT = "A video under asmp beside a TCP flow that starts after 5 s"
 HEAD = """# Glossary
 
@@ -76,12 +75,14 @@ def exits() -> str:
 def reference() -> dict[str, str]:
     """Return the pages of docs/reference by their names."""
     from steadycast import reference as made
+    from steadycast.reference_python import python_page
 
     return {
         "scenario": made.scenario_page(),
         "commands": made.commands_page(),
         "controllers": made.controllers_page(),
         "metrics": made.metrics_page(),
+        "python": python_page(),
     }
 
 
@@ -170,6 +171,10 @@ def demo() -> None:
     from steadycast.report import figures, terminal
     from steadycast.run import run
 
+    # The laboratory is a package of the checkout, not an installed one.
+    sys.path.insert(0, str(ROOT))
+    from validation import page
+
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "demo"
@@ -180,9 +185,7 @@ def demo() -> None:
         console.print(terminal.flows(summary))
     table = "\n".join(line.rstrip() for line in said.get().rstrip().splitlines())
     shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n```\n{table}\n```\n\n*{ABOUT}: `steadycast demo`.*"
-    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{shown}\n{END}{after}", encoding="utf-8")
+    page.put(README, "demo", shown)
     print(FIGURE, README, sep="\n")
 
 

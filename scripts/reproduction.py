@@ -13,22 +13,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
 BUILD = ROOT / "build" / "reproduction"
-MARKS = ("headline", "tables")
-
-
-def between(text: str, mark: str, made: str) -> str:
-    """Return the text with what stands between two marks replaced.
-
-    Raises:
-        ValueError: a mark is missing.
-
-    """
-    begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->\n"
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{PAGE}: the marks of {mark} are missing")
-    return f"{before}{begin}{made.strip()}\n{end}{after}"
 
 
 def main() -> None:
@@ -39,15 +23,14 @@ def main() -> None:
 
     from papers.engine import write
     from papers.engine.suite import reproduce, save
+    from validation import page
 
     with Terminal() as progress:
         result = reproduce(["all"], progress=progress)
     BUILD.parent.mkdir(exist_ok=True)
     save(result, BUILD)
-    text = PAGE.read_text(encoding="utf-8")
-    for mark, made in zip(MARKS, (write.headline(result), write.tables(result)), strict=True):
-        text = between(text, mark, made)
-    PAGE.write_text(text, encoding="utf-8")
+    page.put(PAGE, "headline", write.headline(result))
+    page.put(PAGE, "tables", write.tables(result))
     print(f"{PAGE.relative_to(ROOT)}\n{(BUILD / 'reproduction.html').relative_to(ROOT)}")
 
 

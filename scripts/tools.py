@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +34,13 @@ TOOLS = (
     Tool("node", "nodejs", "the site's search"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
 )
+CLAIMS = (Tool("slurmctld", "slurmctld slurmd slurm-client munge", "a sweep as a job array"),)
+"""For `make claims` alone."""
 
 
-def missing() -> list[Tool]:
+def missing(of: Sequence[Tool] = TOOLS) -> list[Tool]:
     """Tools that are not here."""
-    return [tool for tool in TOOLS if shutil.which(tool.command) is None]
+    return [tool for tool in of if shutil.which(tool.command) is None]
 
 
 def install(tools: list[Tool]) -> None:

@@ -53,10 +53,17 @@ def _docs() -> ModuleType:
     return docs
 
 
-@pytest.mark.parametrize("page", ["scenario", "commands", "controllers", "metrics"])
+@pytest.mark.parametrize("page", ["scenario", "commands", "controllers", "metrics", "python"])
 def test_pages_of_the_reference_are_what_the_program_says(page: str) -> None:
     made = _docs().reference()[page]
     assert (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8") == made
+
+
+def test_the_reference_of_python_says_what_each_argument_and_attribute_is() -> None:
+    made = _docs().reference()["python"]
+    entries = re.findall(r"^\| `(\w+)` \|(?: `[^`]+` \|)? (.*) \|$", made, re.MULTILINE)
+    assert len(entries) > 100
+    assert [name for name, about in entries if not about.strip()] == []
 
 
 def test_the_manual_page_is_what_the_program_says() -> None:

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from validation import ns2
+from validation import ns2, page
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 SCHEDULERS = ("Calendar", "Heap", "Splay")
@@ -309,7 +309,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     names = args.workload or list(choices)
     try:
-        text = [f"Measured {ns2.stamp('validation.bench', argv)}; the median of {args.rounds} rounds."]
+        text = [page.stamp(page.command("validation.bench", argv), f"the median of {args.rounds} rounds")]
         loads = [name for name in names if name not in ("receivers", "recording")]
         if loads:
             text.append(workloads(loads, rounds=args.rounds, ns=ns, ours=ours))
@@ -321,7 +321,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             text.append(recording(rounds=args.rounds))
         print("\n\n".join(text))
         if args.write:
-            ns2.put_into_page(PAGE, "bench", "\n\n".join(text))
+            page.put(PAGE, "bench", "\n\n".join(text))
     except (ns2.NsFailedError, OursFailedError) as why:
         print(why, file=sys.stderr)
         return 1

@@ -21,7 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from validation.cases import row, written
+from validation import page
+from validation.cases import row
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "field.toml"
@@ -149,22 +150,24 @@ def _group(group: Group, controllers: Sequence[str], seeds: int, folder: Path) -
     with design.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([heads, *rows])
     path = "flow.video*.controller" if group.scenario == SCENARIO else "flow.video.controller"
-    done = sweep(
-        group.scenario,
-        {path: controllers},
-        table=design,
-        seeds=range(1, seeds + 1),
-        set=[f"{key}={value}" for key, value in group.sets.items()],
-        out=folder,
-    )
     found: Found = {}
-    for each in done.results.to_dicts():
-        if each["error"] is not None:
-            print(f"{group.name}: {each[path]}: {each['error']}", file=sys.stderr)
-            continue
-        name = rows[tuple(each[head] for head in heads)]
-        figures = {key: value for key, value in each.items() if value is not None}
-        found.setdefault((group.name, name, each[path]), []).append(look(group, figures))
+    for controller in controllers:
+        # A folder each: one that is new or has changed is measured beside what is there.
+        done = sweep(
+            group.scenario,
+            {path: [controller]},
+            table=design,
+            seeds=range(1, seeds + 1),
+            set=[f"{key}={value}" for key, value in group.sets.items()],
+            out=folder / controller,
+        )
+        for each in done.results.to_dicts():
+            if each["error"] is not None:
+                print(f"{group.name}: {controller}: {each['error']}", file=sys.stderr)
+                continue
+            name = rows[tuple(each[head] for head in heads)]
+            figures = {key: value for key, value in each.items() if value is not None}
+            found.setdefault((group.name, name, controller), []).append(look(group, figures))
     return found
 
 
@@ -173,13 +176,7 @@ def _group(group: Group, controllers: Sequence[str], seeds: int, folder: Path) -
 
 def tables(found: Found, controllers: Sequence[str], seeds: int) -> str:
     """Return all tables: which controller for whom, and a table of shares, delay and frames for each group."""
-    from steadycast import _core
-    from steadycast.run import commit
-
-    stamp = (
-        f"Made by `python -m validation.field --write` (seeds 1-{seeds}) with Steadycast {_core.__version__}, "
-        f"commit {commit()}."
-    )
+    stamp = page.stamp("python -m validation.field --write", f"seeds 1-{seeds}")
     groups = (*GROUPS, LTE_GROUP)
     return "\n\n".join([stamp, choice(found, controllers), *(_table(g, found, controllers) for g in groups)])
 
@@ -289,7 +286,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     text = tables(found, chosen, args.seeds)
     if args.write:
-        written(PAGE, text)
+        page.put(PAGE, "tables", text)
     else:
         print(text)
     return 0

@@ -12,7 +12,6 @@ says so and stops.
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import math
@@ -384,39 +383,6 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     ]
     text.insert(1, "|" + "|".join("-" * (w + 2) for w in wide) + "|")
     return "\n".join(text)
-
-
-def stamp(module: str, argv: Sequence[str] | None) -> str:
-    """Say today's date, the commit and the command, for the head of a measured table."""
-    words = " ".join(sys.argv[1:] if argv is None else argv)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    at = commit()
-    return f"{today}{f' at commit {at}' if at else ''} by `{f'python -m {module} {words}'.strip()}`"
-
-
-def commit() -> str | None:
-    """Return the checkout's commit, or None where git does not know one."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", SCRIPTS, "rev-parse", "--short=7", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
-
-
-def put_into_page(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the page's two marks."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    head, found, rest = page.read_text().partition(begin)
-    _, closed, tail = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{page} has no {begin} … {end}")
-    page.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
 
 
 def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> str:

@@ -22,9 +22,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from validation import page
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "repair.md"
-BEGIN, END = "<!-- made by: python -m validation.repair --write -->", "<!-- end -->"
 Json = Mapping[str, Any]
 
 HEAD = """
@@ -323,10 +324,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines.append(line(row, before, now))
             print(lines[-1], flush=True)
     if options.write:
-        text = PAGE.read_text(encoding="utf-8")
-        head, rest = text.split(BEGIN, 1)
-        _, tail = rest.split(END, 1)
-        PAGE.write_text(f"{head}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{tail}", encoding="utf-8")
+        told = page.stamp("python -m validation.repair --write")
+        page.put(PAGE, "table", "\n".join([told, "", *lines]))
     return 0
 
 

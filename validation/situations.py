@@ -2,6 +2,7 @@
 
     python -m validation.situations            # seeds 1 to 3, all controllers
     python -m validation.situations tfrc asmp  # these alone
+    python -m validation.situations --write    # into docs/which-controller.md
 
 Simulated, 60 s each, without decoding pictures. The first table names, for each situation, the controllers that keep
 its bounds, the one with the least delay first, and those that keep all but the loss. `fixed` and `no-control` do not
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from validation import page
 
 if TYPE_CHECKING:
     from steadycast.controllers import Controller
 
 HERE = Path(__file__).parent
+PAGE = page.DOCS / "which-controller.md"
 FAIR = HERE / "scenarios" / "fair.toml"
 GROUP = HERE / "scenarios" / "group.toml"
 HOME = HERE.parent / "scenarios" / "home.toml"
@@ -125,20 +129,29 @@ def mean(runs: Sequence[Seen]) -> Seen:
     )
 
 
-def tables(found: Mapping[tuple[str, str], Seen], chosen: Sequence[Controller]) -> str:
-    """Write the three tables; a cell is empty where the controller does not serve the situation."""
+Found = Mapping[tuple[str, str], Seen]
+
+
+def choice(found: Found, chosen: Sequence[Controller]) -> str:
+    """Name, for each situation, the controllers that keep its bounds."""
     lines = ["| situation | keep its bounds | keep all but the loss |", "|---|---|---|"]
     for situation in SITUATIONS:
         known = [(found[c.name, situation.name], c) for c in chosen if (c.name, situation.name) in found]
         good = [(seen, c.name) for seen, c in known if c.feedback != "none" and seen.shares(situation)]
         kept = [_named(good, situation.chance + low, situation.chance + high) for low, high in _CLASSES]
         lines.append(f"| {situation.name} | " + " | ".join(kept) + " |")
-    for cell in (_shares, _cost):
-        lines += ["", "| controller | " + " | ".join(s.name for s in SITUATIONS) + " |"]
-        lines.append("|---|" + "---|" * len(SITUATIONS))
-        for controller in chosen:
-            cells = [cell(found.get((controller.name, situation.name))) for situation in SITUATIONS]
-            lines.append(f"| `{controller.name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def table(found: Found, chosen: Sequence[Controller], cell: Callable[[Seen | None], str]) -> str:
+    """Write a line for each controller; a cell is empty where it does not serve the situation."""
+    lines = [
+        "| controller | " + " | ".join(s.name for s in SITUATIONS) + " |",
+        "|---|" + "---|" * len(SITUATIONS),
+    ]
+    for controller in chosen:
+        cells = [cell(found.get((controller.name, situation.name))) for situation in SITUATIONS]
+        lines.append(f"| `{controller.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -165,6 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m validation.situations", description=__doc__)
     parser.add_argument("controllers", nargs="*", help="from the registry; all without any")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="into docs/which-controller.md")
     args = parser.parse_args(argv)
     from steadycast.controllers import find, registry
     from steadycast.errors import UserError
@@ -183,7 +197,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    print(tables(found, chosen))
+    made = {
+        "choice": choice(found, chosen),
+        "shares": table(found, chosen, _shares),
+        "cost": table(found, chosen, _cost),
+    }
+    print("\n\n".join(made.values()))
+    if args.write:
+        told = page.stamp(
+            "python -m validation.situations --write", f"seeds 1-{args.seeds}, means, 60 s each"
+        )
+        for mark, text in {"stamp": told, **made}.items():
+            page.put(PAGE, mark, text)
     return 0
 
 

@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from validation import page
+
 if TYPE_CHECKING:
     from steadycast.run import Run
 
@@ -771,20 +773,13 @@ def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
 
 PAGE = ROOT / "docs" / "steady.md"
 FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
-MARKS = ("<!-- table: begin -->", "<!-- table: end -->")
 
 
 def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:
     """Put the tables between the page's marks."""
-    import datetime
-    import subprocess
-
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
     told = ", ".join(f"`{who}` {len(seeds)}" for who, seeds in plan.items())
     lines = [
-        f"Measured {datetime.date.today()} at commit {commit}. Seeds, from 1 on: {told}.",
+        page.stamp("python -m validation.steady --write", f"seeds, from 1 on: {told}"),
         "",
         counts(found, chosen, plan),
         "",
@@ -792,10 +787,7 @@ def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]
         "",
         report(found, chosen, {who: plan[who] for who in ("steady", CUBIC) if who in plan}),
     ]
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    PAGE.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]), encoding="utf-8")
+    page.put(PAGE, "table", "\n".join(lines))
 
 
 def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> None:

@@ -12,7 +12,6 @@ apart from what each run costs by a sweep of a tenth of the runs. Runs per secon
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import re
 import resource
@@ -23,9 +22,10 @@ from pathlib import Path
 
 import polars as pl
 
+from validation import page
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sweep.md"
-_MARKS = ("<!-- bench: begin -->", "<!-- bench: end -->")
 
 
 def cost(runs: int, folder: Path) -> tuple[float, float, float]:
@@ -80,10 +80,7 @@ def main() -> None:
     print(table)
     if options.write:
         command = f"python -m validation.sweep_bench --runs {options.runs} --write"
-        head = f"Measured {datetime.date.today()} by `{command}`:"
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(_MARKS[0])
-        _, _, after = rest.partition(_MARKS[1])
-        PAGE.write_text(f"{before}{_MARKS[0]}\n{head}\n\n{table}\n{_MARKS[1]}{after}", encoding="utf-8")
+        page.put(PAGE, "bench", f"{page.stamp(command)}\n\n{table}")
 
 
 if __name__ == "__main__":

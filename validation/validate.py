@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from validation import ns2
+from validation import ns2, page
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
@@ -423,8 +423,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ours, why = our_runner()
     if why:
         print(why, file=sys.stderr)
-    when = ns2.stamp("validation.validate", argv)
-    report = Report([f"Measured {when}; mean ± 95 % interval over seeds."])
+    command = page.command("validation.validate", argv)
+    report = Report([page.stamp(command, "mean ± 95 % interval over seeds")])
     if why:
         report.text.append(f"\n{why[0].upper()}{why[1:]}.")
     for group in args.group or groups:
@@ -434,7 +434,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "\n".join(report.text)
     print(text)
     if args.write:
-        ns2.put_into_page(PAGE, "validate", text)
+        page.put(PAGE, "validate", text)
     if ours is None:
         return 3  # nothing was compared: that must not look like agreement
     return 1 if report.outside else 0

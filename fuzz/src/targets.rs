@@ -4,16 +4,17 @@ use std::sync::Arc;
 use steadycast_control::registry::{ALL, Chosen, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
-use steadycast_live::{MasterKey, RTP_TAG, Srtp};
+use steadycast_live::{CameSymbols, MasterKey, RTP_TAG, Srtp};
 use steadycast_session::{
-    CircuitBreaker, FeedbackDefence, Identity, OperatorControls, Origin, Output, Profile, Receiver, RepairSettings,
-    RtcpSettings, Sender, SenderSettings, StandardReports,
+    CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
+    Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
-    Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ReceiverEstimate, ReportBlock, TransportFeedback,
+    Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ParityRequest, ReceiverEstimate, ReportBlock,
+    TransportFeedback,
 };
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
@@ -79,6 +80,9 @@ pub fn feedback(data: &[u8]) {
                 numbers.dedup();
             }
             assert_eq!(again.missing, asked);
+        }
+        if let Ok(Some(request)) = ParityRequest::from_packet(message) {
+            assert_eq!(ParityRequest::from_packet(&request.to_packet()), Ok(Some(request)));
         }
         if let Ok(Some(estimate)) = ReceiverEstimate::from_packet(message) {
             assert!(estimate.ssrcs.len() * 4 <= data.len());
@@ -152,6 +156,7 @@ pub fn parity(data: &[u8]) {
         let Ok(symbol) = symbol(&whole) else { panic!("it isn't a packet") };
         assert!(data.starts_with(&symbol) && data[symbol.len()..].iter().all(|byte| *byte == 0));
     }
+    computed(data);
     let Some((packets, mut rest)) = data.split_first() else { return };
     let (mut sources, mut parities) = (Vec::new(), Vec::new());
     while let [what, len, behind @ ..] = rest {
@@ -174,6 +179,26 @@ pub fn parity(data: &[u8]) {
             sum.iter_mut().zip(*source).for_each(|(sum, byte)| *sum ^= byte);
         }
         assert_eq!(sum, *parity);
+    }
+}
+
+/// Packets and parity that a receiver gets, each behind what it is (a packet with this number, or from 128 on parity) and its length: what is
+/// computed from them is a packet with the number that was asked for.
+fn computed(mut rest: &[u8]) {
+    let mut came = CameSymbols::default();
+    while let [what, len, behind @ ..] = rest {
+        let (bytes, behind) = behind.split_at(usize::from(*len).min(behind.len()));
+        rest = behind;
+        match (what.checked_sub(128), ParityHeader::parse(bytes)) {
+            (None, _) => came.on_packet(SENDER, (*what).into(), bytes),
+            (_, Ok((header, symbol))) => came.on_parity(&header, symbol),
+            _ => {}
+        }
+    }
+    let all: Vec<Recovered> =
+        (0..256).map(|number| Recovered { number, seq: u64::from(number), packet: None }).collect();
+    for (seq, bytes) in came.compute(&all) {
+        assert!(bytes[2..4] == (seq as u16).to_be_bytes());
     }
 }
 
@@ -215,9 +240,10 @@ pub fn srtp(data: &[u8]) {
 const SENDER: u32 = 0x5e0d_0001;
 const RECEIVER: u32 = 0x2ece_0001;
 const REPAIR: RepairSettings = RepairSettings { ssrc: 0x2e9a_0001, payload_type: 97, playout: Some(Span::millis(300)) };
+const PARITY: ParitySettings = ParitySettings { ssrc: 0x9a21_0001, payload_type: 98, playout: Some(Span::millis(300)) };
 
-/// A whole session of one controller: the first byte says which, and whether lost packets are repaired, then come datagrams for its two ends, each behind what it is, how many
-/// milliseconds later it comes, and its length.
+/// A whole session of one controller: the first byte says which, and whether lost packets are repaired, by retransmission or parity,
+/// then come datagrams for its two ends, each behind what it is, how many milliseconds later it comes, and its length.
 pub fn session(data: &[u8]) {
     let Some((which, mut rest)) = data.split_first() else { return };
     let (mut sender, mut receiver, app) = ends(usize::from(*which));
@@ -235,6 +261,7 @@ pub fn session(data: &[u8]) {
             4 => receiver.on_rtcp(now, from, &report(SENDER + u32::from(*what >> 6), app, bytes)),
             _ => drop(receiver.on_rtp(now, from, &media(bytes), Ecn::NotEct, None)),
         }
+        protect(&mut receiver, now, from, bytes);
         for _ in 0..64 {
             match sender.poll(now) {
                 Output::Wait(wake) => {
@@ -253,6 +280,25 @@ pub fn session(data: &[u8]) {
         let target = sender.decision().target;
         assert!((Rate::kbps(10)..=Rate::mbps(50)).contains(&target), "{target}");
     }
+}
+
+/// The same bytes as the payload of a packet of parity.
+fn protect(receiver: &mut Receiver, now: Time, from: Origin, bytes: &[u8]) {
+    let Ok((told, _)) = ParityHeader::parse(bytes) else { return };
+    let seq = bytes[bytes.len() - 1].into();
+    let header = RtpHeader {
+        payload_type: PARITY.payload_type,
+        marker: false,
+        seq,
+        timestamp: 0,
+        ssrc: PARITY.ssrc,
+        send_time: None,
+        payload_len: bytes.len() as u16,
+    };
+    let (size, ecn) = (Bytes::new(bytes.len() as u64 + 40), Ecn::NotEct);
+    let packet = MediaPacket { header: &header, notice: &[], transport: None, repairs: None, size, ecn, buffer: None };
+    receiver.on_parity(now, from, &packet, &Protection { header: told, packets: Arc::from([]) });
+    assert!(receiver.take_recovered().len() <= 64, "a block has no more packets");
 }
 
 fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
@@ -299,6 +345,9 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     let receiver = Receiver::new(who(RECEIVER, "receiver"), rtcp, app, half, chance, Time::ZERO);
     if which & 0x40 == 0 {
         return (sender, receiver, app);
+    }
+    if which & 0x20 != 0 {
+        return (sender.with_parity(PARITY), receiver.with_parity(PARITY, Seed(1).part("parity")), app);
     }
     (sender.with_repair(REPAIR), receiver.with_repair(REPAIR), app)
 }

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from steadycast.controllers import controllers
     from steadycast.emulate import Emulated, Program, emulate
     from steadycast.errors import MissingError, UnwrittenError, UserError
+    from steadycast.live.receiver import ReceivedFrame, Receiver
+    from steadycast.live.sender import Sender
+    from steadycast.live.status import PeerStatus, ReceiverStatus, SenderStatus
     from steadycast.run import Columns, Run, run, run_seeds
     from steadycast.scenario import (
         Arq,
@@ -74,12 +77,16 @@ __all__ = [
     "Map001",
     "MissingError",
     "Numbers",
+    "PeerStatus",
     "Period",
     "Pipe",
     "Playout",
     "Policer",
     "Program",
     "Queue",
+    "ReceivedFrame",
+    "Receiver",
+    "ReceiverStatus",
     "Record",
     "Reorder",
     "Report",
@@ -88,6 +95,8 @@ __all__ = [
     "Rtcp",
     "Run",
     "Scenario",
+    "Sender",
+    "SenderStatus",
     "SentPacket",
     "Setup",
     "Simulcast",
@@ -112,6 +121,9 @@ _HOMES = {
     "steadycast.controllers": ("controllers",),
     "steadycast.emulate": ("Emulated", "Program", "emulate"),
     "steadycast.errors": ("MissingError", "UnwrittenError", "UserError"),
+    "steadycast.live.receiver": ("ReceivedFrame", "Receiver"),
+    "steadycast.live.sender": ("Sender",),
+    "steadycast.live.status": ("PeerStatus", "ReceiverStatus", "SenderStatus"),
     "steadycast.run": ("Columns", "Run", "run", "run_seeds"),
     "steadycast.sweep": ("Sweep", "sweep"),
 }

@@ -6,12 +6,14 @@ It reads arguments and prints results; the work is done elsewhere, and imported 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from steadycast import exits, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, full
@@ -37,6 +39,10 @@ _SCENARIO = "A scenario (TOML), or the name of a built-in one."
 _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
+_CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
+_FILM = typer.Option(
+    "--film/--no-film", help="Film the ten seconds in which a viewer missed most, for the report."
+)
 _VMAF = typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
 _METRICS = typer.Option(
     "--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus; a port alone serves this machine."
@@ -44,6 +50,37 @@ _METRICS = typer.Option(
 _STATUS = typer.Option("--status", metavar="FILE", help="Append a JSON line every second; - is stdout.")
 _EVENTS = typer.Option("--events", metavar="FILE", help="Append a JSON line for each change, and why.")
 _SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
+
+
+class _Scenario(TyperCommand):
+    """A command that takes --set: who writes a scenario's key as an option is told how it is written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            told = str(error)
+            if name := getattr(error, "option_name", ""):
+                written = _key(name.lstrip("-").replace("-", "_"))
+            else:
+                found = re.search(r"\(([a-z][\w.]*=[^ )]*)\)", told)
+                written = found[1] if found else None
+            if written is not None:
+                error.message += f"; a value of the scenario is set by --set {written}"
+            raise
+
+
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def _key(name: str) -> str | None:
+    """Write a change of the scenario's key of this name, or say what lists them if there are several."""
+    from steadycast.reference import keys
+
+    paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
+    if len(paths) > 1:
+        return f"PATH=VALUE (steadycast check --explain {name} lists the paths)"
+    return f"{re.sub('^flow[.]', 'flow.NAME.', paths[0])}=…" if paths else None
 
 
 _left: list[str] = []
@@ -70,7 +107,7 @@ def main() -> None:
 def _run() -> int:
     _left.clear()
     try:
-        app()
+        app(prog_name="steadycast")
     except SystemExit as end:
         # Also when the interruption came before or after what a command guards itself.
         if end.code == Exit.INTERRUPTED:
@@ -152,6 +189,7 @@ def _top(
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario.",
     epilog=_examples(
         "steadycast run home",
@@ -179,6 +217,7 @@ def run(
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
     vmaf: Annotated[bool, _VMAF] = False,
+    film: Annotated[bool, _FILM] = True,
 ) -> None:
     """Run a scenario, and show who got what and what the viewers saw.
 
@@ -204,7 +243,8 @@ def run(
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
             else:
-                summary = runner.run(file, seed=seed, progress=progress, **common).summary
+                filmed = film and place is not None
+                summary = runner.run(file, seed=seed, progress=progress, film=filmed, **common).summary
             if place is not None:
                 whole = f"the results are whole, without their report: steadycast report {place}"
             report = _write_report(place) if place is not None else None
@@ -292,7 +332,8 @@ def scenarios(
 )
 def doctor(
     purpose: Annotated[
-        str, typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send or receive.")
+        str,
+        typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send, receive or lab."),
     ] = "run",
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
@@ -404,6 +445,7 @@ def _print_json(value: object) -> None:
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario at many points and with many seeds.",
     epilog=_examples(
         "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
@@ -516,10 +558,8 @@ def sweep(
         took = time.monotonic() - began
         rate = f" in {took:.1f} s ({done.ran / took:.1f} runs/s)" if done.ran else ""
         missing = f", {done.missing} missing" if done.missing else ""
-        print(
-            f"{done.ran} runs{rate}; {done.results.height} in all, {done.failed} failed{missing}",
-            file=sys.stderr,
-        )
+        ran = f"{done.ran} {'run' if done.ran == 1 else 'runs'}{rate}"
+        print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
         _errors(done)
         if part is None and done.results["complete"].any():
             from steadycast.sweep.show import tables
@@ -590,6 +630,13 @@ def ietf_cases(
     jobs: Annotated[
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
     ] = None,
+    emulated: Annotated[
+        bool,
+        typer.Option(
+            "--emulated",
+            help="In real time, beside the kernel's TCP: those of up to 125 s, unless --case says which.",
+        ),
+    ] = False,
     out: Annotated[Path | None, _OUT] = None,
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
@@ -617,6 +664,7 @@ def ietf_cases(
                 seeds=given,
                 case=case or (),
                 jobs=jobs,
+                emulated=emulated,
                 out=place,
                 force=force,
                 progress=progress,
@@ -635,11 +683,14 @@ def ietf_cases(
         print(f"report: {place}/report.html")
     for error in suite.errors[:3]:
         _tell(error)
+    if suite.untrusted:
+        _tell(f"the machine was too slow for these: {'; '.join(suite.untrusted)}")
     if suite.failed:
         raise typer.Exit(Exit.FAILED)
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario in real time, with the kernel's TCP.",
     context_settings={"allow_interspersed_args": True},
     epilog=_examples(
@@ -681,6 +732,7 @@ def emulate(
     as_json: Annotated[bool, _JSON] = False,
     force: Annotated[bool, _FORCE] = False,
     vmaf: Annotated[bool, _VMAF] = False,
+    film: Annotated[bool, _FILM] = True,
 ) -> None:
     """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
 
@@ -711,6 +763,7 @@ def emulate(
             only=only,
             pcap=pcap or (),
             approximate=approximate,
+            film=film and place is not None,
         )
     except KeyboardInterrupt as stop:
         _left.extend(getattr(stop, "__notes__", ()))
@@ -723,6 +776,7 @@ def emulate(
 
 
 @app.command(
+    cls=_Scenario,
     short_help="Run a scenario simulated and emulated, and set the two side by side.",
     epilog=_examples(
         "steadycast agree dumbbell.toml", "steadycast agree dumbbell.toml --seeds 1-3 -o agreement"
@@ -772,6 +826,7 @@ def agree(
     epilog=_examples(
         "steadycast report home",
         "steadycast report home --pictures 250",
+        "steadycast report home/seed-1 --film",
         "steadycast report home --figure rates -o rates.png",
     ),
 )
@@ -783,6 +838,12 @@ def report(
             "--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."
         ),
     ] = None,
+    film: Annotated[
+        bool,
+        typer.Option(
+            "--film", help="Film the ten seconds in which a viewer missed most, where there is no film yet."
+        ),
+    ] = False,
     figure: Annotated[
         str | None,
         typer.Option(
@@ -810,7 +871,7 @@ def report(
             "add --figure NAME, or leave -o away",
         )
     if is_seeds(directory):
-        if pictures is not None:
+        if pictures is not None or film:
             raise UserError(
                 str(directory),
                 "this folder holds several seeds",
@@ -822,6 +883,12 @@ def report(
     for name in folder.absent():
         table = folder.path / f"{name}.parquet"
         print(f"warning: {table}: missing: the report does without; run the scenario again", file=sys.stderr)
+    if film and folder.film is None:
+        from steadycast.progress import Terminal
+        from steadycast.report.film import add
+
+        with Terminal() as progress:
+            add(folder, progress)
     shown = ""
     if pictures is not None:
         from steadycast.report.pictures import side_by_side
@@ -904,7 +971,7 @@ def encode(
     clips: Annotated[
         list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
     ],
-    codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
+    codec: Annotated[str, typer.Option("--codec", help=_CODECS)] = "mpeg4",
     size: Annotated[str, typer.Option("--size", help='"cif", "clip" or "640x480".')] = "clip",
     fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
     gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
@@ -1267,7 +1334,7 @@ def send(
         bool,
         typer.Option("--ladder", help="Encode the file at every quantizer before, not while it is sent."),
     ] = False,
-    codec: Annotated[str, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264.")] = "mpeg4",
+    codec: Annotated[str, typer.Option("--codec", help=_CODECS)] = "mpeg4",
     size: Annotated[str, typer.Option("--size", help='"clip", "cif" or "640x480".')] = "clip",
     fps: Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')] = "clip",
     gop: Annotated[
@@ -1296,10 +1363,18 @@ def send(
             "--feedback", metavar="FORMAT", help="How its receiver reports packets: own, rfc8888 or twcc."
         ),
     ] = "own",
+    ecn: Annotated[
+        str,
+        typer.Option(
+            "--ecn",
+            metavar="AS",
+            help="Packets leave as ect0 or ect1 (L4S) while the path keeps it; off. With --feedback rfc8888.",
+        ),
+    ] = "off",
     repair: Annotated[
         str,
         typer.Option(
-            "--repair", metavar="HOW", help="Whether lost packets are sent again: auto, rtx or none."
+            "--repair", metavar="HOW", help="What becomes of lost packets: auto, rtx, parity or none."
         ),
     ] = "auto",
     duration: Annotated[
@@ -1350,6 +1425,7 @@ def send(
         buffer=buffer,
         consume=consume,
         feedback=feedback,
+        ecn=ecn,
         repair=repair,
         outlets=_outlets(metrics, status, events, as_json=as_json),
     )
@@ -1393,7 +1469,7 @@ def receive(
         str | None, typer.Option("--interface", metavar="I", help="By its name or its address.")
     ] = None,
     codec: Annotated[
-        str | None, typer.Option("--codec", help="mpeg4, mpeg2, h263 or h264, where no description says it.")
+        str | None, typer.Option("--codec", help=f"{_CODECS[:-1]}, where no description says it.")
     ] = None,
     name: Annotated[
         str | None,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from steadycast.errors import UserError
 from steadycast.folder import Json, find, number, write_text
 from steadycast.record import of_flow
-from steadycast.report import page, say, several
+from steadycast.report import film, page, say, several
 from steadycast.report.answer import nothing_compared
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
@@ -201,7 +201,8 @@ def _lines(runs: Sequence[Run]) -> list[Table]:
     ]
     result = []
     for shown in _fitting(widths, [(run.name, ()) for run in runs]):
-        table = terminal.plain("▲ best, ▼ worst", *(columns[i].what for i in shown))
+        table = terminal.plain("run", *(columns[i].what for i in shown))
+        table.title, table.title_justify, table.title_style = "▲ best, ▼ worst", "left", "dim"
         for n, run in enumerate(runs):
             line = [cells[i][n] for i in shown]
             table.add_row(run.name, *(Text(text + sign, style=style) for text, sign, style in line))
@@ -269,6 +270,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
             else ""
         )
         + "</p>"
+        + page.section(*film.shown([run.folders[0] for run in every if len(run.folders) == 1]))
         + sections(every, command)
     )
     whole = page.wrap("Comparison · Steadycast", content + page.section("Words", glossary(content)))

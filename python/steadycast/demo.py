@@ -24,7 +24,7 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
     from steadycast.report import write_report
     from steadycast.report.pictures import side_by_side
 
-    done = run(FOLDER / "demo.toml", out=out, force=force, progress=progress)
+    done = run(FOLDER / "demo.toml", out=out, force=force, progress=progress, film=True)
     folder = Folder.open(out)
     return done.summary, write_report(folder, pictures=side_by_side(folder, worst_frame(folder)))
 

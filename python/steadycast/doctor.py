@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "emulate": ("simulator", "codecs", "cache", "networks"),
     "send": ("simulator", "codecs", "cache", "sockets"),
     "receive": ("simulator", "sockets"),
+    "lab": ("simulator", "codecs", "cache", "lab"),
 }
 """What each command can't do without."""
 
@@ -96,7 +97,13 @@ def _findings() -> Iterator[Finding]:
     yield Finding("processors", "ok", f"{cores()}: sweep and run --seeds use them all")
     yield _attempt("networks", "emulate and agree can make network namespaces and TUN devices", _networks)
     yield _attempt("sockets", "send and receive can work", _sockets)
-    yield _module("vmaf", "imageio_ffmpeg", "run --vmaf", "pip install 'steadycast[vmaf]'")
+    for extra, modules, use in (
+        ("lab", ("starlette", "tomlkit", "uvicorn"), "steadycast lab"),
+        ("metrics", ("prometheus_client",), "send --metrics and receive --metrics"),
+        ("cluster", ("distributed",), "sweep --scheduler"),
+        ("vmaf", ("imageio_ffmpeg",), "run --vmaf"),
+    ):
+        yield _extra(extra, modules, use)
     for program, use, package in (
         ("ffplay", "a player for receive --play", "ffmpeg"),
         ("gst-launch-1.0", "GStreamer's players and senders", "gstreamer1.0-tools"),
@@ -179,11 +186,13 @@ def _sockets() -> None:
     core()
 
 
-def _module(name: str, module: str, use: str, remedy: str) -> Finding:
+def _extra(name: str, modules: Sequence[str], use: str) -> Finding:
     from importlib.util import find_spec
 
-    if find_spec(module) is None:
-        return Finding(name, "missing", f"for {use} alone", remedy)
+    lacking = [module for module in modules if find_spec(module) is None]
+    if lacking:
+        found = f"for {use} alone: {', '.join(lacking)}"
+        return Finding(name, "missing", found, f"pip install 'steadycast[{name}]'", Exit.MISSING)
     return Finding(name, "ok", f"for {use}")
 
 

@@ -34,6 +34,7 @@ class Emulated:
     """What an emulation comes to."""
 
     run: Run
+    """The run and its record."""
     code: int | None
     """How the program ended: its exit code, or 128 and a signal's number; None without one."""
 
@@ -54,6 +55,7 @@ def emulate(
     only: bool = False,
     pcap: Sequence[str] = (),
     approximate: bool = False,
+    film: bool = False,
 ) -> Emulated:
     """Run a scenario in real time, across this machine's kernel, and measure what each viewer saw.
 
@@ -73,6 +75,7 @@ def emulate(
         only: the program alone, without the scenario's flows.
         pcap: links whose packets are captured, besides those that the scenario names.
         approximate: leave aside what this world can't honour, with a warning for each.
+        film: film the ten seconds in which a viewer missed most, for the report; only with ``quality``.
 
     Raises:
         UserError: the scenario, a clip or a controller is wrong, or asks what a kernel can't do.
@@ -101,7 +104,7 @@ def emulate(
         # A program has the terminal to itself.
         told = progress or (stack.enter_context(shown()) if program is None else Silent())
         runner = _Real(scenario, changes, told, quality, vmaf, classes)
-        runner.program, runner.only, runner.approximate = program, only, approximate
+        runner.program, runner.only, runner.approximate, runner.film = program, only, approximate, film
         if program is None:
             runner._need_flows("write at least one [[flow]], or add --in HOST -- COMMAND")
         elif not runner.loaded.flows:
@@ -194,9 +197,8 @@ class _Real(_Runner):
     def _ladders(self) -> dict[str, dict[str, object]]:
         return {} if self.only else super()._ladders()
 
-    def _measure(self, summary: Any, tables: Any) -> None:
-        if not self.only:
-            super()._measure(summary, tables)
+    def _measure(self, summary: Any, tables: Any) -> Any:
+        return None if self.only else super()._measure(summary, tables)
 
     def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:
         self.code = getattr(simulation, "code", None)

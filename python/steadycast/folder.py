@@ -120,6 +120,18 @@ class Folder:
         except tomllib.TOMLDecodeError:
             return {}
 
+    @property
+    def film(self) -> tuple[Json, bytes] | None:
+        """What the film of the worst ten seconds shows, and the film, in WebM; `None` where there is none."""
+        path = self.path / "film.webm"
+        if not path.exists():
+            return None
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(str(path), f"can't be read ({error.strerror})", "look at its rights") from error
+        return read_json(self.path / "film.json", f"steadycast report --film {self.path}"), data
+
     def absent(self) -> list[str]:
         """Tables that every run writes, and that are not there."""
         return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
@@ -153,6 +165,18 @@ class Folder:
             raise UserError(
                 str(path), f"the table is damaged ({_first_line(error)})", "run the scenario again"
             ) from error
+
+
+def add_film(folder: Folder, shown: Mapping[str, Any], data: bytes) -> None:
+    """Put a film of the worst ten seconds, and what it shows, into a folder that is there.
+
+    Raises:
+        UnwrittenError: the system refused.
+
+    """
+    write_json(folder.path / "film.json", shown)
+    with whole(folder.path / "film.webm", _ROOM) as new:
+        new.write_bytes(data)
 
 
 def is_seeds(path: Path | str) -> bool:
@@ -379,6 +403,12 @@ class Draft:
         """Write a JSON file."""
         with self._file(name) as new:
             new.write_text(_json_text(value), encoding="utf-8")
+
+    def film(self, shown: Mapping[str, Any], data: bytes) -> None:
+        """Write the film of the worst ten seconds, and what it shows."""
+        self.json("film.json", shown)
+        with self._file("film.webm") as new:
+            new.write_bytes(data)
 
     def table(self, name: str, frame: pl.DataFrame) -> None:
         """Write a table as NAME.parquet."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.report.canvas import Drawing
     from steadycast.scenario import Scenario
+    from steadycast.viewing import Record
 
 Sets = Mapping[str, object] | Sequence[str]
 
@@ -85,14 +86,19 @@ class Run:
     """A run and its record."""
 
     summary: Json
+    """What summary.json holds."""
     cost: Json
+    """What cost.json holds: processor time, time and memory."""
     tables: dict[str, pl.DataFrame | Columns]
+    """The tables of the record, by their names."""
     scenario: str
     """The scenario with all defaults, as TOML."""
     folder: Path | None = None
     """Where it was written."""
     captures: dict[str, Path] = field(default_factory=dict)
     """Links that were captured, and their pcapng files."""
+    film: tuple[Json, bytes] | None = None
+    """What the film of the worst ten seconds shows, and the film, in WebM; `None` where none was made."""
     _scratch: TemporaryDirectory[str] | None = None
     """Keeps files of a run without a folder as long as the run itself."""
 
@@ -148,7 +154,7 @@ class Run:
         with Draft(path, force=force) as draft:
             for name, file in self.captures.items():
                 draft.copy(f"pcap/{name}.pcapng", file)
-            self._fill(draft)
+            self.fill(draft)
             return draft.finish(self.summary)
 
     def report(self) -> Path:
@@ -180,9 +186,12 @@ class Run:
         """Return this run as what reports and figures read, without writing it anywhere."""
         return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
 
-    def _fill(self, draft: Draft) -> None:
+    def fill(self, draft: Draft) -> None:
+        """Write what stands beside the summary into a folder that is being made."""
         draft.text("scenario.toml", self.scenario)
         draft.json("cost.json", self.cost)
+        if self.film is not None:
+            draft.film(*self.film)
         for name, table in self.tables.items():
             frame = table.to_polars() if isinstance(table, Columns) else table
             if frame.height or name not in SOMETIMES:
@@ -261,6 +270,11 @@ class Held(Folder):
         """The resolved scenario, as TOML."""
         return self.run.scenario
 
+    @property
+    def film(self) -> tuple[Json, bytes] | None:
+        """What the film of the worst ten seconds shows, and the film."""
+        return self.run.film
+
     def has(self, name: str) -> bool:
         """Whether there is a table that a folder would have."""
         return name in self.run.tables and (name not in SOMETIMES or self.table(name).height > 0)
@@ -284,6 +298,7 @@ def run(
     quality: bool = True,
     vmaf: bool = False,
     controllers: Mapping[str, type] | None = None,
+    film: bool = False,
 ) -> Run:
     """Run a scenario, and measure what each viewer saw.
 
@@ -298,6 +313,7 @@ def run(
         quality: decode and measure the pictures.
         vmaf: measure VMAF as well, by the FFmpeg of `imageio-ffmpeg`.
         controllers: classes that steer video flows, by the flows' names, instead of what the scenario says.
+        film: film the ten seconds in which a viewer missed most, for the report; only with ``quality``.
 
     Raises:
         UserError: the scenario, a clip or a controller is wrong; it says where, and what to do.
@@ -317,7 +333,9 @@ def run(
         changes.append(f"seed={seed}")
     with ExitStack() as stack:
         told = progress or stack.enter_context(shown())
-        return _Runner(scenario, changes, told, quality, vmaf, classes).go(out, force)
+        runner = _Runner(scenario, changes, told, quality, vmaf, classes)
+        runner.film = film
+        return runner.go(out, force)
 
 
 def run_seeds(
@@ -477,6 +495,8 @@ def _quoted(value: object) -> str:
 class _Runner:
     """One run, step by step."""
 
+    film = False
+
     def __init__(
         self,
         scenario: str | Path | Scenario,
@@ -577,17 +597,19 @@ class _Runner:
         except KeyboardInterrupt:
             if draft is not None:
                 partial = self._record(simulation, complete=False)
-                partial._fill(draft)
+                partial.fill(draft)
                 draft.progress(partial.summary)
             raise
         done = self._record(simulation, complete=complete)
         began = time.perf_counter()
         if self.quality:
             try:
-                self._measure(done.summary, done.tables)
+                seen = self._measure(done.summary, done.tables)
+                if self.film and seen is not None:
+                    done = replace(done, film=self._film(done.summary, seen))
             except KeyboardInterrupt:
                 if draft is not None:
-                    done._fill(draft)
+                    done.fill(draft)
                     draft.progress(done.summary)
                 raise
         expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]
@@ -602,7 +624,7 @@ class _Runner:
             peak_memory_bytes=_peak_memory(),
         )
         if draft is not None:
-            done._fill(draft)
+            done.fill(draft)
         return replace(done, captures=captures)
 
     def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:
@@ -641,7 +663,7 @@ class _Runner:
             ladders[video["flow"]] = {
                 "fps": (table.fps.numerator, table.fps.denominator),
                 "gop": table.gop,
-                "logarithmic": video["codec"] == "h264" and video["media"] in ("clip", "synthetic"),
+                "doubling": media.codec.doubling if isinstance(media, Ladder) else None,
                 "qs": bytes(table.qs),
                 "kinds": table.kinds,
                 "display": table.display,
@@ -666,12 +688,13 @@ class _Runner:
                 warnings += [f"flow.{video['flow']}: {warning}" for warning in media.warnings]
         return warnings
 
-    def _measure(self, summary: Json, tables: dict[str, pl.DataFrame | Columns]) -> None:
+    def _measure(self, summary: Json, tables: dict[str, pl.DataFrame | Columns]) -> Record | None:
+        """Measure what the viewers saw; return the record with it, or `None` where nothing has pictures."""
         from steadycast.media.table import FrameTable
 
         ladders = {f: m for f, m in self.media.items() if not isinstance(m, FrameTable)}
         if not ladders:
-            return
+            return None
         from steadycast.viewing import FRAMES, MISSING, Record, Rows
 
         told: dict[str, Columns] = {}
@@ -687,6 +710,12 @@ class _Runner:
         for name, dtype in scores():
             columns.append((name, dtype, getattr(scored, name).tobytes()))
         tables["frames"] = Columns(columns)
+        return replace(record, frames=frames.plus("psnr_y_db", scored.psnr_y_db))
+
+    def _film(self, summary: Json, seen: Record) -> tuple[Json, bytes] | None:
+        from steadycast.film import worst_seconds
+
+        return worst_seconds(seen, summary["flows"], lambda done, of: self.progress("filming", done, of))
 
 
 def scores() -> list[tuple[str, str]]:

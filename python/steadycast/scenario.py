@@ -306,15 +306,15 @@ class Encode(Part):
     """How pictures are encoded."""
 
     bframes: int | None = None
-    """B frames between two others; default 2, with h263 0."""
+    """B frames between two others, with mpeg2, mpeg4 and h264; default 2."""
     codec: str | None = None
-    """mpeg2, mpeg4 (default), h263 or h264."""
+    """mpeg2, mpeg4 (default), h263, h264, h265, vp8, vp9 or av1."""
     fps: str | float | None = None
     """Pictures per second, or the clip's own: "clip"; default 25."""
     gop: int | None = None
     """Frames per group of pictures; default 12."""
     q: str | int | None = None
-    """Quantizers from best to worst, "2-31" (h264: "18-47"), or one: "12"."""
+    """Quantizers from best to worst, "2-31" (h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12"."""
     size: str | None = None
     """sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip"."""
 
@@ -520,6 +520,10 @@ class Flow(Part):
     """onoff, tcp: length of the periods with data."""
     packet: str | None = None
     """Packet size as IP size; default "1200B" (tcp: from its preset)."""
+    padding: bool | None = None
+    """video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent
+    again where a controller's probe finds too little that waits (gcc); default false.
+    """
     params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     """video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }."""
     playout: str | Playout | None = None

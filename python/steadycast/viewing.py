@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.media.quality import Quality, Shown, evaluate, pictures_at, screen
+from steadycast.media.quality import OnScreen, Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from steadycast.folder import Folder, Json
     from steadycast.media.ladder import Ladder
-    from steadycast.media.metrics import Picture
     from steadycast.progress import Progress
 
 PLANES = ("y", "u", "v")
@@ -29,7 +28,19 @@ MEASURED = ("psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
 """Figures of pictures, one of each family."""
 
 
-FRAMES = ("flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q")
+FRAMES = (
+    "flow",
+    "node",
+    "frame",
+    "display",
+    "pts_s",
+    "ready_s",
+    "due_s",
+    "arrived_s",
+    "fate",
+    "q",
+    "psnr_y_db",
+)
 MISSING = ("flow", "node", "frame", "offset", "len")
 """Columns of the two tables that are read here."""
 Column = tuple[str, str, Any]
@@ -52,7 +63,7 @@ class Rows:
         columns: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, Sequence[str]] = {}
         for name, kind, content in told:
-            if name not in names:
+            if name not in names or kind == "absent":
                 continue
             if kind == "text":
                 columns[name], texts[name] = np.frombuffer(content[0], dtype="<u4"), content[1]
@@ -71,7 +82,7 @@ class Rows:
             column = table[name]
             if column.dtype.is_numeric():
                 columns[name] = column.to_numpy()
-            else:
+            elif column.null_count() < len(column):
                 found, columns[name] = np.unique(column.to_list(), return_inverse=True)
                 texts[name] = found.tolist()
         return cls(columns, texts)
@@ -137,9 +148,9 @@ class Viewer:
         """Decode what stands behind one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
 
-    def pictures(self) -> Iterator[tuple[Picture, Picture]]:
-        """Yield the source's picture and the one on the screen, display slot by display slot."""
-        return screen(self.ladder, self.chosen_q, self.fates)
+    def pictures(self, slots: range | None = None) -> Iterator[OnScreen]:
+        """Yield what stands on the screen, display slot by display slot; of these slots, or of all."""
+        return screen(self.ladder, self.chosen_q, self.fates, slots)
 
     @property
     def slots(self) -> int:

@@ -142,7 +142,7 @@ def as_in_rust() -> dict[str, object]:
     return {
         "fps": (25, 1),
         "gop": 12,
-        "logarithmic": False,
+        "doubling": None,
         "qs": bytes(range(2, 32)),
         "kinds": np.where(n % 12 == 0, 0, 1).astype(np.uint8),
         "display": n.astype(np.uint32),

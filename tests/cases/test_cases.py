@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from steadycast.cases import run_cases, takes_part
-from steadycast.cases.case import Case, cases, chosen, sets, write_scenarios
+from steadycast.cases.case import LONGEST_S, Case, cases, chosen, lasts_s, sets, write_scenarios
 from steadycast.cases.radio import CELLS
 from steadycast.controllers import registry
 from steadycast.run import load
@@ -80,6 +80,51 @@ def test_capacities_change_as_the_tables_say(
     assert scenario["duration"] == f"{end}s"
 
 
+@pytest.mark.parametrize("name", ["5.1", "5.2", "5.3"])
+def test_background_traffic_leaves_what_the_link_has_in_the_other_variant(name: str, scenarios: Path) -> None:
+    by_link, by_udp = told(scenarios, name), told(scenarios, f"{name}-udp")
+    mbps = {"kbps": 1e-3, "Mbps": 1.0}
+
+    def rate(text: str) -> float:
+        return float(text[:-4]) * mbps[text[-4:]]
+
+    def udp(at: float, back: bool) -> float:
+        flows = [flow for flow in by_udp["flow"] if flow["name"].startswith("udp")]
+        return sum(
+            rate(flow["rate"])
+            for flow in flows
+            if ("-back" in flow["name"]) == back and int(flow["start"][:-1]) <= at < int(flow["stop"][:-1])
+        )
+
+    bottleneck = by_link["topology"]["bottleneck"]
+    for back in (False, True):
+        first = bottleneck["back"]["rate"] if back else bottleneck["rate"]
+        if first == "none":
+            continue
+        link = by_udp["topology"]["bottleneck"]
+        assert rate(link["back"]["rate"] if back else link["rate"]) == 4.0
+        direction = "back" if back else "forward"
+        steps = {0: rate(first)} | {
+            int(event["at"][:-1]): rate(event["set"]["rate"])
+            for event in by_link["event"]
+            if event["set"]["direction"] == direction
+        }
+        for at, capacity in steps.items():
+            assert 4.0 - udp(at + 1.0, back) == pytest.approx(capacity), (direction, at)
+    others = [flow for flow in by_udp["flow"] if not flow["name"].startswith("udp")]
+    assert others == by_link["flow"]
+
+
+def test_background_traffic_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
+    suite = run_cases(["fixed"], case=["5.1"], out=tmp_path / "cases")
+    (case,) = suite.cases
+    # The video sends 1.5 Mb/s whatever comes: where 0.6 are left, and what is left is all used.
+    by_variant = {variant.name: suite.spread(case, variant, "fixed", "use") for variant in case.variants}
+    assert all(found is not None for found in by_variant.values())
+    uses = {name: found["mean"] for name, found in by_variant.items() if found is not None}
+    assert uses["UDP"] == pytest.approx(uses["50 ms"], abs=0.1), uses
+
+
 @pytest.mark.parametrize(
     ("name", "times", "audio"),
     [
@@ -147,9 +192,9 @@ def test_bounds_say_why_and_which_case_decides(scenarios: Path) -> None:
 def test_a_run_of_two_controllers_has_measures_verdicts_and_a_page(tmp_path: Path) -> None:
     suite = run_cases(["gcc", "tfrcp"], case=["5.1"], seeds=[1, 2], out=tmp_path / "out")
     assert not suite.errors
-    assert len(suite.runs) == 2 * 2 * 2
+    assert len(suite.runs) == 2 * 3 * 2
     case, good, bad = suite.cases[0], suite.verdict(CASES["5.1"], "gcc"), suite.verdict(CASES["5.1"], "tfrcp")
-    assert good[1] == bad[1] == 8
+    assert good[1] == bad[1] == 12
     assert bad[0] < good[0]
     assert suite.failed
     use = suite.spread(case, case.variants[0], "gcc", "use")
@@ -185,7 +230,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt) as ended:
         run_cases(["gcc"], case=["5.1"], seeds=[1, 2], out=tmp_path / "out", progress=stop)
-    assert ended.value.__notes__ == ["1 of 4 runs were done; none is kept"]
+    assert ended.value.__notes__ == ["1 of 6 runs were done; none is kept"]
     assert not any(tmp_path.iterdir())
 
 
@@ -216,3 +261,8 @@ def test_the_command_shows_a_table_of_80_columns_and_says_by_its_code_whether_al
     assert said.code == 2
     assert "--force" in said.err
     assert len(chosen(["5.6"])) == 1
+
+
+def test_emulated_are_the_cases_of_up_to_two_minutes() -> None:
+    short = [case.id for case in cases() if lasts_s(case) <= LONGEST_S]
+    assert short == ["5.1", "5.2", "5.3", "5.4", "5.6", "5.8", "6.1", "6.2", "8869-2.1", "8869-2.2"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,7 +122,17 @@ def test_doctor_says_what_works_and_ends_by_what_is_lacking(
 ) -> None:
     said = say("doctor")
     assert said.code == 0
-    for name in ("simulator", "codecs", "cache", "disk", "processors", "networks", "sockets"):
+    for name in (
+        "simulator",
+        "codecs",
+        "cache",
+        "disk",
+        "processors",
+        "networks",
+        "sockets",
+        "lab",
+        "metrics",
+    ):
         assert f"\n{name} " in said.out
     assert json.loads(say("doctor", "--json").out)["works"]["run"] is True
     assert say("doctor", "dance").code == 2
@@ -147,6 +158,18 @@ def test_a_missing_right_is_told_with_its_remedy_and_fails_what_needs_it(
     assert say("doctor", "run").code == 0
 
 
+def test_an_extra_that_is_not_installed_is_told_and_fails_what_needs_it(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    util = importlib.import_module("importlib.util")
+    found = util.find_spec
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name == "uvicorn" else found(name))
+    said = say("doctor", "lab")
+    assert said.code == Exit.MISSING
+    assert "for steadycast lab alone: uvicorn; pip install 'steadycast[lab]'" in " ".join(said.out.split())
+    assert say("doctor", "run").code == 0
+
+
 def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_send(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,11 +187,13 @@ def test_a_module_without_the_worlds_of_real_time_runs_and_says_why_it_does_not_
         assert "this needs Linux" in said.err
     assert say("run", "home", *SHORT).code == 0
     works = json.loads(say("doctor", "--json").out)["works"]
-    assert works == {"run": True, "emulate": False, "send": False, "receive": False}
+    assert works == {"run": True, "emulate": False, "send": False, "receive": False, "lab": True}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    # However the tests were started, the command is called by its own name.
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", "")
     monkeypatch.setenv("_STEADYCAST_COMPLETE", f"complete_{shell}")
     monkeypatch.setenv("COMP_WORDS", "steadycast sc")
     monkeypatch.setenv("COMP_CWORD", "1")

@@ -13,6 +13,9 @@ from steadycast.lab.watch import KEPT, Watched
 from steadycast.lab.work import Json
 
 from tests.lab.conftest import Lab, start, stop
+from tests.live.conftest import ports
+from tests.live.test_endings import start as begin
+from tests.live.test_endings import until
 
 
 def sent(at_s: float, rate: float = 500_000.0, **more: Any) -> str:
@@ -174,3 +177,41 @@ def test_the_lab_shows_two_sessions_and_runs_nothing(live: Lab, tmp_path: Path) 
     assert "Nothing has come" in second["says"][0]
     assert live.post("run", {"tab": "t", "text": ""}).code == 400
     assert live.workers() == []
+
+
+def test_the_lab_follows_send_and_receive_while_they_go(tmp_path: Path) -> None:
+    (port,) = ports(1)
+    sdp, mine, its = (tmp_path / name for name in ("s.sdp", "sent.jsonl", "got.jsonl"))
+    to = ("--to", f"127.0.0.1:{port}", "--max-rate", "500kbps", "--sdp", sdp)
+    begun = [begin("send", "testsrc", "--size", "176x144", *to, "--status", mine, "--for", "90s")]
+    lab: Lab | None = None
+    try:
+        until(sdp.exists, "no description")
+        begun.append(begin("receive", sdp, "--name", "wall", "--status", its, "--for", "90s"))
+        lab = start(tmp_path, "--watch", str(mine), "--watch", str(its), file=False)
+
+        def looked() -> list[Json]:
+            assert lab is not None
+            return list(lab.post("watch", {}).json)
+
+        def rates() -> list[list[float]]:
+            return [one["charts"]["rates"]["lines"][0]["y"] if one["charts"] else [] for one in looked()]
+
+        until(lambda: all(len(rate) >= 2 and rate[-1] > 0 for rate in rates()), "a session is not shown")
+        until(lambda: "wall" in looked()[0]["decisions"][0]["by"], "nobody sets the rate")
+        sender, receiver = looked()
+        assert sender["says"][0].startswith(f"127.0.0.1:{port}: sending ")
+        assert len(sender["decisions"][0]["why"]) == len(sender["charts"]["rates"]["lines"][0]["t"])
+        (row,) = sender["numbers"]["rows"]
+        assert "wall" in json.dumps(row)
+        assert receiver["numbers"]["heads"][0][0] == "whole"
+        until(lambda: int(looked()[1]["numbers"]["rows"][0]["cells"][0]) > 10, "no frame is shown")
+        # It goes on where they do.
+        until(lambda: looked()[0]["to_s"] > sender["to_s"], "the page stands still")
+    finally:
+        if lab is not None:
+            assert stop(lab) == 0
+        begun[0].terminate()  # its BYE ends the receiver
+        for each in begun:
+            each.communicate(timeout=60)
+    assert [each.returncode for each in begun] == [0, 0]

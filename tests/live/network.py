@@ -21,7 +21,7 @@ name = "air"
 between = ["s", "r"]
 rate = "%s"
 delay = "20ms"
-queue = { kind = "droptail", limit = "50p" }
+%s
 loss = { kind = "bernoulli", p = %s }
 """
 
@@ -89,14 +89,16 @@ def emulate(
     record: bool = True,
     beside: str = "",
     loss: float = 0.0,
+    link: str = 'queue = { kind = "droptail", limit = "50p" }',
 ) -> Emulated:
     """Run a shell script on the sender's host.
 
-    `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways.
+    `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways;
+    `link` are further keys of the link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
-    scenario.write_text(LINK % (rate, loss) + beside)
+    scenario.write_text(LINK % (rate, link, loss) + beside)
     only = [] if beside else ["--only"]
     words = ["emulate", scenario, *only, "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()

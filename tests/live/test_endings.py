@@ -19,14 +19,16 @@ from typing import Any
 
 import av
 import pytest
-from av.video.frame import PictureType
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Folder
 from steadycast.live import container, receive, session
+from steadycast.live.encoder import Encoder, Shape
+from steadycast.media import stream
+from steadycast.media.clip import scaled
+from steadycast.media.ladder import CODECS
 
 from tests.live.conftest import needs, needs_networks, steadycast
 
-ENCODERS = {"mpeg4": "mpeg4", "mpeg2": "mpeg2video", "h263": "h263", "h264": "libx264"}
 TICKS = [3600 * n for n in range(20)]
 
 
@@ -202,7 +204,13 @@ class Fake:
 
 
 def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_path: Path) -> None:
-    fake = Fake([[(0, False, 0.0, b"abc")], [(3600, False, 0.1, "no bytes")], [(7200, False, 0.2, b"d")]])
+    fake = Fake(
+        [
+            [(0, False, True, 0.0, b"abc")],
+            [(3600, False, True, 0.1, "no bytes")],
+            [(7200, False, True, 0.2, b"d")],
+        ]
+    )
     sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.m4v"))
     with pytest.raises(UnwrittenError, match=r"x\.m4v: can't be written .*stands in .*x\.m4v\.part"):
         sink.finish()
@@ -213,7 +221,7 @@ def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_pat
 
 def test_a_stream_that_no_container_takes_at_the_end_is_kept(tmp_path: Path) -> None:
     sink = receive.Sink(
-        Fake([[(0, False, 0.0, b"no picture")]]), receive.Options(what="x", out=tmp_path / "x.mkv")
+        Fake([[(0, False, True, 0.0, b"no picture")]]), receive.Options(what="x", out=tmp_path / "x.mkv")
     )
     kept = f"the stream as it came stands in {tmp_path / 'x.mkv.part'} \\(mpeg4\\)"
     with pytest.raises(UnwrittenError, match=f"can't be put into this container .*; {kept}"):
@@ -226,7 +234,7 @@ def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:
     fifo = tmp_path / "x.m4v"
     os.mkfifo(fifo)
     reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
-    receive.Sink(Fake([[(0, False, 0.0, b"abc")]]), receive.Options(what="x", out=fifo)).finish()
+    receive.Sink(Fake([[(0, False, True, 0.0, b"abc")]]), receive.Options(what="x", out=fifo)).finish()
     assert reader.communicate(timeout=10)[0] == b"abc"
     assert fifo.is_fifo()
 
@@ -236,23 +244,21 @@ def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twenty frames in each codec, as they come."""
+    """Twenty frames in each codec, as `send` encodes them, in groups of 12."""
     folder = tmp_path_factory.mktemp("streams")
-    for codec, encoder in ENCODERS.items():
-        form = receive.DEMUXERS[codec].replace("mpegvideo", "mpeg2video")
-        with (
-            av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source,
-            av.open(str(folder / codec), "w", format=form) as target,
-        ):
-            stream = target.add_stream(encoder, rate=25)
-            stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
-            if encoder == "libx264":
-                stream.options = {"tune": "zerolatency"}
-            stream.codec_context.time_base = Fraction(1, 25)
-            for frame in itertools.islice(source.decode(video=0), 20):
-                frame.pict_type = PictureType.NONE  # the encoder's to choose
-                target.mux(stream.encode(frame))
-            target.mux(stream.encode(None))
+    with av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source:
+        pictures = [
+            scaled(frame, 352, 288)
+            for frame in itertools.islice(source.decode(video=0), len(TICKS))
+            if isinstance(frame, av.VideoFrame)
+        ]
+    for name, codec in CODECS.items():
+        encoder = Encoder(codec, Shape(352, 288, Fraction(25)), 12)
+        middle = codec.quantizers[len(codec.quantizers) // 2]
+        data = stream.head(name)
+        for n, (ticks, samples) in enumerate(zip(TICKS, pictures, strict=True)):
+            data += stream.framed(name, ticks, encoder.unit(samples, first=n % 12 == 0, quantizer=middle)[1])
+        (folder / name).write_bytes(data)
     return folder
 
 
@@ -261,6 +267,10 @@ TAKEN = {
     "mpeg2": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
     "h263": (".avi", ".mov"),
     "h264": (".mkv", ".mp4", ".avi", ".mov", ".ts"),
+    "h265": (".mkv", ".mp4", ".mov", ".ts"),
+    "vp8": (".mkv", ".webm", ".avi"),
+    "vp9": (".mkv", ".webm", ".mp4", ".avi"),
+    "av1": (".mkv", ".webm", ".mp4", ".avi"),
 }
 
 
@@ -285,7 +295,7 @@ def test_a_container_that_is_accepted_at_the_start_takes_the_stream_at_the_end(
 def test_a_container_can_be_read_while_it_is_written(
     codec: str, ending: str, streams: Path, tmp_path: Path
 ) -> None:
-    with av.open(str(streams / codec), format=container.DEMUXERS[codec]) as source:
+    with av.open(str(streams / codec), format=stream.DEMUXERS[codec]) as source:
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     assert len(units) == 20
     out = tmp_path / f"film{ending}.part"
@@ -305,15 +315,9 @@ def test_a_container_can_be_read_while_it_is_written(
         packets = [packet for packet in film.demux(video=0) if packet.size]
     if ending == ".avi":  # it holds no times, and FFmpeg's reader makes up its own
         return
-    assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == opened(units)
+    assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == [0, 12, 20, 32]
     spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}  # type: ignore[operator]
     assert spans == {0.08}
-
-
-def opened(units: list[bytes]) -> list[int]:
-    """The I frames of two rounds, by the encoder's groups of 12, or H.264's one."""
-    group = 20 if units[0][4] & 0x1F == 7 else 12
-    return [n for n in range(40) if n % 20 % group == 0]
 
 
 def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end(
@@ -322,7 +326,7 @@ def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end
     with av.open(str(streams / "mpeg4"), format="m4v") as source:
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     frames = [b"nothing"] * 70 + units
-    fake = Fake([[(3600 * n, False, 0.0, data)] for n, data in enumerate(frames)])
+    fake = Fake([[(3600 * n, False, True, 0.0, data)] for n, data in enumerate(frames)])
     sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.mkv"))
     sink.finish()
     assert [each.name for each in tmp_path.iterdir()] == ["x.mkv"]
@@ -335,13 +339,13 @@ def test_a_stream_that_says_late_what_it_is_is_put_into_its_container_at_the_end
 def test_a_container_that_is_refused_is_told_with_one_that_is_taken(
     codec: str, ending: str, tmp_path: Path
 ) -> None:
-    if ending in TAKEN[codec] or ending in receive._RAW[codec]:
+    if ending in TAKEN[codec] or ending in stream.ENDINGS[codec]:
         return
     with pytest.raises(UserError) as told:
         receive.container_of(tmp_path / f"film{ending}", codec)
     first = TAKEN[codec][0]
     assert told.value.remedy == (
-        f"name a file that ends in {first}, or in {receive._RAW[codec][0]} for the stream as it comes"
+        f"name a file that ends in {first}, or in {stream.ENDINGS[codec][0]} for the stream as it comes"
     )
     assert not list(tmp_path.iterdir())
 

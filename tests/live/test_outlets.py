@@ -57,8 +57,9 @@ def status(peers: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
                 "loss": 0.01, "rtt_ms": 40.0, "by": None}  # fmt: skip
     return {
         "at_s": 10.0, "rate_bps": 1.9e6, "decision": decision, "backlog_ms": 3.0, "packets": 2000, "bytes": 2_000_000,
-        "frames": 250, "skipped_frames": 1, "left_out": 0, "quantizer": 5, "feedback": 30, "feedback_refused": 0,
-        "floor_bps": 5e4, "refused": 0, "unsent": 0, "unreadable": 0, "peers": peers,
+        "frames": 250, "skipped_frames": 1, "left_out": 0, "no_room": 0, "quantizer": 5, "feedback": 30,
+        "feedback_refused": 0, "ecn": None, "floor_bps": 5e4, "refused": 0, "unsent": 0, "unreadable": 0,
+        "peers": peers,
     } | changes  # fmt: skip
 
 
@@ -199,12 +200,18 @@ def test_systemd_is_told_how_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         systemd.bind(name)
         systemd.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
+        monkeypatch.setattr(outlets, "EVERY_S", 0.0)
         with Outlets(Options(), "send", "a") as seen:
-            seen.look(status([peer(1)]))
-        told = [systemd.recv(1000).decode() for _ in range(3)]
-    assert told[0] == "READY=1"
-    assert told[1].startswith("STATUS=10 s  sending 1.90 Mb/s")
-    assert told[2] == "STOPPING=1"
+            seen.begun()
+            for at_s in (10.0, 11.0, 11.0):
+                seen.look(status([peer(1)], at_s=at_s))
+        told = [systemd.recv(1000).decode().splitlines() for _ in range(5)]
+    assert (told[0], told[-1]) == (["READY=1"], ["STOPPING=1"])
+    assert [each[0][:30] for each in told[1:4]] == [
+        f"STATUS={at} s  sending 1.90 Mb/s" for at in (10, 11, 11)
+    ]
+    # The last status is the one before: the session stands still, and the watchdog is not told that it lives.
+    assert [each[1:] for each in told[1:4]] == [["WATCHDOG=1"], ["WATCHDOG=1"], []]
 
 
 def expressions() -> Iterator[str]:

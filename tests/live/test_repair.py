@@ -107,6 +107,67 @@ def test_what_is_lost_is_sent_again_and_every_frame_is_whole(tmp_path: Path, key
 
 
 @needs_networks
+@pytest.mark.parametrize("key", [False, True])
+def test_what_is_lost_is_computed_from_parity(tmp_path: Path, key: bool) -> None:
+    words: tuple[str, ...] = ("--repair", "parity")
+    if key:
+        secret = tmp_path / "key"
+        secret.write_text("A" * 40)
+        secret.chmod(0o600)
+        words += ("--key-file", str(secret))
+    text = described(tmp_path, *words).read_text()
+    assert "VPF 96 98\n" in text
+    assert "a=rtpmap:98 x-steadycast-rs/90000\na=ssrc-group:FEC-FR " in text
+    done = lossy(tmp_path, OURS.format(ready=READY, send=" ".join(words), receive=" ".join(words[2:])))
+    sent, seen = done.sent(), receiver(done)
+    assert seen["lost_packets"] >= 3
+    assert seen["repaired_packets"] >= seen["lost_packets"] - 3
+    assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
+    # A parity or two, and a third now and then, for each twenty packets.
+    assert 0.03 <= sent["parity_packets"] / sent["sent_packets"] <= 0.3
+    assert sent["repair_packets"] == 0
+    frames = seen["frames"]
+    assert frames["ok"] >= frames["sent"] - 24
+
+
+SHOWN = (
+    "timeout 60 ffmpeg -protocol_whitelist file,udp,rtp -analyzeduration 500000 -i session.sdp -f null - "
+    "2> ffmpeg.log"
+)
+BIN = (
+    "timeout 60 gst-launch-1.0 -v -e rtpbin name=r latency=200 udpsrc port=5004 caps='{caps}' ! r.recv_rtp_sink_0 "
+    "r. ! rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4 ! fakesink silent=false sync=false > gst.log 2>&1"
+)
+BESIDE = """
+nsenter --net=$STEADYCAST_NET_R {player} & player=$!
+{ready}
+sleep 0.5
+$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 8s \
+  --repair parity --json > sent.json
+sleep 1; kill -INT $player; nsenter --net=$STEADYCAST_NET_R true; wait $player; true
+"""
+
+
+@needs("ffmpeg")
+@needs("gst-launch-1.0")
+@needs_networks
+@pytest.mark.parametrize("player", ["ffmpeg", "gst"])
+def test_players_that_know_no_parity_play_on_undisturbed(tmp_path: Path, player: str) -> None:
+    sdp = described(tmp_path, "--repair", "parity")
+    command = SHOWN if player == "ffmpeg" else BIN.format(caps=caps(sdp))
+    done = emulate(tmp_path, BESIDE.format(ready=READY, player=command), rate="6Mbps", record=False)
+    flow = done.sent()
+    assert flow["parity_packets"] > 0.05 * flow["sent_packets"]
+    said = (tmp_path / f"{player}.log").read_text()
+    shown = (
+        int(re.findall(r"frame= *(\d+)", said)[-1])
+        if player == "ffmpeg"
+        else len(re.findall(r"fakesink.*last-message = chain", said))
+    )
+    assert 0.98 * flow["coded_frames"] <= shown <= flow["coded_frames"]
+
+
+@needs_networks
 def test_without_repair_the_same_link_breaks_many_frames_and_nothing_is_asked_for(tmp_path: Path) -> None:
     described(tmp_path, "--repair", "none")
     done = lossy(tmp_path, OURS.format(ready=READY, send="--repair none", receive=""))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from steadycast.cases import run_cases
 
-from validation import cases, field
+from validation import cases, field, page
 from validation.field import Seen
 
 
@@ -71,13 +72,24 @@ def test_where_the_link_loses_the_two_are_compared_with_each_other() -> None:
 
 
 def test_pages_get_their_tables_between_the_marks(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{cases.BEGIN}\nold\n{cases.END}\nafter\n")
-    cases.written(page, "new")
-    assert page.read_text() == f"before\n{cases.BEGIN}\nnew\n{cases.END}\nafter\n"
-    for path in (cases.PAGE, field.PAGE):
-        text = path.read_text(encoding="utf-8")
-        assert text.count(cases.BEGIN) == text.count(cases.END) == 1
+    place = tmp_path / "page.md"
+    place.write_text("before\n<!-- x: begin -->\nold\n<!-- x: end -->\nafter\n")
+    page.put(place, "x", "new")
+    assert place.read_text() == "before\n<!-- x: begin -->\nnew\n<!-- x: end -->\nafter\n"
+    with pytest.raises(ValueError, match="has no <!-- y: begin -->"):
+        page.put(place, "y", "new")
+
+
+def test_a_mark_stands_once_in_its_page() -> None:
+    marks = [
+        (place, mark)
+        for place in page.DOCS.glob("*.md")
+        for mark in re.findall(r"<!-- [\w-]+: begin -->", place.read_text())
+    ]
+    assert len(marks) > 10
+    for place, mark in marks:
+        text = place.read_text()
+        assert text.count(mark) == text.count(mark.replace("begin", "end")) == 1, (place, mark)
 
 
 def test_the_tables_of_the_test_cases_say_what_is_bounded_and_what_failed() -> None:

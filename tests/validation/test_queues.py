@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from validation import cases, queues
+from validation import queues
 
 
 def summary(**link: float) -> dict[str, Any]:
@@ -62,8 +62,3 @@ def test_what_differs_from_the_published_rates_stands_in_bold() -> None:
         "| 25 ms | **50 (50…50) · 78** | 50 (50…50) · 60 | 50 (50…50) · 48 | **50 (50…50) · 38** |" in table
     )
     assert "of 25 are within 30 % of theirs" in table
-
-
-def test_the_page_has_its_marks() -> None:
-    text = queues.PAGE.read_text(encoding="utf-8")
-    assert text.count(cases.BEGIN) == text.count(cases.END) == 1

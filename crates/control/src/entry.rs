@@ -392,6 +392,9 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The cap of a session that nobody gives one: more than any link here carries.
+    pub const NO_CAP: Rate = Rate::mbps(1_000);
+
     /// A session with one receiver, packets of 1000 bytes, no pictures and no ECN, whose session bandwidth is the cap; the half's id
     /// is 1. Other fields are set with `..`.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {

@@ -75,14 +75,14 @@ pub(crate) struct Segment {
     pub(crate) payload: u32,
 }
 
-/// Sets "congestion experienced" in a datagram's header, and its checksum right.
-pub(crate) fn mark(bytes: &mut [u8]) {
+/// Writes an ECN field into a datagram's header, and sets its checksum right.
+pub(crate) fn mark(bytes: &mut [u8], ecn: Ecn) {
     let Some(tos) = bytes.get(1).copied() else { return };
-    if tos & 3 == 3 || bytes.len() < 20 {
+    if Ecn::from_bits(tos) == ecn || bytes.len() < 20 {
         return;
     }
     let old = u16::from_be_bytes([bytes[0], tos]);
-    bytes[1] = tos | 3;
+    bytes[1] = tos & !3 | ecn.bits();
     let new = u16::from_be_bytes([bytes[0], bytes[1]]);
     // RFC 1624, eq. 3: HC' = ~(~HC + ~m + m').
     let sum = u32::from(!u16::from_be_bytes([bytes[10], bytes[11]])) + u32::from(!old) + u32::from(new);
@@ -115,10 +115,12 @@ mod tests {
     fn a_mark_leaves_the_checksum_right_whatever_the_header_says() {
         for tos in [0u8, 1, 2, 0xb8, 0xba, 0xff] {
             for id in [0u8, 0x7f, 0xff] {
-                let mut bytes = datagram(tos, 17, &[id; 3]);
-                mark(&mut bytes);
-                assert_eq!(bytes[1], tos | 3);
-                assert_eq!(checksum(&bytes[..20]), 0, "tos {tos}");
+                for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+                    let mut bytes = datagram(tos, 17, &[id; 3]);
+                    mark(&mut bytes, ecn);
+                    assert_eq!(bytes[1], tos & 0xfc | ecn.bits());
+                    assert_eq!(checksum(&bytes[..20]), 0, "tos {tos} {ecn:?}");
+                }
             }
         }
     }

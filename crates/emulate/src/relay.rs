@@ -291,12 +291,14 @@ impl<W: Watch> Relay<W> {
         let Self { network, gates, places, told, watch, clock, .. } = self;
         network.advance(now, |arrival| {
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
-            let written = if arrival.ecn == Ecn::Ce {
-                let mut marked = arrival.bytes.to_vec();
-                mark(&mut marked);
-                write(&gate.tun, &marked)
-            } else {
+            // What a queue has marked, or a link has cleared, leaves so.
+            let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
+            let written = if as_sent {
                 write(&gate.tun, arrival.bytes)
+            } else {
+                let mut marked = arrival.bytes.to_vec();
+                mark(&mut marked, arrival.ecn);
+                write(&gate.tun, &marked)
             };
             let late = clock.now().since(arrival.at);
             match written {

@@ -7,16 +7,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use steadycast_ends::{Agent, AgentIx, Arriving, Body, Out, PacketRow, Rows};
 use steadycast_link::Ecn;
-use steadycast_live::{Datagram, End, Outbox, Which};
+use steadycast_live::{CameSymbols, Datagram, End, Outbox, SentSymbols, Which};
 use steadycast_scenario::NodeIx;
-use steadycast_session::Media;
+use steadycast_session::{Media, Protected, Protection, Received, Receiver, Sender};
 use steadycast_units::{Bytes, Chance, Span, Time};
+use steadycast_wire::parity::ParityHeader;
 use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
 /// What a plain packet carries: four zeros, so that it is not taken for RTCP, its number, and when it left.
 pub(crate) const PLAIN: usize = 20;
+
+/// Packets that may still be held back when they are of no use to their session any more.
+const HELD_BACK: u64 = 256;
 
 /// How often an agent is called at one time.
 const CATCH_UP: usize = 1_000;
@@ -32,19 +36,33 @@ pub(crate) struct Sent {
 struct Stream {
     packets: VecDeque<(Media, Time)>,
     first: u64,
+    /// What they carry is parity.
+    parity: bool,
 }
 
 /// What is remembered of it: a packet that is older than this can't be told from a newer one with its number.
 const NUMBERS: usize = 1 << 16;
 
 impl Sent {
-    fn add(&mut self, now: Time, media: &Media) {
-        self.streams.entry(media.header.ssrc).or_default().add(now, media);
+    fn add(&mut self, now: Time, media: &Media, parity: bool) {
+        let stream = self.streams.entry(media.header.ssrc).or_default();
+        stream.parity = parity;
+        stream.add(now, media);
     }
 
-    /// The latest packet with this header's number, if it is this packet.
-    fn find(&self, header: &RtpHeader) -> Option<&(Media, Time)> {
-        self.streams.get(&header.ssrc)?.find(header)
+    /// The latest packet with this header's number, if it is this packet, and whether it is parity. A header without a send time is that of
+    /// a packet that was computed.
+    fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
+        let stream = self.streams.get(&header.ssrc)?;
+        let (media, at) = stream.numbered(header.seq)?;
+        let sent = RtpHeader { send_time: header.send_time.and(media.header.send_time), ..media.header };
+        (sent == *header).then_some((media, *at, stream.parity))
+    }
+
+    /// The latest original of this source with this number, as it would be without a header extension.
+    fn bare(&self, ssrc: u32, number: u16) -> Option<RtpHeader> {
+        let (media, _) = self.streams.get(&ssrc)?.numbered(number)?;
+        Some(RtpHeader { send_time: None, ..media.header })
     }
 }
 
@@ -61,12 +79,10 @@ impl Stream {
         self.packets.push_back((*media, now));
     }
 
-    fn find(&self, header: &RtpHeader) -> Option<&(Media, Time)> {
+    fn numbered(&self, number: u16) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
-        let back = (last as u16).wrapping_sub(header.seq);
-        let place = last.checked_sub(u64::from(back))?.checked_sub(self.first)?;
-        let found = self.packets.get(place as usize)?;
-        (found.0.header == *header).then_some(found)
+        let back = (last as u16).wrapping_sub(number);
+        self.packets.get(last.checked_sub(u64::from(back))?.checked_sub(self.first)? as usize)
     }
 }
 
@@ -102,17 +118,21 @@ pub(crate) struct UdpEnd {
     pub(crate) hosted: Hosted,
     /// Its packets, where they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
-    held: VecDeque<(Time, Body)>,
+    held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
     heard: u64,
+    /// What parity is made from, and what lost packets are computed from.
+    kept: SentSymbols,
+    came: CameSymbols,
 }
 
 impl UdpEnd {
     pub(crate) fn new(agent: Agent, hosted: Hosted, log: Option<Rows<PacketRow>>) -> Self {
         let (held, outgoing) = (VecDeque::new(), Vec::new());
-        Self { agent, hosted, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0 }
+        let (kept, came) = (SentSymbols::default(), CameSymbols::default());
+        Self { agent, hosted, log, held, outgoing, leaves: false, zeros: Vec::new(), heard: 0, kept, came }
     }
 
     /// Packets of media, or of plain traffic, that have come.
@@ -138,42 +158,68 @@ impl UdpEnd {
             if let Some(log) = &mut self.log {
                 log.extend(PacketRow::of(now, size, &body, ecn, None));
             }
-            if let Body::Rtp(media) = &body {
-                self.hosted.sent.borrow_mut().add(now, media);
+            match &body {
+                Body::Rtp(media) => self.hosted.sent.borrow_mut().add(now, media, false),
+                Body::Parity(parity) => self.hosted.sent.borrow_mut().add(now, &parity.0, true),
+                _ => {}
             }
             if self.hosted.jitter.is_zero() {
-                self.send(now, size, &body, out);
+                self.send(now, size, ecn, &body, out);
             } else {
                 // What comes while one is held back leaves with it, as in the simulation.
                 let until = match self.held.back() {
-                    Some((until, _)) => *until,
+                    Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
                 };
-                self.held.push_back((until, body));
+                self.held.push_back((until, ecn, body));
             }
         }
-        while let Some((_, body)) = self.held.pop_front_if(|(until, _)| *until <= now) {
+        while let Some((_, ecn, body)) = self.held.pop_front_if(|(until, ..)| *until <= now) {
             let size = match (&body, &self.agent) {
                 (Body::Rtp(media), _) => media.size,
+                (Body::Parity(parity), _) => parity.0.size,
                 (_, Agent::PlainSource(source)) => source.packet(),
                 _ => Bytes::ZERO,
             };
-            self.send(now, size, &body, out);
+            self.send(now, size, ecn, &body, out);
         }
+        let first = self.first_kept().unwrap_or(u64::MAX);
+        self.kept.forget_before(first.saturating_sub(HELD_BACK));
         if self.leaves && !self.agent.leaving() {
             self.leaves = false;
             self.graft(false);
         }
     }
 
-    fn send(&mut self, now: Time, size: Bytes, body: &Body, out: &mut Outbox) {
+    /// The extended number of the first packet that may be sent again, or of which parity may be; `None` without repair.
+    fn first_kept(&self) -> Option<u64> {
+        let Agent::VideoSource(source) = &self.agent else { return None };
+        source.session().and_then(Sender::first_kept)
+    }
+
+    fn send(&mut self, now: Time, size: Bytes, ecn: Ecn, body: &Body, out: &mut Outbox) {
         match body {
             Body::Rtp(media) => {
+                let keeps = media.repairs.is_none() && self.first_kept().is_some();
                 let len = media.payload_len();
                 if self.zeros.len() < len {
                     self.zeros.resize(len, 0);
                 }
-                out.push(Which::Rtp, None, |bytes| media.encode(&self.zeros[..len], bytes));
+                out.push_as(ecn, Which::Rtp, None, |bytes| {
+                    let start = bytes.len();
+                    media.encode(&self.zeros[..len], bytes);
+                    if keeps {
+                        self.kept.keep(media.seq, &bytes[start..]);
+                    }
+                });
+            }
+            Body::Parity(parity) => {
+                let (media, protection) = &**parity;
+                let mut payload = Vec::with_capacity(media.payload_len());
+                if self.kept.write(protection, &mut payload) {
+                    debug_assert_eq!(payload.len(), media.payload_len());
+                    out.push_as(ecn, Which::Rtp, None, |bytes| media.encode(&payload, bytes));
+                }
             }
             Body::Rtcp { bytes, .. } => {
                 out.push(Which::Rtcp, self.hosted.reports_to, |to| to.extend_from_slice(bytes));
@@ -185,7 +231,7 @@ impl UdpEnd {
                 bytes.extend_from_slice(&now.as_nanos().to_be_bytes());
                 bytes.resize(start + (size.get() as usize).saturating_sub(IP_UDP_OVERHEAD).max(PLAIN), 0);
             }),
-            Body::Parity(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
+            Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
         }
     }
 
@@ -200,10 +246,57 @@ impl UdpEnd {
             let parsed = Compound::parse(bytes).ok()?;
             return Some((Body::Rtcp { bytes: Arc::from(bytes), parsed: Arc::new(parsed) }, None));
         }
-        let (header, _, _) = RtpHeader::parse(bytes).ok()?;
+        let (header, _, payload) = RtpHeader::parse(bytes).ok()?;
         let sent = self.hosted.sent.borrow();
-        let (media, at) = sent.find(&header)?;
-        Some((Body::Rtp(Box::new(*media)), Some(*at)))
+        let (media, at, parity) = sent.find(&header)?;
+        let body = if parity {
+            let (header, _) = ParityHeader::parse(payload).ok()?;
+            Body::Parity(Box::new((*media, Protection { header, packets: Arc::from([]) })))
+        } else {
+            Body::Rtp(Box::new(*media))
+        };
+        Some((body, Some(at)))
+    }
+
+    /// The agent is told of a datagram. A video's receiver computes from bytes what parity gives back.
+    fn tell(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
+        let out = &mut Out { packets: &mut self.outgoing };
+        let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
+        let source = sink.session().filter(|session| session.has_parity()).and_then(Receiver::source);
+        match (arriving.body, source) {
+            (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {
+                if let Received::New(_) = sink.on_media(now, arriving, media, out) {
+                    self.came.on_packet(media.header.ssrc, media.header.seq, bytes);
+                }
+            }
+            (Body::Rtp(media), Some(ssrc)) => {
+                let number = media.repairs.unwrap_or_default() as u16;
+                if let Received::Repaired(_) = sink.on_media(now, arriving, media, out)
+                    && let Some(original) = self.hosted.sent.borrow().bare(ssrc, number)
+                {
+                    let mut whole = Vec::new();
+                    original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
+                    self.came.on_packet(ssrc, number, &whole);
+                }
+            }
+            (Body::Parity(parity), Some(_)) => {
+                let received = sink.on_parity(now, arriving, &parity.0, &parity.1, out);
+                let payload = RtpHeader::parse(bytes).map(|(_, _, payload)| payload).unwrap_or_default();
+                if let (Received::New(_), Ok((header, symbol))) = (received, ParityHeader::parse(payload)) {
+                    self.came.on_parity(&header, symbol);
+                }
+            }
+            _ => return self.agent.on_packet(now, arriving, out),
+        }
+        let computable = sink.take_computable();
+        for (_, bytes) in self.came.compute(&computable) {
+            let Ok((header, _, _)) = RtpHeader::parse(&bytes) else { continue };
+            let sent = self.hosted.sent.borrow();
+            if let Some((media, ..)) = sent.find(&header) {
+                let (seq, fragment, marker) = (media.seq, media.fragment, media.header.marker);
+                sink.on_recovered(now, &Protected { seq, fragment, marker });
+            }
+        }
     }
 }
 
@@ -218,7 +311,7 @@ fn sender(address: SocketAddr) -> AgentIx {
 impl End for UdpEnd {
     fn wake(&self) -> Time {
         let plan = self.hosted.plan.front().map_or(Time::NEVER, |(at, _)| *at);
-        let held = self.held.front().map_or(Time::NEVER, |(at, _)| *at);
+        let held = self.held.front().map_or(Time::NEVER, |(at, ..)| *at);
         self.agent.wake().min(plan).min(held)
     }
 
@@ -254,7 +347,7 @@ impl End for UdpEnd {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));
         }
         let arriving = Arriving { from: sender(datagram.meta.from), size, sent, ecn, body: &body };
-        self.agent.on_packet(now, &arriving, &mut Out { packets: &mut self.outgoing });
+        self.tell(now, &arriving, datagram.bytes);
         self.settle(now, out);
     }
 }

@@ -24,9 +24,9 @@ use steadycast_ends::{
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_network::{BuildError, Datagrams, group_address, host_address};
 use steadycast_record::run;
-use steadycast_scenario::{self as sc, FlowKind, NodeIx, Repair, Scenario};
+use steadycast_scenario::{self as sc, NodeIx, Scenario};
 
-use steadycast_units::{Chance, Ecn, Span, Spread, Time};
+use steadycast_units::{Chance, Span, Spread, Time};
 
 /// Ports of the first session: RTP, and RTCP after it; each further session takes the next two.
 pub const RTP_PORT: u16 = 5004;
@@ -76,9 +76,6 @@ pub enum EmulateError {
     /// A flow's TCP.
     #[error(transparent)]
     Tcp(#[from] TcpError),
-    /// What real sockets do not do yet.
-    #[error("flow.{0}.repair: parity is sent in simulated runs only so far; write repair = \"rtx\" or \"none\"")]
-    Parity(String),
     /// No such host.
     #[error("no host is called \"{0}\"")]
     NoHost(String),
@@ -630,12 +627,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn flows(&mut self) -> Result<Vec<FlowEnds>, EmulateError> {
-        for flow in &self.scenario.flows {
-            if matches!(&flow.kind, FlowKind::Video(video) if video.repair == Repair::Parity) {
-                return Err(EmulateError::Parity(flow.name.clone()));
-            }
-        }
-        let cast = AgentFactory::new(self.scenario, self.inputs).over_sockets();
+        let cast = AgentFactory::new(self.scenario, self.inputs);
         let mut flows: Vec<_> = (0..self.scenario.flows.len()).map(|n| cast.ends(n as u32)).collect();
         self.turns = plan(self.scenario, &flows);
         for (n, ends) in flows.iter_mut().enumerate() {
@@ -761,10 +753,6 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            let ecn = match &flow.kind {
-                sc::FlowKind::Video(video) => video.ecn,
-                _ => Ecn::NotEct,
-            };
             // A group whose members report to the sender alone: it listens at its own address, as with source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
@@ -778,7 +766,7 @@ impl Planner<'_> {
                     ix,
                     session,
                     host: flow.from,
-                    pair: Pair::sender(target, &PairOptions { source, ecn, ..options(flow.from) }).map_err(net)?,
+                    pair: Pair::sender(target, &PairOptions { source, ..options(flow.from) }).map_err(net)?,
                     plan: self.turns(n, End::Source),
                     reports_to: None,
                     member_of: None,

@@ -150,3 +150,59 @@ feedback = 'rfc8888'
     // Nothing is marked where nothing waits.
     assert_eq!(marked(&video("ect1", "1Mbps")), 0.0);
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_link_that_clears_the_ecn_field_does_so_to_real_datagrams_and_the_sender_finds_out() {
+    let path = |bleach: bool| {
+        run(&format!(
+            "
+duration = '4s'
+[topology]
+shape = 'dumbbell'
+bottleneck = {{ rate = '2Mbps', delay = '10ms', queue = {{ kind = 'dualpi2' }}, bleach = {bleach} }}
+[[flow]]
+name = 'video'
+kind = 'video'
+media = 'greedy'
+controller = 'fixed'
+params.fixed = {{ rate = '2.1Mbps' }}
+ecn = 'ect1'
+feedback = 'rfc8888'
+"
+        ))
+    };
+    let (kept, cleared) = (path(false), path(true));
+    assert_eq!(kept["flows"][0]["ecn_path"], "kept");
+    assert_eq!(cleared["flows"][0]["ecn_path"], "cleared");
+    assert!(number(&kept, "/flows/0/receivers/0/ecn_marked_packets") > 100.0, "{kept}");
+    assert_eq!(number(&cleared, "/links/0/marked_packets"), 0.0);
+    assert_eq!(cleared["flows"][0]["receivers"][0].get("ecn_capable_packets"), None);
+    let capable = number(&cleared, "/flows/0/ecn_sent_packets");
+    assert!((20.0..200.0).contains(&capable), "{capable} packets before it was found");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_probes_padding_crosses_the_relay_and_is_reported_and_is_no_loss() {
+    let summary = run("
+duration = '6s'
+[topology]
+shape = 'dumbbell'
+bottleneck = { rate = '4Mbps', delay = '20ms', queue = { kind = 'droptail', limit = '300ms' } }
+[[flow]]
+name = 'video'
+kind = 'video'
+media = 'rfc8593'
+rfc8593 = { r_max = '8Mbps' }
+controller = 'gcc'
+rtcp = { profile = 'avpf' }
+repair = 'rtx'
+padding = true
+");
+    let padding = number(&summary, "/flows/0/padding_packets");
+    assert!((10.0..400.0).contains(&padding), "{padding} packets of padding");
+    assert_eq!(number(&summary, "/flows/0/receivers/0/loss_frac"), 0.0);
+    let rate = number(&summary, "/flows/0/receivers/0/throughput_bps");
+    assert!((1.5e6..4.0e6).contains(&rate), "{rate}");
+}

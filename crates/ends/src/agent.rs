@@ -176,7 +176,9 @@ impl Agent {
             (Self::VideoSink(sink), Body::Rtp(media)) => {
                 sink.on_media(now, packet, media, out);
             }
-            (Self::VideoSink(sink), Body::Parity(parity)) => sink.on_parity(now, packet, &parity.0, &parity.1, out),
+            (Self::VideoSink(sink), Body::Parity(parity)) => {
+                sink.on_parity(now, packet, &parity.0, &parity.1, out);
+            }
             (Self::VideoSink(sink), Body::Rtcp { bytes, parsed }) => {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }

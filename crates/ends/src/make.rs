@@ -104,21 +104,13 @@ pub struct AgentFactory<'a> {
     seed: Seed,
     /// For each simulcast its groups' senders.
     siblings: Vec<Vec<Siblings>>,
-    /// Packets have bytes and go over sockets.
-    real: bool,
 }
 
 impl<'a> AgentFactory<'a> {
     /// For this scenario.
     pub fn new(scenario: &'a sc::Scenario, inputs: &'a Inputs) -> Self {
         let siblings = scenario.simulcasts.iter().map(|s| Siblings::new(s.flows.len())).collect();
-        Self { scenario, inputs, seed: scenario.seed, siblings, real: false }
-    }
-
-    /// Over sockets, for which nobody computes parity yet.
-    #[must_use]
-    pub fn over_sockets(self) -> Self {
-        Self { real: true, ..self }
+        Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
     /// When the flow in place `n` is active, without agents yet.
@@ -280,7 +272,7 @@ impl<'a> AgentFactory<'a> {
             Some(codec) => Some((codec.r_min, codec.r_max)),
             None => ladder.as_ref().map(|l| l.range(payload, HEADERS)),
         };
-        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Rate::mbps(1_000), |r| r.1));
+        let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |r| r.1));
         let pictures = match &codec {
             Some(codec) => Some(codec_pictures(codec, video.encode.gop)),
             None => ladder.as_ref().map(|l| pictures(l, payload, HEADERS)),
@@ -331,11 +323,10 @@ impl<'a> AgentFactory<'a> {
             let repairs = video.repair == sc::Repair::Rtx || video.repair == sc::Repair::Auto && asks;
             repairs.then_some(settings)
         };
-        let real = self.real;
         let parity = move |session: &str| {
             let ssrc = seed.part(&format!("{session}.parity.ssrc")).bits32();
             let settings = ParitySettings { ssrc, payload_type: PARITY, playout: video.playout.most() };
-            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto) && !real;
+            let protects = matches!(video.repair, sc::Repair::Parity | sc::Repair::Auto);
             protects.then_some(settings)
         };
         let player = match video.playout {
@@ -386,6 +377,7 @@ impl<'a> AgentFactory<'a> {
                     .with_room(room)
                     .with_ecn(video.ecn)
                     .with_repair(repair(session))
+                    .with_padding(video.padding)
                     .with_parity(parity(session))
                     .in_simulcast(siblings.clone());
                 Agent::VideoSource(Box::new(source))
@@ -410,7 +402,7 @@ impl<'a> AgentFactory<'a> {
                         None => receiver,
                     };
                     let receiver = match parity {
-                        Some(parity) => receiver.with_parity(parity),
+                        Some(parity) => receiver.with_parity(parity, seed.part(&format!("{name}.parity"))),
                         None => receiver,
                     };
                     if chosen { receiver.in_simulcast(now) } else { receiver }

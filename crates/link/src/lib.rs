@@ -83,6 +83,8 @@ pub struct Config {
     pub duplicate: Steps<f64>,
     /// What drops packets beyond a rate, before the queue.
     pub policer: Option<Policer>,
+    /// Whether it clears the ECN field of each packet at its entry, as some routers and tunnels do.
+    pub bleach: bool,
     /// Where packets wait.
     pub queue: Queue,
     /// The largest packet it takes.
@@ -100,6 +102,7 @@ impl Default for Config {
             reorder: Steps::constant(Reorder::default()),
             duplicate: Steps::constant(0.0),
             policer: None,
+            bleach: false,
             queue: Queue::drop_tail(Limit::Packets(50)),
             mtu: Bytes::new(1500),
         }
@@ -210,6 +213,7 @@ enum Plain {
 struct Rest {
     mtu: Bytes,
     policer: Option<Bucket>,
+    bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
     /// Instead of `queue`, where that decides when packets leave.
@@ -243,6 +247,7 @@ impl Link {
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
         let harmless = lossless && config.jitter.is_none() && disorder.is_none() && config.policer.is_none();
+        let harmless = harmless && !config.bleach;
         let plain = match config.delay.as_constant() {
             Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
             _ => Plain::No,
@@ -251,6 +256,7 @@ impl Link {
         let rest = Rest {
             mtu: config.mtu,
             policer: config.policer.map(Bucket::new),
+            bleach: config.bleach,
             arq: config.arq,
             queue,
             managed,
@@ -521,6 +527,11 @@ impl Rest {
         None
     }
 
+    /// The ECN field with which a packet enters the queue.
+    const fn entering(&self, ecn: Ecn) -> Ecn {
+        if self.bleach { Ecn::NotEct } else { ecn }
+    }
+
     fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         if self.managed.is_some() {
             return self.enqueue(now, size, ecn, 0);
@@ -528,6 +539,7 @@ impl Rest {
         if let Some(refused) = self.refuses(now, size) {
             return Fate::Dropped(refused);
         }
+        let ecn = self.entering(ecn);
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);
@@ -596,6 +608,7 @@ impl Rest {
         if let Some(refused) = self.refuses(now, size) {
             return Fate::Dropped(refused);
         }
+        let ecn = self.entering(ecn);
         // A driver that asks late has all the same what was due before.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
             self.serve();

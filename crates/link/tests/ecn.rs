@@ -1,6 +1,6 @@
 //! What each queue discipline does to packets of each ECN codepoint.
 use std::collections::BTreeMap;
-use steadycast_link::{Config, Ecn, Fate, Limit, Line, Link, Queue, Service, Steps, Token};
+use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Line, Link, Queue, Service, Steps, Token};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
@@ -157,6 +157,32 @@ fn a_limit_of_a_queue_holds_for_every_codepoint() {
             }
             assert!(link.queued(Time::ZERO) <= 5, "{kind} {ecn:?}");
             assert!(link.counts(END).full >= 15, "{kind} {ecn:?}: {}", link.counts(END).full);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_bleaches_clears_the_field_before_its_queue_which_then_drops_instead_of_marking() {
+    let service = Service::Rate(Steps::constant(Rate::mbps(1)));
+    for queue in [Queue::drop_tail(Limit::Packets(50)), Queue::CoDel(CoDel { ecn: true, ..CoDel::RFC })] {
+        for bleach in [false, true] {
+            let config = Config { service: service.clone(), queue: queue.clone(), bleach, ..Config::default() };
+            let mut link = Link::new(&config, "forth", Seed(1));
+            let mut fates = Vec::new();
+            for n in 0..2_000u64 {
+                let now = Time::ZERO + Span::millis(7 * n);
+                fates.push(link.offer(now, Bytes::new(1000), Ecn::Ect1));
+                fates.extend(std::iter::from_fn(|| link.take(now)).map(|(_, fate)| fate));
+            }
+            let arrived =
+                fates.iter().filter_map(|fate| if let Fate::Arrives { ecn, .. } = fate { Some(*ecn) } else { None });
+            let arrived: Vec<Ecn> = arrived.collect();
+            assert!(arrived.len() > 1_500, "{}", arrived.len());
+            assert_eq!(arrived.iter().all(|ecn| *ecn == Ecn::NotEct), bleach);
+            assert_eq!(arrived.contains(&Ecn::Ect1), !bleach);
+            let marks = matches!(queue, Queue::CoDel(_)) && !bleach;
+            assert_eq!(arrived.contains(&Ecn::Ce), marks);
+            assert_eq!(link.counts(Time::ZERO + Span::secs(15)).marked > 0, marks);
         }
     }
 }

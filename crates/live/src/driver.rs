@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use steadycast_units::Time;
+use steadycast_units::{Ecn, Time};
 
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -24,24 +24,29 @@ pub struct Datagram<'a> {
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
-    list: Vec<(Which, Option<SocketAddr>, usize)>,
+    list: Vec<(Ecn, Which, Option<SocketAddr>, usize)>,
 }
 
 impl Outbox {
-    /// One more datagram: `write` appends its bytes. Without an address it goes to the pair's other end.
+    /// One more datagram, which is not ECN-capable: `write` appends its bytes. Without an address it goes to the pair's other end.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push_as(Ecn::NotEct, which, to, write);
+    }
+
+    /// As [`Outbox::push`], with this ECN field.
+    pub fn push_as(&mut self, ecn: Ecn, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
-        self.list.push((which, to, self.bytes.len()));
+        self.list.push((ecn, which, to, self.bytes.len()));
     }
 
     fn flush(&mut self, pair: &mut Pair, echo: &mut Echo) {
         let mut from = 0;
-        for (which, to, until) in self.list.drain(..) {
+        for (ecn, which, to, until) in self.list.drain(..) {
             let to = to.unwrap_or_else(|| pair.peer(which));
             if which == Which::Rtcp && to.ip().is_multicast() {
                 echo.wrote(&self.bytes[from..until]);
             }
-            pair.port_mut(which).send(&self.bytes[from..until], to);
+            pair.port_mut(which).send(&self.bytes[from..until], to, ecn);
             from = until;
         }
         self.bytes.clear();

@@ -109,6 +109,8 @@ struct Desk {
     closed: bool,
     /// Pictures left out since the encoder was too slow, of all.
     left_out: u64,
+    /// Pictures left out since the rate had no room for them.
+    no_room: u64,
     waker: Option<Waker>,
 }
 
@@ -162,6 +164,11 @@ impl EncoderDesk {
         self.locked().left_out
     }
 
+    /// Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.
+    pub fn no_room(&self) -> u64 {
+        self.locked().no_room
+    }
+
     /// The session is over: the encoder is told so.
     pub fn close(&self) {
         self.locked().closed = true;
@@ -206,6 +213,13 @@ pub struct Steering {
     pub overhead: u64,
 }
 
+/// Frames that wait take no longer than this when the next picture is taken. The pacer skips frames when they take a second, so that
+/// the rate may be halved before that.
+const ROOM: Span = Span::millis(300);
+
+/// The next picture is coded after this, whatever waits.
+const LONGEST_GAP: Span = Span::secs(1);
+
 /// The size of Evalvid-RA's bucket, in groups of pictures.
 const BUCKET: f64 = 1.5;
 
@@ -230,6 +244,8 @@ pub struct LiveFeed {
     sent: Bytes,
     limited: bool,
     parts: VecDeque<Part>,
+    /// Pictures left out before the next one: since the encoder was too slow, and since the rate has no room.
+    gap: (u32, u32),
 }
 
 impl LiveFeed {
@@ -251,6 +267,7 @@ impl LiveFeed {
             sent: Bytes::ZERO,
             limited: false,
             parts: VecDeque::new(),
+            gap: (0, 0),
         }
     }
 
@@ -267,8 +284,11 @@ impl LiveFeed {
         let share = per_second / self.rate.as_bps_f64().max(1.0);
         match self.steering.scale {
             Scale::Linear => 0.9 * share * 1.5,
-            // 6 steps double the rate; 28 is about quantizer 9.
-            Scale::Logarithmic => 28.0 + 6.0 * libm::log2(0.1 * share) + 3.0,
+            // QP 28 is about quantizer 9; of the scales from 0 to 63 it is 36 or less.
+            Scale::Logarithmic(steps) => {
+                let alike = if steps == 6 { 28.0 } else { 36.0 };
+                alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
+            }
         }
     }
 
@@ -292,7 +312,7 @@ impl LiveFeed {
             if (open / budget - 1.0).abs() > 0.05 {
                 self.quantizer = match self.steering.scale {
                     Scale::Linear => self.quantizer * open / wanted,
-                    Scale::Logarithmic => self.quantizer + 6.0 * libm::log2(open / wanted),
+                    Scale::Logarithmic(steps) => self.quantizer + f64::from(steps) * libm::log2(open / wanted),
                 };
             }
             self.limited = self.quantizer <= low && open < 0.95 * budget;
@@ -322,7 +342,14 @@ impl Feed for LiveFeed {
 
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         self.rate = rate;
-        let unit = self.desk.locked().ready.pop_front()?;
+        let unit = {
+            let mut desk = self.desk.locked();
+            let unit = desk.ready.pop_front()?;
+            let (left_out, no_room) = std::mem::take(&mut self.gap);
+            desk.left_out += u64::from(left_out);
+            desk.no_room += u64::from(no_room);
+            unit
+        };
         self.parts = self.store.put(self.index, &unit.bytes);
         let size = Bytes::new(unit.bytes.len() as u64);
         self.sent += size + Bytes::new(self.parts.len() as u64 * self.steering.overhead);
@@ -340,8 +367,13 @@ impl Feed for LiveFeed {
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
-        self.desk.locked().left_out += u64::from(left_out);
-        self.ask(unit.picture + 1 + left_out, backlog);
+        // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be skipped.
+        let waits = backlog + size + Bytes::new(self.parts.len() as u64 * self.steering.overhead);
+        let wait = waits.at(rate).saturating_sub(ROOM).min(LONGEST_GAP);
+        let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
+        let no_room = (spare as u32).saturating_sub(left_out);
+        self.gap = (left_out, no_room);
+        self.ask(unit.picture + 1 + left_out + no_room, backlog);
         Some(coded)
     }
 
@@ -471,10 +503,8 @@ impl Feed for LadderFeed {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
-        let desk = EncoderDesk::default();
-        let steering = Steering {
+    fn steering() -> Steering {
+        Steering {
             fps: (25, 1),
             gop: 250,
             quantizers: (2, 31),
@@ -482,8 +512,51 @@ mod tests {
             samples: 352 * 288,
             own_pace: false,
             overhead: 52,
-        };
+        }
+    }
+
+    /// What becomes of an encoder's pictures at a rate: which are coded, how long what waits takes at the most, and how many the rate had
+    /// no room for. A group of 12 begins with 3000 bytes, and the others have 800: what CIF takes at the coarsest quantizer.
+    fn coded_at(rate: Rate) -> (Vec<u32>, Span, u64) {
+        let desk = EncoderDesk::default();
+        let steering = Steering { gop: 12, ..steering() };
         let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::start());
+        feed.on_rate(rate);
+        let (mut pictures, mut waits, mut longest) = (Vec::new(), Bytes::ZERO, Span::ZERO);
+        loop {
+            let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
+            if job.picture >= 250 {
+                return (pictures, longest, desk.no_room());
+            }
+            let since = job.picture - pictures.last().copied().unwrap_or(0);
+            waits = waits.saturating_sub(rate.over(Span::millis(40) * u64::from(since)));
+            let (kind, size) = if job.first { (FrameKind::I, 3_000) } else { (FrameKind::P, 800) };
+            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes: vec![0; size] });
+            pictures.push(job.picture);
+            assert!(feed.next(rate, waits).is_some());
+            waits += Bytes::new(size as u64 + 52 * feed.parts().len() as u64);
+            longest = longest.max(waits.at(rate));
+        }
+    }
+
+    #[test]
+    fn pictures_that_the_rate_has_no_room_for_are_left_out_before_they_are_coded() {
+        let (pictures, longest, no_room) = coded_at(Rate::kbps(50));
+        // The pacer skips frames when what waits takes a second.
+        assert!(longest < Span::secs(1), "{longest:?}");
+        // 10 s of 50 kb/s have room for 57 frames of 1100 bytes, headers included.
+        assert!((50..=62).contains(&pictures.len()), "{}", pictures.len());
+        assert_eq!(no_room, pictures.windows(2).map(|pair| u64::from(pair[1] - pair[0] - 1)).sum::<u64>());
+        assert!(pictures.windows(2).all(|pair| pair[1] - pair[0] <= 25), "{pictures:?}");
+        let (pictures, longest, no_room) = coded_at(Rate::mbps(1));
+        assert_eq!((pictures.len(), no_room), (250, 0));
+        assert!(longest < Span::millis(100), "{longest:?}");
+    }
+
+    #[test]
+    fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
+        let desk = EncoderDesk::default();
+        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering(), Clock::start());
         feed.on_rate(Rate::mbps(1));
         let mut kinds = Vec::new();
         for picture in 0..12 {

@@ -7,7 +7,7 @@ use std::path::Path;
 use steadycast_ends::{Agent, AgentIx, FlowEnds, Record};
 use steadycast_record::{Figures, Of, Table, frames, receiver, run};
 use steadycast_scenario::{Problems, Scenario};
-use steadycast_units::{Bytes, Rate, Span, Spread, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Span, Spread, Time};
 
 /// The series' step.
 pub(crate) const STEP: Span = Span::millis(100);
@@ -24,8 +24,12 @@ pub(crate) struct Words {
     pub(crate) clip: Option<String>,
     pub(crate) receivers: Vec<String>,
     pub(crate) group: bool,
-    /// Lost packets are sent again.
-    pub(crate) repair: bool,
+    /// What becomes of lost packets, as a scenario says it.
+    pub(crate) repair: &'static str,
+    /// Probes were filled up.
+    pub(crate) padding: bool,
+    /// As which packets leave.
+    pub(crate) ecn: Ecn,
 }
 
 impl Words {
@@ -44,11 +48,20 @@ impl Words {
             some => format!("params.{} = {{ {} }}\n", self.controller, some.join(", ")),
         };
         let cast = if self.group { "multicast" } else { "unicast" };
-        let repair = if self.repair { "rtcp = { profile = \"avpf\" }\nrepair = \"rtx\"\n" } else { "" };
+        let repair = match self.repair {
+            "none" => String::new(),
+            how => format!("rtcp = {{ profile = \"avpf\" }}\nrepair = \"{how}\"\n"),
+        };
+        let padding = if self.padding { "padding = true\n" } else { "" };
+        let ecn = match self.ecn {
+            Ecn::Ect1 => "ecn = \"ect1\"\n",
+            Ecn::Ect0 => "ecn = \"ect0\"\n",
+            Ecn::NotEct | Ecn::Ce => "",
+        };
         format!(
             "format = 1\nname = \"live\"\nduration = \"{:.3}s\"\nnodes = [\"sender\", {all}]\n\n{links}\
              [[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"{}\"\nmode = \"{}\"\n{params}\
-             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}",
+             from = \"sender\"\nto = [{all}]\ncast = \"{cast}\"\n{media}\npacket = \"{}B\"\n{repair}{padding}{ecn}",
             lasted.as_secs_f64().max(0.001),
             self.controller,
             self.mode,

@@ -1,7 +1,7 @@
 //! Sockets for RTP and RTCP: unicast and multicast, any-source and source-specific, IPv4 and IPv6.
 
 use crate::Clock;
-use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, IoSliceMut};
@@ -65,8 +65,6 @@ pub struct PairOptions {
     pub source: Option<IpAddr>,
     /// RTP and RTCP on one port (RFC 5761).
     pub mux: bool,
-    /// The ECN field with which a sender's media leaves; reports leave with it where they share a port with media.
-    pub ecn: Ecn,
     /// A sender's own port for RTP; RTCP is the next. Any free pair without it.
     pub local: Option<u16>,
 }
@@ -201,10 +199,6 @@ impl Port {
         } else {
             self.socket.set_multicast_all_v4(false)?;
         }
-        if options.ecn.is_capable() {
-            let field = u32::from(options.ecn.bits());
-            if six { self.socket.set_tclass_v6(field)? } else { self.socket.set_tos_v4(field)? }
-        }
         Ok(())
     }
 
@@ -269,20 +263,32 @@ impl Port {
         (self.refused, self.unsent)
     }
 
-    /// Sends one datagram; false when it did not leave. A full queue here is a loss like any other, and a refusal by the other
-    /// end's machine is of an earlier datagram.
-    pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr) -> bool {
+    /// Sends one datagram with this ECN field; false when it did not leave. A full queue here is a loss like any other, and a refusal
+    /// by the other end's machine is of an earlier datagram.
+    pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
         for _ in 0..2 {
-            let sent =
-                if self.connected { self.socket.send(bytes) } else { self.socket.send_to(bytes, &SockAddr::from(to)) };
+            let sent = if ecn.is_capable() {
+                self.send_capable(bytes, to, ecn)
+            } else if self.connected {
+                self.socket.send(bytes).map(|_| ())
+            } else {
+                self.socket.send_to(bytes, &SockAddr::from(to)).map(|_| ())
+            };
             match sent {
-                Ok(_) => return true,
+                Ok(()) => return true,
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => self.refused += 1,
                 Err(_) => break,
             }
         }
         self.unsent += 1;
         false
+    }
+
+    /// Sends one datagram whose ECN field a control message sets: `IP_TOS`, or `IPV6_TCLASS`.
+    fn send_capable(&self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
+        let ecn = EcnCodepoint::from_bits(ecn.bits());
+        let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: None };
+        self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
     /// Datagrams that wait, up to a batch; whether there may be more.
@@ -353,7 +359,6 @@ impl Pair {
         };
         let multicast = to.ip().is_multicast();
         let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
-        let reporting = &PairOptions { ecn: Ecn::NotEct, ..options.clone() };
         let (mut rtp, rtcp) = if options.mux {
             let port = if group_port {
                 Port::group(to, options)?
@@ -363,7 +368,7 @@ impl Pair {
             (port, None)
         } else if group_port {
             let reports = rtcp_port(to, options.mux)?;
-            (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, reporting)?))
+            (Port::open(local(own, options, 0), options, false)?, Some(Port::group(reports, options)?))
         } else {
             let (rtp, rtcp) = neighbours(own, options)?;
             (rtp, Some(rtcp))
@@ -475,11 +480,10 @@ fn rtcp_port(rtp: SocketAddr, mux: bool) -> Result<SocketAddr, NetError> {
 
 /// Two sockets with an even port and the next (RFC 3550, section 11).
 fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), NetError> {
-    let reporting = &PairOptions { ecn: Ecn::NotEct, ..options.clone() };
     if options.local.is_some() {
         return Ok((
             Port::open(local(own, options, 0), options, false)?,
-            Port::open(local(own, options, 1), reporting, false)?,
+            Port::open(local(own, options, 1), options, false)?,
         ));
     }
     let mut tried = Vec::new();
@@ -487,7 +491,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), NetErr
         let first = Port::open(SocketAddr::new(own, 0), options, false)?;
         let port = first.local.port();
         if port.is_multiple_of(2) {
-            match Port::open(SocketAddr::new(own, port + 1), reporting, false) {
+            match Port::open(SocketAddr::new(own, port + 1), options, false) {
                 Ok(second) => return Ok((first, second)),
                 Err(error) if tried.len() > 64 => return Err(error),
                 Err(_) => {}

@@ -2,23 +2,25 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words};
+use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
-use crate::send::{Shared, packet_size, rtcp};
+use crate::send::{packet_size, rtcp};
 use crate::unpack::REORDERED;
 use crate::{
-    Clock, Consumer, Departure, FrameShelf, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions, Reports,
-    Spool, Srtp, Unpacker, WiredSink,
+    Clock, Consumer, Departure, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair, PairOptions,
+    Reports, Spool, Srtp, Unpacker, WiredSink,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{FeedbackFormat, Identity, Profile, Receiver, RepairSettings, Replayed, RtcpSettings};
+use steadycast_session::{
+    FeedbackFormat, Identity, ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -34,13 +36,13 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Its play-out buffer; without one, what its sender's description says.
     pub buffer: Option<Bytes>,
-    /// How long a packet waits for lost ones before it, which are sent again; [`LATENCY`] without it.
+    /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`] without it.
     pub latency: Option<Span>,
     /// How fast that is emptied; without it as the media's clock says.
     pub consume: Option<Rate>,
 }
 
-/// How long packets wait for lost ones where these are sent again and no latency was named.
+/// How long packets wait for lost ones where these come after all and no latency was named.
 pub const LATENCY: Span = Span::millis(300);
 
 /// Between regular reports under AVPF to senders that do not say what they make of them (RFC 3550, 6.2).
@@ -88,7 +90,7 @@ impl Announced {
 
 /// A receiver that runs.
 pub struct Receiving {
-    shared: Arc<Shared>,
+    handle: Handle,
     shelf: FrameShelf,
     thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
 }
@@ -114,10 +116,16 @@ impl Receiving {
         let pair_options = PairOptions { source, mux, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
         let repaired = description.repair.as_ref().filter(|_| !group);
-        let latency = options.latency.unwrap_or(if repaired.is_some() { LATENCY } else { REORDERED });
+        let protected = description.parity.as_ref().map(|parity| parity.payload_type);
+        let comes_again = repaired.is_some() || protected.is_some();
+        let latency = options.latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
+        let parity = protected.map(|payload_type| ParitySettings { ssrc: 0, payload_type, playout: Some(latency) });
         // A sender that was started again has other sources than its description of before says: they are learnt.
-        let repair =
-            repaired.map(|again| RepairSettings { ssrc: 0, payload_type: again.payload_type, playout: Some(latency) });
+        let repair = repaired.map(|again| RepairSettings {
+            ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
+            payload_type: again.payload_type,
+            playout: Some(latency),
+        });
         let reports =
             if group && source.is_none() { Reports::Group } else { Reports::Sender { known: None, mux, heard: false } };
         let settings = if description.of_ours("controller").is_some() {
@@ -156,13 +164,17 @@ impl Receiving {
                 Some(repair) => receiver.with_repair_of_any_source(repair),
                 None => receiver,
             };
+            let receiver = match parity {
+                Some(parity) => receiver.with_parity_of_any_source(parity, own.part("parity")),
+                None => receiver,
+            };
             // In paper mode no sender pauses.
             if setup.mode == Mode::Paper { receiver } else { receiver.answering() }
         });
         let consume = options.consume.or(announced.consume).map_or(Consume::Frames(TICK), Consume::Rate);
         let buffer = options.buffer.or(announced.buffer).map(|size| PlayBuffer::new(size, consume));
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0).buffered(buffer);
-        let mut sink = sink.repairing(repair.is_some());
+        let mut sink = sink.repairing(repair.is_some() || parity.is_some());
         Spool::keep(sink.kept());
         let shelf = FrameShelf::default();
         let consumer: Box<dyn Consumer> = match description.format {
@@ -179,19 +191,23 @@ impl Receiving {
             Some(repair) => wired.repaired_by(repair.payload_type, description.payload_type),
             None => wired,
         };
+        let wired = match protected {
+            Some(payload_type) => wired.protected_by(payload_type),
+            None => wired,
+        };
         let wired = wired.pleading(description.key_frames);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
-        let (mine, frames) = (Arc::clone(&shared), shelf.clone());
-        let mut session = Session { driver, ix, shared: mine, shelf: frames, options, announced };
+        let handle = Handle::new(Arc::clone(&shared), driver.waker());
+        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, announced };
         let thread = std::thread::Builder::new().name("steadycast-receive".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
             session.shelf.close();
-            session.shared.done.store(true, Ordering::Relaxed);
+            session.shared.end();
             record
         })?;
-        Ok(Self { shared, shelf, thread: Some(thread) })
+        Ok(Self { handle, shelf, thread: Some(thread) })
     }
 
     /// Where its frames wait.
@@ -199,19 +215,9 @@ impl Receiving {
         self.shelf.clone()
     }
 
-    /// How it goes, as JSON.
-    pub fn status(&self) -> Value {
-        self.shared.look()
-    }
-
-    /// Whether it has come to its end: the sender has said BYE, or it was stopped.
-    pub fn done(&self) -> bool {
-        self.shared.done.load(Ordering::Relaxed)
-    }
-
-    /// Has it leave with a BYE.
-    pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+    /// How other threads see it, and end it: its end is the sender's BYE, or [`Handle::stop`].
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Its record, once it has ended: stops it if it has not.
@@ -219,7 +225,7 @@ impl Receiving {
     /// # Errors
     /// The loop could not go on; or the thread has died, which is a bug.
     pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        self.stop();
+        self.handle.stop();
         let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
         thread.join().map_err(|_| LiveError::Record("the receiver's thread has died".into()))?
     }
@@ -227,7 +233,7 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.stop();
+        self.handle.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -256,7 +262,7 @@ impl Session {
         let mut ended: Option<Time> = None;
         loop {
             let shared = Arc::clone(&self.shared);
-            self.driver.run(next, |_| !shared.stop.load(Ordering::Relaxed))?;
+            self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
                 self.driver.tell(self.ix, |end, _, _| end.sink_mut().sample(now));
@@ -266,12 +272,13 @@ impl Session {
             // Another source may come instead.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
-            if self.shared.stop.load(Ordering::Relaxed) || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
+            if self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
                 break;
             }
         }
         self.driver.tell(self.ix, WiredSink::leave);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
 
@@ -311,11 +318,12 @@ impl Session {
             "reports_to": end.reports_to().map(|a| a.to_string()),
             "ended_by": ended_by(end),
             "reports": sink.rtcp_packets, "buffer": buffer,
-            "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": r.repaired })),
+            "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": sink.repaired.len() })),
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
+            "ecn": ecn(sink.by_ecn),
             "overrun": self.shelf.overrun(), "unreadable": end.unreadable(),
         })
     }
@@ -369,13 +377,25 @@ impl Session {
             clip: None,
             receivers: vec![self.options.cname.clone()],
             group: self.options.description.address.ip().is_multicast(),
-            repair: wired.sink().requests().is_some(),
+            repair: match (&self.options.description.repair, &self.options.description.parity) {
+                (Some(_), _) if !self.options.description.address.ip().is_multicast() => "rtx",
+                (_, Some(_)) => "parity",
+                _ => "none",
+            },
+            padding: false,
+            ecn: self.options.description.ecn,
         };
         wired.sink_mut().kept().into_iter().try_for_each(Kept::recall)?;
         let agent = Agent::VideoSink(Box::new(wired.into_sink()));
         LiveRecord::new(&words, agent, from..until, now, warnings, self.shelf.rows())
             .map_err(|problems| LiveError::Record(problems.to_string()))
     }
+}
+
+/// Packets that came as ECN-capable, and as marked; nothing where none did.
+fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
+    let capable = ect0 + ect1 + marked;
+    (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))
 }
 
 /// What the source's last word was: the address that it came from.

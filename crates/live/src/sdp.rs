@@ -6,7 +6,7 @@
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
 use std::net::{IpAddr, SocketAddr};
 use steadycast_session::{FeedbackFormat, TRANSPORT_NUMBER_ID};
-use steadycast_units::{Rate, Span};
+use steadycast_units::{Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
@@ -48,8 +48,12 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
     pub feedback: Option<PacketFeedback>,
+    /// As which packets leave (RFC 6679, section 6.1).
+    pub ecn: Ecn,
     /// How lost packets are sent again to those who ask for them; `None`: they are not.
     pub repair: Option<Retransmissions>,
+    /// From which stream lost packets can be computed; `None`: from none.
+    pub parity: Option<ParityStream>,
     /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
     pub key_frames: bool,
     /// What only our own receivers understand.
@@ -95,16 +99,43 @@ pub struct Retransmissions {
     pub sources: Option<Sources>,
 }
 
-/// The sources of the media and of its retransmissions.
+/// Parity over blocks of packets in a stream of its own, of our payload format (docs/wire.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityStream {
+    /// RTP payload type of that stream.
+    pub payload_type: u8,
+    /// Under which sources, if the description says so (RFC 5576; RFC 5956, section 4.3).
+    pub sources: Option<Sources>,
+}
+
+/// The sources of the media and of its retransmissions or parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// SSRC of the media.
     pub media: u32,
-    /// SSRC of the retransmissions.
+    /// SSRC of the retransmissions, or of the parity.
     pub repair: u32,
     /// The canonical name of both.
     pub cname: String,
 }
+
+impl Sources {
+    /// Lines of a group of two (RFC 5576, section 4.2), and of those of its sources that no other group has named.
+    fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
+        let Self { media, repair, cname } = self;
+        let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
+        for ssrc in [*media, *repair] {
+            if !named.contains(&ssrc) {
+                named.push(ssrc);
+                lines.push(("ssrc", format!("{ssrc} cname:{cname}")));
+            }
+        }
+        lines
+    }
+}
+
+/// The encoding name of parity.
+const PARITY: &str = "x-steadycast-rs";
 
 /// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
@@ -128,8 +159,9 @@ impl Description {
             (true, true) => TransportProto::RtpSavpf,
         };
         let mut media = Media::new(MediaType::Video, self.address.port(), proto, self.payload_type);
-        if let Some(repair) = &self.repair {
-            media.fmt = format!("{} {}", self.payload_type, repair.payload_type);
+        let more = [self.repair.as_ref().map(|r| r.payload_type), self.parity.as_ref().map(|p| p.payload_type)];
+        for payload_type in more.into_iter().flatten() {
+            media.fmt += &format!(" {payload_type}");
         }
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
@@ -157,6 +189,11 @@ impl Description {
             }
             None => {}
         }
+        if self.ecn.is_capable() {
+            // RFC 6679, section 6.1: it begins with the first packet. RFC 8888's reports stand in the place of that RFC's own (its section 7).
+            let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
+            put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
+        }
         if self.key_frames {
             put("rtcp-fb", format!("{} nack pli", self.payload_type));
             put("rtcp-fb", format!("{} ccm fir", self.payload_type));
@@ -166,12 +203,15 @@ impl Description {
             put("rtpmap", format!("{} rtx/90000", repair.payload_type));
             let kept = repair.kept.map(|kept| format!(";rtx-time={}", kept.as_nanos() / 1_000_000)).unwrap_or_default();
             put("fmtp", format!("{} apt={}{kept}", repair.payload_type, self.payload_type));
-            if let Some(Sources { media, repair, cname }) = &repair.sources {
-                put("ssrc-group", format!("FID {media} {repair}"));
-                for ssrc in [media, repair] {
-                    put("ssrc", format!("{ssrc} cname:{cname}"));
-                }
-            }
+        }
+        if let Some(parity) = &self.parity {
+            put("rtpmap", format!("{} {PARITY}/90000", parity.payload_type));
+        }
+        let mut named = Vec::new();
+        let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
+        let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref()).map(|of| ("FEC-FR", of));
+        for (semantics, sources) in again.into_iter().chain(covered) {
+            sources.lines(semantics, &mut named).into_iter().for_each(|(name, value)| put(name, value));
         }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -267,6 +307,7 @@ impl Description {
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
         let (feedback, repair) = (feedback(media, payload_type), retransmissions(media, payload_type));
+        let parity = parity_stream(media, payload_type);
         let bandwidth = media.bandwidths.iter().find(|b| b.bwtype == "AS");
         Ok(Self {
             address: SocketAddr::new(address.ip, media.port),
@@ -280,6 +321,8 @@ impl Description {
             bandwidth: bandwidth.map(|b| Rate::bps(b.bandwidth.saturating_mul(1_000))),
             feedback,
             repair,
+            ecn: ecn(media),
+            parity,
             key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
@@ -316,16 +359,27 @@ fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
         .find(|(_, parameters)| parameter(parameters, "apt").as_deref() == Some(&payload_type.to_string()))?;
     let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
     let kept = parameter(parameters, "rtx-time").and_then(|ms| ms.parse().ok()).map(|ms: u32| Span::millis(ms.into()));
-    let group = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
-        let mut words = said.strip_prefix("FID ")?.split_whitespace().map(str::parse::<u32>);
+    Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })
+}
+
+/// The stream of parity, of our payload format.
+fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
+    let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
+    let of_ours = |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY));
+    let (word, _) = maps().find(|(_, map)| of_ours(map))?;
+    let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
+    Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
+}
+
+/// The first group of two sources with these semantics.
+fn sources(media: &Media, semantics: &str) -> Option<Sources> {
+    let (media_source, repair) = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
+        let mut words = said.strip_prefix(semantics)?.split_whitespace().map(str::parse::<u32>);
         Some((words.next()?.ok()?, words.next()?.ok()?))
-    });
-    let sources = group.map(|(media_source, repair)| {
-        let own = format!("{media_source} cname:");
-        let cname = media.get_attribute_values("ssrc").flatten().find_map(|said| said.strip_prefix(&own));
-        Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() }
-    });
-    Some(Retransmissions { payload_type: own, kept, sources })
+    })?;
+    let own = format!("{media_source} cname:");
+    let cname = media.get_attribute_values("ssrc").flatten().find_map(|said| said.strip_prefix(&own));
+    Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
 }
 
 /// The value of a parameter in a line of them.
@@ -348,6 +402,17 @@ fn feedback(media: &Media, payload_type: u8) -> Option<PacketFeedback> {
         (uri.trim() == TRANSPORT_WIDE).then_some(id)
     });
     element.filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
+}
+
+/// As which packets leave, by `a=ecn-capable-rtp` (RFC 6679, section 6.1): ECT(0) where it does not say.
+fn ecn(media: &Media) -> Ecn {
+    let Some(said) = media.get_first_attribute_value("ecn-capable-rtp").flatten() else { return Ecn::NotEct };
+    let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
+    match words().find_map(|word| word.strip_prefix("ect=")) {
+        _ if words().any(|word| word == "mode=readonly") => Ecn::NotEct,
+        Some("1") => Ecn::Ect1,
+        _ => Ecn::Ect0,
+    }
 }
 
 /// The NAL units of a stream with start codes.
@@ -423,7 +488,9 @@ mod tests {
             config: config.to_vec(),
             bandwidth: Some(Rate::kbps(2_000)),
             feedback: None,
+            ecn: Ecn::NotEct,
             repair: None,
+            parity: None,
             key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
         }
@@ -432,6 +499,11 @@ mod tests {
     fn retransmissions() -> Retransmissions {
         let sources = Sources { media: 1_111, repair: 4_000_000_000, cname: "me@desk".into() };
         Retransmissions { payload_type: 97, kept: Some(Span::secs(1)), sources: Some(sources) }
+    }
+
+    fn parity() -> ParityStream {
+        let sources = Sources { media: 1_111, repair: 2_222, cname: "me@desk".into() };
+        ParityStream { payload_type: 98, sources: Some(sources) }
     }
 
     #[test]
@@ -446,8 +518,17 @@ mod tests {
             Description { address: "[2001:db8::2]:6000".parse().unwrap(), ttl: None, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Congestion), secure: true, ..description(None, &[]) },
             Description { feedback: Some(PacketFeedback::Transport(14)), ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Congestion), ecn: Ecn::Ect1, ..description(None, &[]) },
+            Description { feedback: Some(PacketFeedback::Congestion), ecn: Ecn::Ect0, ..description(None, &[]) },
             Description { repair: Some(retransmissions()), ..description(Some(PayloadFormat::H264), &sets) },
             Description { key_frames: true, ..description(Some(PayloadFormat::H264), &sets) },
+            Description { parity: Some(parity()), ..description(Some(PayloadFormat::Mpeg4), &[0, 0, 1, 0xb0]) },
+            Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) },
+            Description {
+                parity: Some(ParityStream { sources: None, ..parity() }),
+                key_frames: true,
+                ..description(None, &[])
+            },
             Description {
                 repair: Some(Retransmissions { kept: None, sources: None, ..retransmissions() }),
                 ..description(None, &[])
@@ -485,6 +566,26 @@ mod tests {
     }
 
     #[test]
+    fn the_ecn_field_is_said_and_read_as_rfc_6679_says_it() {
+        let text = Description { ecn: Ecn::Ect1, ..description(None, &[]) }.write("10.0.0.1".parse().unwrap(), 17);
+        assert!(text.contains("a=ecn-capable-rtp: leap mode=setonly; ect=1\r\n"), "{text}");
+        let read = |line: &str| {
+            let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96\r\n";
+            Description::read(format!("{head}{line}\r\n").as_bytes()).unwrap().ecn
+        };
+        for (line, ecn) in [
+            ("a=ecn-capable-rtp: ice,rtp mode=setread;ect=1", Ecn::Ect1),
+            ("a=ecn-capable-rtp:leap ect=0", Ecn::Ect0),
+            ("a=ecn-capable-rtp: rtp", Ecn::Ect0),
+            ("a=ecn-capable-rtp: rtp ect=random; mode=setonly", Ecn::Ect0),
+            ("a=ecn-capable-rtp: rtp mode=readonly; ect=1", Ecn::NotEct),
+            ("a=rtcp-fb:* ack ccfb", Ecn::NotEct),
+        ] {
+            assert_eq!(read(line), ecn, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_sent_again_is_said_as_rfc_4588_says_it() {
         let own = "10.0.0.1".parse().unwrap();
         let text = Description { repair: Some(retransmissions()), ..description(None, &[]) }.write(own, 17);
@@ -494,6 +595,26 @@ mod tests {
             "a=ssrc-group:FID 1111 4000000000\r\na=ssrc:1111 cname:me@desk\r\na=ssrc:4000000000 cname:me@desk\r\n",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn parity_stands_beside_the_video_as_a_payload_type_and_a_source_of_its_own() {
+        let own = "10.0.0.1".parse().unwrap();
+        let text = Description { parity: Some(parity()), ..description(None, &[]) }.write(own, 17);
+        for line in [
+            "m=video 5004 RTP/AVP 96 98\r\n",
+            "a=rtpmap:98 x-steadycast-rs/90000\r\na=ssrc-group:FEC-FR 1111 2222\r\na=ssrc:1111 cname:me@desk\r\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        let both = Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) };
+        let text = both.write(own, 17);
+        assert_eq!(text.matches("a=ssrc:1111 ").count(), 1, "{text}");
+        // Of the video's own payload type, or of one that can't be.
+        for wrong in ["96 x-steadycast-rs/90000", "200 x-steadycast-rs/90000", "98 x-steadycast-rsx/90000"] {
+            let text = text.replace("98 x-steadycast-rs/90000", wrong);
+            assert_eq!(Description::read(text.as_bytes()).unwrap().parity, None, "{wrong}");
         }
     }
 

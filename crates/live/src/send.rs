@@ -2,17 +2,18 @@
 
 use crate::entropy;
 use crate::folder::{STEP, Words, reported};
-use crate::sdp::{Description, PacketFeedback, Retransmissions, Sources};
+use crate::handle::Shared;
+use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair, PairOptions,
-    Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
+    Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair,
+    PairOptions, Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
 use steadycast_control::{Limit, Mode, Need, ParamError, ReceiverId};
@@ -20,8 +21,8 @@ use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
-    CircuitBreaker, FeedbackDefence, FeedbackFormat, Identity, OperatorControls, Profile, RepairSettings, Replayed,
-    RtcpSettings, SenderSettings, StandardReports,
+    CircuitBreaker, FeedbackDefence, FeedbackFormat, Identity, PARITY_MORE, ParitySettings, Profile, RepairSettings,
+    Replayed, RtcpSettings, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -51,8 +52,15 @@ pub enum LiveError {
     /// A group's receivers can't all report single packets.
     #[error("--feedback: a group's receivers report as the controller asks, not packet by packet; leave it away")]
     GroupFeedback,
+    /// ECN is used where reports of single packets tell how it arrives.
+    #[error(
+        "--ecn: marks are known, and the path is checked, by reports of single packets that tell of them; take --feedback rfc8888"
+    )]
+    EcnUntold,
     /// One receiver's losses are not sent again to a group.
-    #[error("--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto or none")]
+    #[error(
+        "--repair rtx: what one receiver lost is not sent again to a group (RFC 4588, 5.3); take auto, parity or none"
+    )]
     GroupRepair,
     /// A packet that a scenario does not allow, or that its links' default MTU does not take.
     #[error("{0}: {1} is no packet size that a record can hold; take 100 to 1500 bytes")]
@@ -106,20 +114,24 @@ impl Medium {
     }
 }
 
-/// Whether packets that a receiver asks for are sent again.
+/// What becomes of lost packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairChoice {
-    /// Where that can be and there are pictures: to one receiver, and not in paper mode.
+    /// Where there are pictures, and not in paper mode: one receiver gets again what it asks for, a group gets parity.
     #[default]
     Auto,
-    /// Yes, or it is an error.
+    /// They are sent again to one receiver that asks for them; to a group it is an error.
     Rtx,
-    /// No.
+    /// Receivers compute them from parity.
+    Parity,
+    /// They stay lost.
     None,
 }
 
 /// The retransmissions' payload type; their media's is another one.
 const RETRANSMISSIONS: u8 = 97;
+/// The payload type of parity.
+const PARITY: u8 = 98;
 /// For how long at least a sender keeps what it sent.
 const KEPT: Span = Span::secs(1);
 
@@ -148,6 +160,8 @@ pub struct SendOptions {
     pub cname: String,
     /// How its receivers report single packets; [`FeedbackFormat::Own`]: as the controller asks.
     pub feedback: FeedbackFormat,
+    /// As which packets leave, while the path keeps it.
+    pub ecn: Ecn,
     /// Whether lost packets are sent again.
     pub repair: RepairChoice,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
@@ -165,33 +179,6 @@ pub(crate) fn packet_size(place: &'static str, size: Bytes) -> Result<Bytes, Liv
     if (100..=1_500).contains(&size.get()) { Ok(size) } else { Err(LiveError::Packet(place, size)) }
 }
 
-/// What both threads know.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub(crate) stop: AtomicBool,
-    pub(crate) done: AtomicBool,
-    /// Somebody looks: the status is made only then.
-    pub(crate) asked: AtomicBool,
-    pub(crate) status: Mutex<Value>,
-    pub(crate) orders: OperatorControls,
-    /// Receivers that the operator has excluded, by their names.
-    pub(crate) excluded: Mutex<Vec<String>>,
-}
-
-impl Shared {
-    /// The latest status; the next one is made for whoever asks again.
-    pub(crate) fn look(&self) -> Value {
-        self.asked.store(true, Ordering::Relaxed);
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
-        if self.asked.swap(false, Ordering::Relaxed) {
-            *self.status.lock().unwrap_or_else(PoisonError::into_inner) = make();
-        }
-    }
-}
-
 /// RTCP of a live session: feedback as often as its 5 % allow. `summary`: receivers can't hear each other (source-specific
 /// multicast) and are told how many they are.
 pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) -> RtcpSettings {
@@ -201,6 +188,7 @@ pub(crate) const fn rtcp(session_bandwidth: Rate, group: bool, summary: bool) ->
 /// A sender that runs.
 pub struct Sending {
     shared: Arc<Shared>,
+    handle: Handle,
     desk: Option<EncoderDesk>,
     sdp: String,
     thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
@@ -237,18 +225,25 @@ impl Sending {
         if group && options.feedback != FeedbackFormat::Own {
             return Err(LiveError::GroupFeedback);
         }
-        let repairs = match options.repair {
+        let pictures_repaired = options.mode != Mode::Paper && !matches!(medium, Medium::Greedy);
+        let (repairs, protects) = match options.repair {
             RepairChoice::Rtx if group => return Err(LiveError::GroupRepair),
-            RepairChoice::Rtx => true,
-            RepairChoice::Auto => !group && options.mode != Mode::Paper && !matches!(medium, Medium::Greedy),
-            RepairChoice::None => false,
+            RepairChoice::Rtx => (true, false),
+            RepairChoice::Parity => (false, true),
+            RepairChoice::Auto => (!group && pictures_repaired, group && pictures_repaired),
+            RepairChoice::None => (false, false),
         };
-        // Many receivers can't each report every packet, and nothing here leaves with an ECN codepoint.
-        let of_one = [Need::PacketReports, Need::Queue, Need::Probes];
-        check_needs(&options.controller, chosen.needs(), if group { &of_one[1..] } else { &of_one })?;
+        // Many receivers can't each report every packet.
+        let mut offered = vec![Need::Queue, Need::Probes];
+        offered.extend((!group).then_some(Need::PacketReports));
+        offered.extend(options.ecn.is_capable().then_some(Need::Ecn));
+        check_needs(&options.controller, chosen.needs(), &offered)?;
         let factory: Arc<dyn Factory> = Arc::new(chosen);
         let own_format = FeedbackFormat::own_of(&*factory);
         let feedback = if options.feedback == FeedbackFormat::Own { own_format } else { options.feedback };
+        if options.ecn.is_capable() && feedback != FeedbackFormat::Rfc8888 {
+            return Err(LiveError::EcnUntold);
+        }
         packet_size("--packet", options.packet)?;
         let pair = Pair::sender(options.to, &options.pair)?;
         let own = pair.rtp().local().ip();
@@ -273,8 +268,9 @@ impl Sending {
             )
         };
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
-        let number = if repairs { OSN as u64 } else { 0 };
-        let cost = overhead(&*factory, feedback) + tag + number;
+        // What a packet that is sent again, or its parity, is longer by.
+        let more = if protects { PARITY_MORE.get() } else { u64::from(repairs) * OSN as u64 };
+        let cost = overhead(&*factory, feedback) + tag + more;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
@@ -318,7 +314,7 @@ impl Sending {
             group,
             id: ReceiverId(identity.ssrc),
             chance: seed.part("half"),
-            ecn: Ecn::NotEct,
+            ecn: options.ecn,
         };
         let repair = repairs.then(|| RepairSettings {
             ssrc: seed.part("repair.ssrc").bits32(),
@@ -326,6 +322,13 @@ impl Sending {
             // How long its receiver waits is not known here.
             playout: None,
         });
+        let parity = protects.then(|| ParitySettings {
+            ssrc: seed.part("parity.ssrc").bits32(),
+            payload_type: PARITY,
+            // A receiver of ours waits so long without a word of its operator.
+            playout: Some(LATENCY),
+        });
+        let sources = |repair| Some(Sources { media: identity.ssrc, repair, cname: options.cname.clone() });
         let description = Description {
             address: options.to,
             source: (group && crate::source_specific(options.to.ip())).then_some(own),
@@ -337,12 +340,15 @@ impl Sending {
             config,
             bandwidth: Some(cap.min(Rate::mbps(100_000))),
             feedback: PacketFeedback::of(feedback),
+            ecn: options.ecn,
             key_frames: desk.is_some() && options.mode != Mode::Paper,
             repair: repair.map(|repair| Retransmissions {
                 payload_type: repair.payload_type,
                 kept: Some(KEPT),
-                sources: Some(Sources { media: identity.ssrc, repair: repair.ssrc, cname: options.cname.clone() }),
+                sources: sources(repair.ssrc),
             }),
+            parity: parity
+                .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
             ours: ours(&options),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
@@ -363,26 +369,37 @@ impl Sending {
             Arc::new(FeedbackDefence::new(Arc::new(guarded), shared.orders.clone()))
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
-        let mut source = source.with_repair(repair);
+        let source = source.with_ecn(options.ecn).with_repair(repair).with_padding(repair.is_some());
+        let mut source = source.with_parity(parity);
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
         let wired = WiredSource::new(source, payloads, None)
             .with_peers(Peers::new(clock.epoch(), app))
             .with_srtp(options.key.as_ref().map(Srtp::new));
+        let how = if repairs {
+            "rtx"
+        } else if protects {
+            "parity"
+        } else {
+            "none"
+        };
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         if let Some(desk) = &desk {
             desk.wake_by(driver.waker());
         }
+        let handle = Handle::new(Arc::clone(&shared), driver.waker());
         let mut session =
-            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq };
+            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq, how };
         let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
-            session.shared.done.store(true, Ordering::Relaxed);
+            // Whatever has ended it, nobody is to wait for it any more.
+            session.desk.iter().for_each(EncoderDesk::close);
+            session.shared.end();
             record
         })?;
-        Ok(Self { shared, desk, sdp, thread: Some(thread) })
+        Ok(Self { shared, handle, desk, sdp, thread: Some(thread) })
     }
 
     /// The session description, for receivers.
@@ -395,9 +412,9 @@ impl Sending {
         self.desk.clone()
     }
 
-    /// How it goes, as JSON: see the session's view.
-    pub fn status(&self) -> Value {
-        self.shared.look()
+    /// How other threads see it, and end it: its end is the source's, or [`Handle::stop`].
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// The receiver of this name is not heard any more, now or whenever it comes.
@@ -421,22 +438,12 @@ impl Sending {
         self.shared.orders.floor()
     }
 
-    /// Whether it has come to its end: the source's, or by [`Sending::stop`].
-    pub fn done(&self) -> bool {
-        self.shared.done.load(Ordering::Relaxed)
-    }
-
-    /// Has it send what waits no more, and say BYE.
-    pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-    }
-
     /// Its record, once it has ended: stops it if it has not.
     ///
     /// # Errors
     /// The loop could not go on; or the thread has died, which is a bug.
     pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        self.stop();
+        self.handle.stop();
         let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
         thread.join().map_err(|_| LiveError::Record("the sender's thread has died".into()))?
     }
@@ -444,7 +451,7 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.stop();
+        self.handle.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -482,6 +489,8 @@ struct Session {
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
     first_seq: u16,
+    /// What becomes of lost packets, as a scenario says it.
+    how: &'static str,
 }
 
 /// How long a BYE may take, and what waits in the pacer at a source's end.
@@ -494,7 +503,7 @@ impl Session {
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
-            self.driver.run(next, |_| !shared.stop.load(Ordering::Relaxed))?;
+            self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
                 self.tell(|end, _, _| end.source_mut().sample(next));
@@ -502,20 +511,18 @@ impl Session {
             }
             self.exclude();
             self.shared.show(|| self.status(now));
-            if self.shared.stop.load(Ordering::Relaxed) || self.ended() {
+            if self.shared.stopped() || self.ended() {
                 break;
             }
         }
         // What waits in the pacer still leaves when the source has ended by itself.
         let until = clock.now() + LAST_WORDS;
-        while !self.shared.stop.load(Ordering::Relaxed) && clock.now() < until && self.backlog() > Bytes::ZERO {
+        while !self.shared.stopped() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
         self.tell(WiredSource::stop);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
-        if let Some(desk) = &self.desk {
-            desk.close();
-        }
+        self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
 
@@ -587,8 +594,14 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.frames.len(),
             "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
-            "repair": source.repairs().map(|r| json!({ "packets": r.packets, "refused": r.refused, "stale": r.stale })),
-            "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
+            "ecn": source.ecn().map(|(path, counts)| json!({
+                "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
+            })),
+            "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
+            "repair": source.repairs().map(|r| json!({
+                "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
+            })),
+            "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames, "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused, "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers().map_or(0, Peers::unreadable), "peers": peers,
         })
@@ -608,6 +621,7 @@ impl Session {
         let (names, rows) = reported(wired.peers().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
+        let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
         let coded = wired.source().frames.frames.len();
         let key_frames = wired.source().key_frames;
         // What arrived is known by reports alone.
@@ -618,6 +632,7 @@ impl Session {
         also.put_spread(&flow::PACING_LATE, &late);
         also.put(&flow::CODED_FRAMES, coded);
         also.put(&flow::LEFT_OUT_FRAMES, left_out);
+        also.put(&flow::NO_ROOM_FRAMES, no_room);
         also.put(&flow::KEY_FRAMES, key_frames);
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
@@ -630,9 +645,18 @@ impl Session {
         if left_out > 0 {
             warnings.push(format!("the encoder was too slow: {left_out} pictures were left out"));
         }
+        if let Some(failure) = wired.source().ecn().and_then(|(path, _)| path.failure()) {
+            warnings.push(format!("{failure}: packets left as not ECN-capable from then on"));
+        }
+        if no_room > 0 {
+            warnings.push(format!(
+                "the rate had no room for {no_room} pictures: take a higher --floor, or a smaller --size"
+            ));
+        }
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
+        let ecn = self.options.ecn;
         let quoted = |(key, value): &(String, Given)| match value {
             Given::Text(text) => format!("{key} = {}", Value::String(text.clone())),
             other => format!("{key} = {}", said(other)),
@@ -645,7 +669,9 @@ impl Session {
             clip: self.options.clip.clone(),
             receivers: names,
             group: self.options.to.ip().is_multicast(),
-            repair: wired.source().repairs().is_some(),
+            repair: self.how,
+            padding: wired.source().padding().is_some_and(|(packets, _)| packets > 0),
+            ecn,
         };
         let agent = Agent::VideoSource(Box::new(wired.into_source()));
         LiveRecord::new(&words, agent, Time::ZERO..now, now, warnings, Vec::new())

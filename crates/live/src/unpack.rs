@@ -20,6 +20,8 @@ pub struct ReceivedFrame {
     pub bytes: Vec<u8>,
     /// Something of it is missing.
     pub damaged: bool,
+    /// All of it came, and all that it depends on.
+    pub whole: bool,
     /// When its first packet came.
     pub first: Time,
     /// When its last packet came.
@@ -359,7 +361,8 @@ impl Unpacker {
         let fate = self.chain.next(kind, !damaged);
         self.look(kind, fate, gap);
         let (first, last) = (open.first, open.last);
-        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, first, last }, fate, missing);
+        let whole = fate == FrameFate::Ok;
+        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 }
 

@@ -1,16 +1,16 @@
 //! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
 
 use crate::net::origin;
-use crate::{Datagram, End, Outbox, Peers, Srtp, Which};
-use std::collections::VecDeque;
+use crate::{CameSymbols, Datagram, End, Outbox, Peers, SentSymbols, Srtp, Which};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Notice, Stream};
 use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
-use steadycast_session::{Fragment, Media, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
+use steadycast_session::{Fragment, Media, Protected, Protection, Received, Receiver, Sender, TRANSPORT_NUMBER_ID};
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
+use steadycast_wire::parity::ParityHeader;
 use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
@@ -82,8 +82,8 @@ pub struct WiredSource {
     payloads: Box<dyn Payloads>,
     trail: Option<Trail>,
     peers: Option<Peers>,
-    /// Payloads of packets that may be asked for again.
-    again: Again,
+    /// Packets that may be asked for again, or are covered by parity.
+    kept: SentSymbols,
     srtp: Option<Srtp>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -97,7 +97,7 @@ impl WiredSource {
             payloads,
             trail,
             peers: None,
-            again: Again::default(),
+            kept: SentSymbols::default(),
             srtp: None,
             outgoing: Vec::new(),
             ended: false,
@@ -155,23 +155,23 @@ impl WiredSource {
     fn with(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSource, &mut Out<'_>)) {
         what(&mut self.source, &mut Out { packets: &mut self.outgoing });
         let first_kept = self.source.session().and_then(Sender::first_kept);
-        for (_, _, body) in self.outgoing.drain(..) {
+        for (_, ecn, body) in self.outgoing.drain(..) {
             match body {
                 Body::Rtp(media) => {
                     if let Some(trail) = self.trail.as_ref().filter(|_| media.stream == Stream::Media) {
                         trail.push(media.fragment);
                     }
-                    out.push(Which::Rtp, None, |bytes| {
+                    out.push_as(ecn, Which::Rtp, None, |bytes| {
                         let start = bytes.len();
                         media.encode_header(bytes);
                         let payload = bytes.len();
                         match media.repairs {
-                            Some(original) => bytes.extend_from_slice(self.again.get(original)),
+                            Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
                         if media.repairs.is_none() && first_kept.is_some() {
-                            self.again.keep(media.seq, &bytes[payload..]);
+                            self.kept.keep(media.seq, &bytes[start..]);
                         }
                         if let Some(srtp) = &mut self.srtp {
                             srtp.protect_rtp(bytes, start);
@@ -181,38 +181,26 @@ impl WiredSource {
                 Body::Rtcp { bytes, .. } => {
                     out.push(Which::Rtcp, None, |all| protected(&bytes, &mut self.srtp, all));
                 }
-                Body::Parity(_) | Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
+                Body::Parity(parity) => {
+                    let (media, protection) = &*parity;
+                    let mut payload = Vec::with_capacity(media.payload_len());
+                    if !self.kept.write(protection, &mut payload) {
+                        debug_assert!(false, "parity of what is not kept");
+                        continue;
+                    }
+                    debug_assert_eq!(payload.len(), media.payload_len());
+                    out.push_as(ecn, Which::Rtp, None, |bytes| {
+                        let start = bytes.len();
+                        media.encode(&payload, bytes);
+                        if let Some(srtp) = &mut self.srtp {
+                            srtp.protect_rtp(bytes, start);
+                        }
+                    });
+                }
+                Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
-        self.again.forget_before(first_kept.unwrap_or(u64::MAX));
-    }
-}
-
-/// Payloads of the packets that left last, by their extended numbers, which follow each other.
-#[derive(Default)]
-struct Again {
-    first: u64,
-    payloads: VecDeque<Box<[u8]>>,
-}
-
-impl Again {
-    fn keep(&mut self, seq: u64, payload: &[u8]) {
-        if self.first + self.payloads.len() as u64 != seq {
-            (self.first, self.payloads) = (seq, VecDeque::new());
-        }
-        self.payloads.push_back(payload.into());
-    }
-
-    fn get(&self, seq: u64) -> &[u8] {
-        let place = seq.checked_sub(self.first);
-        place.and_then(|place| self.payloads.get(place as usize)).map_or(&[], |payload| payload)
-    }
-
-    /// Those before this one are asked for no more.
-    fn forget_before(&mut self, seq: u64) {
-        let old = seq.saturating_sub(self.first).min(self.payloads.len() as u64);
-        self.payloads.drain(..old as usize);
-        self.first += old;
+        self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
 
@@ -274,6 +262,8 @@ pub struct WiredSink {
     number_id: u8,
     /// Payload types of retransmissions, and of what they repeat.
     rtx: Option<(u8, u8)>,
+    /// The payload type of parity, and what lost packets are computed from.
+    parity: Option<(u8, CameSymbols)>,
     /// Key frames are asked for, and whether one is needed, as it was told last.
     pleads: bool,
     lacks: Option<bool>,
@@ -405,6 +395,7 @@ impl WiredSink {
             srtp: None,
             number_id: TRANSPORT_NUMBER_ID,
             rtx: None,
+            parity: None,
             pleads: false,
             lacks: None,
             reports,
@@ -449,6 +440,12 @@ impl WiredSink {
     #[must_use]
     pub fn repaired_by(self, rtx: u8, apt: u8) -> Self {
         Self { rtx: Some((rtx, apt)), ..self }
+    }
+
+    /// Packets of this payload type are parity.
+    #[must_use]
+    pub fn protected_by(self, parity: u8) -> Self {
+        Self { parity: Some((parity, CameSymbols::default())), ..self }
     }
 
     /// It asks for key frames, where its source makes some on request.
@@ -562,6 +559,9 @@ impl WiredSink {
             let again = Retransmitted { header, payload, notice, transport, apt };
             return self.on_repair(now, datagram, &again, out);
         }
+        if self.parity.as_ref().is_some_and(|(parity, _)| *parity == header.payload_type) {
+            return self.on_parity(now, datagram, &header, transport, payload, out);
+        }
         // Only what is followed counts.
         let mut clocks = self.clocks.of(header.ssrc);
         let (seq, fragment) = match &self.trail {
@@ -575,9 +575,8 @@ impl WiredSink {
             },
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, repairs) = (Stream::Media, None);
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size };
-        let ecn = datagram.meta.ecn;
+        let (stream, repairs, ecn) = (Stream::Media, None, datagram.meta.ecn);
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
@@ -586,7 +585,59 @@ impl WiredSink {
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(now, seq, &header, payload);
+            if let Some((_, came)) = &mut self.parity {
+                came.on_packet(header.ssrc, header.seq, datagram.bytes);
+            }
+            self.compute(now);
             self.look(now, out);
+        }
+    }
+
+    /// A packet of parity: what is lost may be computed from it.
+    fn on_parity(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        header: &RtpHeader,
+        transport: Option<u16>,
+        payload: &[u8],
+        out: &mut Outbox,
+    ) {
+        let Ok((told, symbol)) = ParityHeader::parse(payload) else {
+            self.unreadable += 1;
+            return;
+        };
+        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
+        let (stream, seq, fragment) = (Stream::Parity, u64::from(header.seq), Fragment::default());
+        let (header, notice, repairs) = (*header, Notice::NONE, None);
+        let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
+        let mut clocks = self.clocks;
+        let sent = clocks.left(now, &header, self.departure);
+        let arriving = Arriving { from, size, sent, ecn, body: &body };
+        let protection = Protection { header: told, packets: Arc::from([]) };
+        let received = self.with(out, |sink, o| sink.on_parity(now, &arriving, &media, &protection, o));
+        if let (Received::New(_), Some((_, came))) = (received, &mut self.parity) {
+            came.on_parity(&told, symbol);
+        }
+        self.compute(now);
+        self.look(now, out);
+    }
+
+    /// Computes what parity gives back, and takes it as it would have been taken when it came.
+    fn compute(&mut self, now: Time) {
+        let Some((_, came)) = &mut self.parity else { return };
+        let computable = self.sink.take_computable();
+        if computable.is_empty() {
+            return;
+        }
+        for (seq, bytes) in came.compute(&computable) {
+            let Ok((header, _, payload)) = RtpHeader::parse(&bytes) else { continue };
+            let frame = self.clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
+            let fragment = Fragment { frame, offset: 0, len: payload.len() as u16 };
+            self.sink.on_recovered(now, &Protected { seq, fragment, marker: header.marker });
+            self.last = Some(now);
+            self.consumer.take_repaired(now, seq, &header, payload);
         }
     }
 
@@ -602,8 +653,8 @@ impl WiredSink {
         let fragment = Fragment { frame, ..Fragment::default() };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
-        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size };
         let (from, ecn) = (datagram.meta.from, datagram.meta.ecn);
+        let media = Media { header, notice, fragment, number: 0, transport, stream, seq, repairs, size, ecn };
         let sent = clocks.left(now, &header, self.departure);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
@@ -613,6 +664,12 @@ impl WiredSink {
             let original = RtpHeader { payload_type: apt, seq: number, ssrc, send_time: None, payload_len, ..header };
             self.last = Some(now);
             self.consumer.take_repaired(now, seq, &original, payload);
+            if let Some((_, came)) = &mut self.parity {
+                let mut bytes = Vec::new();
+                original.encode(&[], payload, &mut bytes);
+                came.on_packet(ssrc, number, &bytes);
+            }
+            self.compute(now);
             self.look(now, out);
         }
     }

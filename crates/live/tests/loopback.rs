@@ -10,7 +10,9 @@ use steadycast_live::{
     Clock, Consumer, Departure, EndIx, Interface, Loop, Pair, PairOptions, Reports, Trail, Wired, WiredSink,
     WiredSource, Zeros,
 };
-use steadycast_session::{Identity, Profile, Receiver, RtcpSettings, SenderSettings};
+use steadycast_session::{
+    EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
@@ -30,6 +32,7 @@ struct Session {
     rate: Rate,
     controller: &'static str,
     group: bool,
+    ecn: Ecn,
 }
 
 impl Session {
@@ -49,7 +52,7 @@ impl Session {
             id: ReceiverId(ssrc),
             chance: Seed(u64::from(ssrc)).part("half"),
             pictures: None,
-            ecn: Ecn::NotEct,
+            ecn: self.ecn,
         }
     }
 
@@ -62,6 +65,7 @@ impl Session {
         let settings = SenderSettings {
             credit: Span::millis(4),
             greedy: true,
+            feedback: FeedbackFormat::own_of(&*self.factory()),
             first_seq: 65_500,
             epoch: clock.epoch(),
             ..SenderSettings::new(
@@ -73,7 +77,7 @@ impl Session {
         };
         let chance = Seed(1).part("rtcp");
         let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);
-        WiredSource::new(source, Box::new(Zeros), Some(Trail::default()))
+        WiredSource::new(source.with_ecn(self.ecn), Box::new(Zeros), Some(Trail::default()))
     }
 
     fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> WiredSink {
@@ -82,6 +86,7 @@ impl Session {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
             let chance = Seed(u64::from(ssrc)).part("rtcp");
             Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), chance, now)
+                .with_feedback(FeedbackFormat::own_of(&*factory), setup.session_bandwidth)
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
         WiredSink::new(sink, Box::new(taken.clone()), None, Departure::Stamped, reports)
@@ -162,7 +167,7 @@ fn free(ip: &str) -> SocketAddr {
 #[test]
 fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
     for (ip, mux) in [("127.0.0.1", false), ("127.0.0.1", true), ("::1", false)] {
-        let session = Session { rate: Rate::mbps(2), controller: "fixed", group: false };
+        let session = Session { rate: Rate::mbps(2), controller: "fixed", group: false, ecn: Ecn::NotEct };
         let at = free(ip);
         let options = PairOptions { mux, ..PairOptions::default() };
         let done = run(&session, &[at], &options, Reports::Sender { known: None, mux, heard: false }, at);
@@ -181,7 +186,7 @@ fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
 
 #[test]
 fn a_controllers_own_reports_come_back_and_raise_the_rate() {
-    let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false };
+    let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
     let at = free("127.0.0.1");
     let done = run(&session, &[at], &PairOptions::default(), TO_SENDER, at);
     let source = done.source.source();
@@ -196,7 +201,7 @@ fn a_controllers_own_reports_come_back_and_raise_the_rate() {
 
 #[test]
 fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
-    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true };
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
     let to: SocketAddr = SocketAddr::new("239.7.9.11".parse().unwrap(), free("127.0.0.1").port());
     let interface = Some(Interface::Name("lo".into()));
     let options = PairOptions { interface, ttl: Some(1), ..PairOptions::default() };
@@ -210,7 +215,7 @@ fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
 
 #[test]
 fn a_source_specific_member_gets_what_its_source_sends_and_reports_to_it_alone() {
-    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true };
+    let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
     let to = SocketAddr::new("232.7.9.11".parse().unwrap(), free("127.0.0.1").port());
     let from = |source: &str| PairOptions {
         // The interface is named by its address, which then is the source's.
@@ -247,4 +252,31 @@ fn a_group_that_needs_a_source_says_so() {
     let port: SocketAddr = "127.0.0.1:65535".parse().unwrap();
     let error = Pair::receiver(port, &PairOptions::default()).err().unwrap().to_string();
     assert!(error.contains("from 1 to 65534"), "{error}");
+}
+
+#[test]
+fn each_datagrams_ecn_field_is_set_as_asked_and_read_on_arrival_over_ipv4_and_ipv6() {
+    let over = |ip, mux, ecn: Ecn| {
+        let session = Session { rate: Rate::mbps(2), controller: "scream", group: false, ecn };
+        let at = free(ip);
+        let options = PairOptions { mux, ..PairOptions::default() };
+        let done = run(&session, &[at], &options, Reports::Sender { known: None, mux, heard: false }, at);
+        let (source, by_ecn) = (done.source.source(), done.sinks[0].0.sink().by_ecn);
+        assert!(source.sent_packets > 20, "{ip} {ecn:?}: {} packets", source.sent_packets);
+        assert_eq!(by_ecn[usize::from(ecn.bits())], source.sent_packets, "{ip} {ecn:?}: {by_ecn:?}");
+        assert_eq!(by_ecn.iter().sum::<u64>(), source.sent_packets);
+        let counts = EcnCounts { sent: source.sent_packets, ..EcnCounts::default() };
+        assert_eq!(source.ecn(), ecn.is_capable().then_some((EcnPath::Kept, counts)), "{ip} {ecn:?}");
+    };
+    std::thread::scope(|all| {
+        for (ip, mux, ecn) in [
+            ("127.0.0.1", false, Ecn::Ect0),
+            ("127.0.0.1", true, Ecn::Ect1),
+            ("::1", false, Ecn::Ect1),
+            ("::1", true, Ecn::Ect0),
+            ("127.0.0.1", false, Ecn::NotEct),
+        ] {
+            all.spawn(move || over(ip, mux, ecn));
+        }
+    });
 }

@@ -180,7 +180,7 @@ impl Encoder {
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
                 self.quantizer = match self.ladder.scale {
                     Scale::Linear => first * 2.0,
-                    Scale::Logarithmic => first + 6.0,
+                    Scale::Logarithmic(steps) => first + f64::from(steps),
                 };
                 self.nearest()
             }
@@ -192,7 +192,7 @@ impl Encoder {
                 if (open / r - 1.0).abs() > 0.05 {
                     self.quantizer = match self.ladder.scale {
                         Scale::Linear => self.quantizer * open / wanted,
-                        Scale::Logarithmic => self.quantizer + 6.0 * libm::log2(open / wanted),
+                        Scale::Logarithmic(steps) => self.quantizer + f64::from(steps) * libm::log2(open / wanted),
                     };
                 }
                 self.nearest()

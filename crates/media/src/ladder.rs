@@ -7,8 +7,8 @@ use steadycast_units::{Bytes, Rate, Span};
 pub enum Scale {
     /// The step size is in proportion to the quantizer: the MPEG family and H.263.
     Linear,
-    /// Six steps double it: the QP of H.264.
-    Logarithmic,
+    /// So many steps double the step size, or halve the rate: six of the QP of H.264 and H.265.
+    Logarithmic(u8),
 }
 
 /// The sizes of all frames of a clip at all quantizers. GoPs have one length and begin at the same frames in every rung.

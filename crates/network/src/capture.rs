@@ -138,9 +138,7 @@ impl Taps {
                 protection.header.write(&[], &mut payload);
                 payload.resize(usize::from(media.header.payload_len), 0);
                 self.bytes.clear();
-                let mut whole = *media;
-                whole.repairs = None;
-                whole.encode(&payload, &mut self.bytes);
+                media.encode(&payload, &mut self.bytes);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
             Body::Rtcp { bytes, .. } => udp(&meta, bytes, &mut self.datagram),

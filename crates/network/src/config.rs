@@ -86,6 +86,7 @@ pub(crate) fn link_config(
         reorder,
         duplicate,
         policer: direction.policer,
+        bleach: direction.bleach,
         queue: direction.queue.clone(),
         mtu: direction.mtu,
     })

@@ -20,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(registry::controllers, module)?)?;
     module.add_function(wrap_pyfunction!(record::figures, module)?)?;
+    module.add_function(wrap_pyfunction!(record::flat, module)?)?;
     module.add_function(wrap_pyfunction!(record::columns, module)?)?;
     module.add_function(wrap_pyfunction!(record::freezes, module)?)?;
     module.add_function(wrap_pyfunction!(record::median, module)?)?;
@@ -46,6 +47,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn real_time(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<emulation::PyEmulation>()?;
     module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
+    module.add_function(wrap_pyfunction!(live::is_key_frame, module)?)?;
     module.add_class::<live::PySender>()?;
     module.add_class::<live::PyReceiver>()?;
     module.add_class::<live::PyRecord>()

@@ -1,4 +1,4 @@
-use crate::simulation::{columns, ladder};
+use crate::simulation::{columns, ladder, scale};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -11,10 +11,9 @@ use steadycast_control::Mode;
 use steadycast_control::registry::Given;
 use steadycast_live::sdp::Description;
 use steadycast_live::{
-    EncoderDesk, FrameShelf, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions, ReceiveOptions,
-    Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
+    EncoderDesk, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
+    ReceiveOptions, Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
 };
-use steadycast_media::Scale;
 use steadycast_session::{FeedbackFormat, FrameKind};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
@@ -39,7 +38,6 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
-        ecn: Ecn::NotEct,
         local: want(from, "local")?,
     })
 }
@@ -57,13 +55,16 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {
-    match codec {
-        "mpeg4" => Ok(PayloadFormat::Mpeg4),
-        "mpeg2" => Ok(PayloadFormat::Mpeg2),
-        "h263" => Ok(PayloadFormat::H263p),
-        "h264" => Ok(PayloadFormat::H264),
-        other => Err(PyValueError::new_err(format!("codec: there is no {other}; take mpeg4, mpeg2, h263 or h264"))),
-    }
+    PayloadFormat::of_codec(codec).ok_or_else(|| {
+        let all = PayloadFormat::ALL.map(PayloadFormat::codec).join(", ");
+        PyValueError::new_err(format!("codec: there is no {codec}; take one of {all}"))
+    })
+}
+
+/// Whether a decoder can begin with a frame of a codec.
+#[pyfunction]
+pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
+    Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
 fn feedback(name: &str) -> PyResult<FeedbackFormat> {
@@ -77,14 +78,26 @@ fn feedback(name: &str) -> PyResult<FeedbackFormat> {
     }
 }
 
+fn ecn(name: &str) -> PyResult<Ecn> {
+    match name {
+        "off" => Ok(Ecn::NotEct),
+        "ect0" => Ok(Ecn::Ect0),
+        "ect1" => Ok(Ecn::Ect1),
+        other => {
+            Err(PyValueError::new_err(format!("--ecn {other}: there is no such codepoint; take off, ect0 or ect1")))
+        }
+    }
+}
+
 fn repair(name: &str) -> PyResult<RepairChoice> {
     match name {
         "auto" => Ok(RepairChoice::Auto),
         "rtx" => Ok(RepairChoice::Rtx),
+        "parity" => Ok(RepairChoice::Parity),
         "none" => Ok(RepairChoice::None),
-        other => {
-            Err(PyValueError::new_err(format!("--repair {other}: there is no such repair; take auto, rtx or none")))
-        }
+        other => Err(PyValueError::new_err(format!(
+            "--repair {other}: there is no such repair; take auto, rtx, parity or none"
+        ))),
     }
 }
 
@@ -92,10 +105,6 @@ fn key(from: &Bound<'_, PyDict>) -> PyResult<Option<MasterKey>> {
     let text: Option<String> = want(from, "key")?;
     let wrong = "--key-file: it does not hold 30 bytes in base64; make one with: openssl rand -base64 30 > key";
     text.map(|text| MasterKey::read(&text).ok_or_else(|| PyValueError::new_err(wrong))).transpose()
-}
-
-fn scale(codec: &str) -> Scale {
-    if codec == "h264" { Scale::Logarithmic } else { Scale::Linear }
 }
 
 fn given(value: &Bound<'_, PyAny>) -> PyResult<Given> {
@@ -120,7 +129,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
             fps: want(from, "fps")?,
             gop: want(from, "gop")?,
             quantizers: want(from, "quantizers")?,
-            scale: scale(&codec),
+            scale: scale(want(from, "doubling")?),
             samples: want(from, "samples")?,
             own_pace: want(from, "own_pace")?,
             overhead: 0,
@@ -144,7 +153,15 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
 #[pyclass(frozen, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
     sending: Mutex<Sending>,
+    handle: Handle,
     desk: Option<EncoderDesk>,
+}
+
+/// How long a session may take to say how it goes: its loop looks up at once, unless it is about to end.
+const ANSWER: Duration = Duration::from_millis(250);
+
+fn seconds(patience: f64) -> Duration {
+    Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
 /// A truth value as Python writes it.
@@ -153,9 +170,8 @@ const fn python(value: bool) -> &'static str {
 }
 
 /// A session as it is printed.
-fn session<T>(kind: &str, session: &Mutex<T>, done: impl Fn(&T) -> bool) -> String {
-    // Not to be waited for: it is locked while it ends.
-    session.try_lock().map_or_else(|_| format!("{kind}(ending)"), |it| format!("{kind}(done={})", python(done(&it))))
+fn session(kind: &str, handle: &Handle) -> String {
+    format!("{kind}(done={})", python(handle.done()))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -186,14 +202,15 @@ impl PySender {
             key: key(options)?,
             clip: want(options, "clip")?,
             feedback: feedback(&want::<String>(options, "feedback")?)?,
+            ecn: ecn(&want::<String>(options, "ecn")?)?,
             repair: repair(&want::<String>(options, "repair")?)?,
         };
         let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
-        Ok(Self { desk: sending.desk(), sending: Mutex::new(sending) })
+        Ok(Self { handle: sending.handle(), desk: sending.desk(), sending: Mutex::new(sending) })
     }
 
     fn __repr__(&self) -> String {
-        session("Sender", &self.sending, Sending::done)
+        session("Sender", &self.handle)
     }
 
     /// The session description.
@@ -202,20 +219,25 @@ impl PySender {
         locked(&self.sending).sdp().to_owned()
     }
 
-    /// How it goes, as JSON; `null` at first.
-    fn status(&self) -> String {
-        locked(&self.sending).status().to_string()
+    /// How it goes at this moment, as JSON; `null` before it has begun.
+    fn status(&self, py: Python<'_>) -> String {
+        py.detach(|| self.handle.status(ANSWER)).to_string()
     }
 
     /// Whether it has ended.
     #[getter]
     fn done(&self) -> bool {
-        locked(&self.sending).done()
+        self.handle.done()
+    }
+
+    /// Waits for its end, for up to `patience` seconds; whether it has come.
+    fn wait(&self, py: Python<'_>, patience: f64) -> bool {
+        py.detach(|| self.handle.wait(seconds(patience)))
     }
 
     /// Has it say BYE and end.
     fn stop(&self) {
-        locked(&self.sending).stop();
+        self.handle.stop();
     }
 
     /// Waits for its end, and returns the record.
@@ -249,7 +271,7 @@ impl PySender {
     /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
     /// when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
-        let patience = Duration::from_secs_f64(patience.clamp(0.0, 60.0));
+        let patience = seconds(patience);
         let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
         match next {
             Next::Job(job) => (job.picture, job.first, job.quantizer).into_pyobject(py).map(Bound::into_any),
@@ -282,6 +304,7 @@ impl PySender {
 #[pyclass(frozen, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
     receiving: Mutex<Receiving>,
+    handle: Handle,
     shelf: FrameShelf,
     description: Description,
 }
@@ -308,7 +331,9 @@ impl PyReceiver {
                     config: Vec::new(),
                     bandwidth: None,
                     feedback: None,
+                    ecn: Ecn::NotEct,
                     repair: None,
+                    parity: None,
                     key_frames: false,
                     ours: Vec::new(),
                 }
@@ -328,12 +353,12 @@ impl PyReceiver {
             return Err(PyValueError::new_err(text));
         }
         let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
-        let shelf = receiving.shelf();
-        Ok(Self { receiving: Mutex::new(receiving), shelf, description })
+        let (handle, shelf) = (receiving.handle(), receiving.shelf());
+        Ok(Self { receiving: Mutex::new(receiving), handle, shelf, description })
     }
 
     fn __repr__(&self) -> String {
-        session("Receiver", &self.receiving, Receiving::done)
+        session("Receiver", &self.handle)
     }
 
     /// The codec's name, or `None`.
@@ -360,20 +385,25 @@ impl PyReceiver {
         self.description.of_ours("controller").map(str::to_owned)
     }
 
-    /// How it goes, as JSON; `null` at first.
-    fn status(&self) -> String {
-        locked(&self.receiving).status().to_string()
+    /// How it goes at this moment, as JSON; `null` before it has begun.
+    fn status(&self, py: Python<'_>) -> String {
+        py.detach(|| self.handle.status(ANSWER)).to_string()
     }
 
     /// Whether it has ended.
     #[getter]
     fn done(&self) -> bool {
-        locked(&self.receiving).done()
+        self.handle.done()
+    }
+
+    /// Waits for its end, for up to `patience` seconds; whether it has come.
+    fn wait(&self, py: Python<'_>, patience: f64) -> bool {
+        py.detach(|| self.handle.wait(seconds(patience)))
     }
 
     /// Has it say BYE and end.
     fn stop(&self) {
-        locked(&self.receiving).stop();
+        self.handle.stop();
     }
 
     /// Waits for its end, and returns the record.
@@ -387,14 +417,14 @@ impl PyReceiver {
         self.shelf.want();
     }
 
-    /// The frames that have come, as (ticks, damaged, arrival in s, bytes); an empty list after `patience` seconds without any,
+    /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience` seconds without any,
     /// `None` when there will be none any more.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
-        let patience = Duration::from_secs_f64(patience.clamp(0.0, 60.0));
+        let patience = seconds(patience);
         let Some(frames) = py.detach(|| self.shelf.take(patience)) else { return Ok(None) };
         let list = PyList::empty(py);
         for f in frames {
-            list.append((f.ticks, f.damaged, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;
+            list.append((f.ticks, f.damaged, f.whole, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;
         }
         Ok(Some(list))
     }

@@ -1,3 +1,4 @@
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use steadycast_ends::Freezes;
@@ -29,6 +30,13 @@ pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         list.append(entry)?;
     }
     Ok(list)
+}
+
+/// The numbers of a summary by their paths: JSON to JSON. Raises ValueError for what is no JSON.
+#[pyfunction]
+pub(crate) fn flat(summary: &str) -> PyResult<String> {
+    let summary = serde_json::from_str(summary).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    Ok(serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
 }
 
 /// All columns of all tables, in their order.

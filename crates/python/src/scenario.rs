@@ -188,6 +188,10 @@ impl PyScenario {
                     Codec::Mpeg4 => "mpeg4",
                     Codec::H263 => "h263",
                     Codec::H264 => "h264",
+                    Codec::H265 => "h265",
+                    Codec::Vp8 => "vp8",
+                    Codec::Vp9 => "vp9",
+                    Codec::Av1 => "av1",
                 },
             )?;
             entry.set_item(

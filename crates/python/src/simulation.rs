@@ -24,7 +24,7 @@ pub(crate) struct PySimulation {
 
 #[pymethods]
 impl PySimulation {
-    /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, logarithmic, qs, kinds, display and sizes (uint8,
+    /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes (uint8,
     /// uint32 and 2-D uint32 arrays). `controllers`: flow → a class.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
@@ -66,6 +66,13 @@ impl PySimulation {
     /// summary.json of the run so far, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
         self.locked().summary(complete).to_string()
+    }
+
+    /// The summary's `record_sha256`, and its numbers by their paths as a JSON object.
+    fn figures(&self, complete: bool) -> (String, String) {
+        let summary = self.locked().summary(complete);
+        let sha256 = summary["record_sha256"].as_str().unwrap_or_default().to_owned();
+        (sha256, serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
     }
 
     /// Packets that have left a link so far.
@@ -178,6 +185,11 @@ fn packed<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], bytes: fn
     PyBytes::new(py, &all)
 }
 
+/// What a step of a quantizer means, of which this many double the step size; `None`: it is in proportion.
+pub(crate) fn scale(doubling: Option<u8>) -> Scale {
+    doubling.map_or(Scale::Linear, Scale::Logarithmic)
+}
+
 /// A frame table that Python has made.
 pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
     let py = table.py();
@@ -186,11 +198,10 @@ pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
     let display = PyBuffer::<u32>::get(&get("display")?)?.to_vec(py)?;
     let all = PyBuffer::<u32>::get(&get("sizes")?)?.to_vec(py)?;
     let frames = kinds.len().max(1);
-    let logarithmic: bool = get("logarithmic")?.extract()?;
     Ok(Ladder {
         fps: get("fps")?.extract()?,
         gop: get("gop")?.extract()?,
-        scale: if logarithmic { Scale::Logarithmic } else { Scale::Linear },
+        scale: scale(get("doubling")?.extract()?),
         quantizers: get("qs")?.extract()?,
         kinds: kinds
             .into_iter()

@@ -138,6 +138,10 @@ pub enum When {
     Frames,
     /// Videos whose lost packets are sent again.
     Repaired,
+    /// Videos whose controller's probes are filled up.
+    Padded,
+    /// Videos whose packets leave as ECN-capable.
+    EcnCapable,
     /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
     Pictures,
     /// Runs with a simulcast.
@@ -160,6 +164,8 @@ impl When {
             Self::Datagrams => "all but TCP",
             Self::Frames => "videos with frames: all media but \"greedy\"",
             Self::Repaired => "videos whose lost packets are sent again",
+            Self::Padded => "videos with padding",
+            Self::EcnCapable => "videos sent as ECN-capable",
             Self::Pictures => "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
             Self::Simulcast => "runs with a simulcast",
             Self::Emulated => "emulated runs",

@@ -93,7 +93,7 @@ figures! {
             .lower().shown("1 Mb/s after", &[(Sessions, "")]);
         RAMP_SHARE = figure("ramp_s.share_80pct", Seconds, "How long after its start the flow first received 80 % of its fair share over \
             a second.").lower().shown("80 % of fair after", &[(Sessions, "")]);
-        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, those sent again included.")
+        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, those sent again and padding included.")
             .shown("packets sent", &[(Sessions, "")]);
         FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the sender received.").when(When::Video)
             .shown("reports", &[(Sessions, "")]);
@@ -109,6 +109,13 @@ figures! {
             .when(When::Repaired).lower();
         PARITY_PACKETS = figure("parity_packets", Count, "Packets of parity that the sender sent.").when(When::Repaired);
         PARITY_BPS = figure("parity_bps", Rate, "Parity, in bits of IP packets per second.").when(When::Repaired).lower();
+        PADDING_PACKETS = figure("padding_packets", Count, "Packets that were sent to fill up a probe of the controller.").when(When::Padded);
+        PADDING_BPS = figure("padding_bps", Rate, "Padding, in bits of IP packets per second.").when(When::Padded).lower();
+        ECN_PATH = figure("ecn_path", Text, "What the path does with the ECN field: kept, cleared, changed, lost (ECN-capable packets), \
+            unknown (too few reports) or untold (by reports that do not tell).").when(When::EcnCapable);
+        ECN_SENT = figure("ecn_sent_packets", Count, "Packets that left as ECN-capable.").when(When::EcnCapable);
+        ECN_MARKED = figure("ecn_marked_packets", Count, "Those of them that reports of single packets tell as marked.")
+            .when(When::EcnCapable);
         SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because too much waited to be sent.")
             .when(When::Video).lower();
         BACKLOG = spread("backlog_ms", "How long packets waited in the sender, from their frame being ready to their leaving.")
@@ -147,6 +154,7 @@ figures! {
         PACING_LATE = spread("pacing_late_ms", "How late the sender's loop was called.").when(When::Live).lower();
         CODED_FRAMES = figure("coded_frames", Count, "Frames that were encoded.").when(When::Live);
         LEFT_OUT_FRAMES = figure("left_out_frames", Count, "Pictures that the encoder was too slow for.").when(When::Live).lower();
+        NO_ROOM_FRAMES = figure("no_room_frames", Count, "Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.").when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The flow's receivers, in the scenario's order.");
     }
     /// Figures of a flow's receiver.
@@ -226,6 +234,10 @@ figures! {
         CUMULATIVE_JITTER_MAX = figure("cumulative_jitter_max_ms", Millis, "How far behind the first packet's pace the stream has ever \
             fallen.").when(When::Video).lower();
         FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver sent.").when(When::Video);
+        ECN_CAPABLE = figure("ecn_capable_packets", Count, "Packets that arrived as ECN-capable, the marked ones included.")
+            .when(When::EcnCapable);
+        ECN_MARKED = figure("ecn_marked_packets", Count, "Packets that arrived with the mark that a queue sets: congestion \
+            experienced.").when(When::EcnCapable);
         LOST_PACKETS = figure("lost_packets", Count, "Packets that did not arrive before repair, in the time of means.")
             .when(When::Repaired).lower();
         REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that came when they were sent again, or were computed from parity, in the time of means.")

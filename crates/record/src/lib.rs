@@ -19,6 +19,7 @@
 mod column;
 mod figure;
 mod figures;
+mod flat;
 mod number;
 mod rows;
 mod share;
@@ -26,6 +27,7 @@ mod share;
 pub use column::{COLUMNS, Column, Table, Values, decisions, frames, links, missing, moves, packets, rates, tcp};
 pub use figure::{Better, Figure, Figures, Of, Parts, Shown, Unit, When};
 pub use figures::{FIGURES, cost, expectation, find, flow, invariant, link, receiver, run, simulcast, viewer};
+pub use flat::flat;
 pub use number::{median, variation};
 pub use rows::{Fields, Kept, Row, Rows, Store};
 pub use share::{Claim, fair, jain};

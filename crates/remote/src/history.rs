@@ -67,15 +67,17 @@ impl History {
         // A stream's packets lie in the order of their numbers. Of the media's nearly all lie next to each other, so
         // that the distance from the newest one is a good first guess; with other streams in between it is too near the
         // end.
-        let newest = self.packets.iter().rposition(|left| left.stream == stream)?;
+        // Padding has its numbers in the stream of repairs.
+        let is_of = |left: &Left| left.stream == stream || (left.stream, stream) == (Stream::Padding, Stream::Repair);
+        let newest = self.packets.iter().rposition(is_of)?;
         let back = usize::from(self.packets[newest].seq.wrapping_sub(seq));
         let guess = newest.checked_sub(back)?;
         let found = (0..=guess).rev().find(|n| {
             let left = &self.packets[*n];
-            left.stream == stream && (left.seq == seq || left.seq.wrapping_sub(seq) > 1 << 15)
+            is_of(left) && (left.seq == seq || left.seq.wrapping_sub(seq) > 1 << 15)
         })?;
         let left = &self.packets[found];
-        (left.stream == stream && left.seq == seq).then_some(self.first + found as u64)
+        (is_of(left) && left.seq == seq).then_some(self.first + found as u64)
     }
 
     /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent,

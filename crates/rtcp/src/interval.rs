@@ -327,6 +327,16 @@ impl Timer {
     /// Something happened that is worth feedback before the next regular report (RFC 4585, section 3.5.2). It stays of
     /// use for `useful`. Under the profiles without early feedback it waits for the regular report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
+        self.request(now, useful, None)
+    }
+
+    /// As [`Timer::request_early`], of a wish that has waited for a time of its own already, by which members that wish the same suppress each
+    /// other (RFC 5401): it goes at once.
+    pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
+        self.request(now, useful, Some(Span::ZERO))
+    }
+
+    fn request(&mut self, now: Time, useful: Span, dither: Option<Span>) -> Early {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
@@ -338,7 +348,8 @@ impl Timer {
             return Early::WithRegular(self.tn);
         }
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        let dither = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
+        let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
+        let dither = dither.unwrap_or(longest);
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);

@@ -57,6 +57,8 @@ impl<'a> Owner<'a> {
             When::Datagrams => !matches!(flow.kind, FlowKind::Tcp(_)),
             When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
             When::Repaired => video.is_some_and(|video| video.repair != Repair::None),
+            When::Padded => video.is_some_and(|video| video.padding),
+            When::EcnCapable => video.is_some_and(|video| video.ecn.is_capable()),
             When::Pictures => video.is_some_and(|video| matches!(video.media, Media::Clip { .. } | Media::Synthetic)),
         }
     }

@@ -106,6 +106,8 @@ tables! {
         duplicate: f64,
         /// What drops packets beyond a rate, before the queue; default "none".
         policer: OrNone<Policer>,
+        /// Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false.
+        bleach: bool,
         /// What waits; default drop-tail with 50 packets.
         queue: Deferred<Queue>,
         /// The largest packet; default "1500B".
@@ -169,6 +171,8 @@ tables! {
         emit: Emit,
         /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
         repair: RepairWord,
+        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent again where a controller's probe finds too little that waits (gcc); default false.
+        padding: bool,
         /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
         playout: PlayoutSaid,
         /// video: the receiver's buffer, for controllers that look at it.
@@ -210,7 +214,7 @@ tables! {
     }
     /// How pictures are encoded.
     EncodeTable {
-        /// mpeg2, mpeg4 (default), h263 or h264.
+        /// mpeg2, mpeg4 (default), h263, h264, h265, vp8, vp9 or av1.
         codec: Codec,
         /// sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip".
         size: SizeSaid,
@@ -218,9 +222,9 @@ tables! {
         fps: FpsSaid,
         /// Frames per group of pictures; default 12.
         gop: u64,
-        /// B frames between two others; default 2, with h263 0.
+        /// B frames between two others, with mpeg2, mpeg4 and h264; default 2.
         bframes: u64,
-        /// Quantizers from best to worst, "2-31" (h264: "18-47"), or one: "12".
+        /// Quantizers from best to worst, "2-31" (h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12".
         q: QSaid,
     }
     /// A receiver's buffer.
@@ -468,7 +472,7 @@ words! {
     RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
-    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, }
+    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, "h265" => Self::H265, "vp8" => Self::Vp8, "vp9" => Self::Vp9, "av1" => Self::Av1, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }

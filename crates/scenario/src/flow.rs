@@ -44,6 +44,7 @@ const VIDEO: &[&str] = &[
     "emit",
     "playout",
     "repair",
+    "padding",
     "buffer",
     "rtcp",
     "floor",
@@ -156,6 +157,7 @@ pub(crate) fn flows(
         if let FlowKind::Video(video) = &mut kind {
             let Some(repair) = repair(table, video, cast, out) else { return all };
             video.repair = repair;
+            video.padding = padding(table, video, cast, out);
         }
         let start = match table.start.as_ref().map(|s| s.value) {
             None if started.contains(name) => Start::Event,
@@ -336,6 +338,18 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     None
 }
 
+/// Whether a video flow's probes are filled up: in its stream of retransmissions.
+fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
+    let Some(said) = table.padding.as_ref().filter(|said| said.value) else { return false };
+    let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
+    let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
+    if !repairs {
+        let what = "padding travels in the stream of retransmissions, and there is none";
+        out.problem(&said.at, what, "write repair = \"rtx\" for one receiver, or leave padding out");
+    }
+    repairs
+}
+
 fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<FlowKind> {
     let Some(kind) = &table.kind else {
         out.missing(&table.at, "kind", "choose from: video, tcp, cbr, onoff");
@@ -489,6 +503,10 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         }
         VbrWord::Frame => {
             no_bucket(table, out);
+            if let (Some(said), Some(Codec::Av1)) = (&table.vbr, encode.as_ref().map(|e| e.codec)) {
+                let what = "a frame of av1 can't follow one of another quantizer inside a group of pictures";
+                out.problem(&said.at, what, "write vbr = \"bucket\", or take another codec");
+            }
             if let Some(said) = table.wait.as_ref().filter(|w| !(Span::millis(10)..=Span::secs(10)).contains(&w.value))
             {
                 out.problem(&said.at, format!("{} is out of range", said.value), "from \"10ms\" to \"10s\"");
@@ -548,6 +566,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
         // What it can be depends on the receivers.
         repair: Repair::None,
+        padding: false,
         packet: packet(table, 1200, 100, out),
         playout,
         buffer,
@@ -672,8 +691,8 @@ fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut 
     let frames = gop.map_or(12, |g| g.value);
     let bframes = said.and_then(|e| e.bframes.as_ref());
     if let Some(said) = bframes {
-        if codec == Codec::H263 && said.value > 0 {
-            out.problem(&said.at, "h263 has no B frames here", "write bframes = 0, or another codec");
+        if !codec.has_b_frames() && said.value > 0 {
+            out.problem(&said.at, "this codec has no B frames here", "write bframes = 0, or another codec");
         } else if said.value > 16 || said.value >= frames {
             let what = format!("{} B frames in a row", said.value);
             out.problem(&said.at, what, "fewer than the GoP has frames, and at most 16");
@@ -682,12 +701,12 @@ fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut 
     if let Some(said) = bframes.filter(|b| codec_model && b.value > 0) {
         out.problem(&said.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
     }
-    let default_b = if codec == Codec::H263 || codec_model { 0 } else { 2.min(frames.saturating_sub(1)) };
-    let (least, QSaid(low, high)) = match codec {
-        Codec::H264 => (0, QSaid(18, 47)),
-        _ => (1, QSaid(2, 31)),
+    let default_b = if !codec.has_b_frames() || codec_model { 0 } else { 2.min(frames.saturating_sub(1)) };
+    let (least, QSaid(low, high), most) = match codec {
+        Codec::Mpeg2 | Codec::Mpeg4 | Codec::H263 => (1, QSaid(2, 31), 31),
+        Codec::H264 | Codec::H265 => (0, QSaid(18, 47), 51),
+        Codec::Vp8 | Codec::Vp9 | Codec::Av1 => (0, QSaid(10, 63), 63),
     };
-    let most = if codec == Codec::H264 { 51 } else { 31 };
     let q = said.and_then(|e| e.q.as_ref());
     if let Some(said) = q.filter(|q| q.0 < least || q.1 > most) {
         out.problem(&said.at, "quantizers that the codec does not have", format!("from {least} to {most}"));

@@ -114,6 +114,8 @@ pub struct Direction {
     pub duplicate: f64,
     /// What drops packets beyond a rate, before the queue.
     pub policer: Option<Policer>,
+    /// Whether it clears the ECN field of each packet.
+    pub bleach: bool,
     /// What waits, and what is dropped.
     pub queue: Queue,
     /// The largest packet, as IP size.
@@ -288,6 +290,8 @@ pub struct Video {
     pub emit: Emit,
     /// How lost packets are repaired.
     pub repair: Repair,
+    /// Whether probes are filled up.
+    pub padding: bool,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
     /// How long a frame is waited for.
@@ -493,6 +497,21 @@ pub enum Codec {
     H263,
     /// H.264; quantizers are QP.
     H264,
+    /// H.265; quantizers are QP.
+    H265,
+    /// VP8; quantizers are libvpx's, 0 to 63.
+    Vp8,
+    /// VP9; quantizers are libvpx's, 0 to 63.
+    Vp9,
+    /// AV1; quantizers are SVT-AV1's, 0 to 63.
+    Av1,
+}
+
+impl Codec {
+    /// Whether frames can be made that no other needs, between two others.
+    pub const fn has_b_frames(self) -> bool {
+        matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
+    }
 }
 
 /// A picture's size.

@@ -654,6 +654,7 @@ fn direction(spec: &Spec, lossy: bool, files: &mut Files, out: &mut Findings) ->
         reorder: spec.reorder.as_ref().map(|reorder| reorder.value).unwrap_or_default(),
         duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?,
         policer: policer.map(|(_, policer)| policer),
+        bleach: spec.bleach.as_ref().is_some_and(|said| said.value),
         queue: queue?,
         mtu,
     })

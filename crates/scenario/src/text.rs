@@ -182,19 +182,27 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 
 /// A link's keys. What changes another link says also what is not there.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
-    let mut keys = direction(forward, change, change, change, change);
+    let mut keys = direction(forward, change, change, change, change, change);
     // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
     if forward != back || change || forward.loss != Loss::None {
         let disorder = change || forward.reorder.p > 0.0 || forward.duplicate > 0.0;
         let policed = change || forward.policer.is_some();
-        let back = direction(back, change || forward.jitter.is_some(), change, disorder, policed);
+        let bleached = change || forward.bleach;
+        let back = direction(back, change || forward.jitter.is_some(), change, disorder, policed, bleached);
         keys.push(format!("back = {{ {} }}", back.join(", ")));
     }
     keys
 }
 
 /// One direction's keys, those that are not there where something else would shine through.
-fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool, no_policer: bool) -> Vec<String> {
+fn direction(
+    d: &Direction,
+    no_jitter: bool,
+    no_loss: bool,
+    no_disorder: bool,
+    no_policer: bool,
+    no_bleach: bool,
+) -> Vec<String> {
     let mut keys = Vec::new();
     match &d.rate {
         RateSpec::Unlimited => keys.push("rate = \"none\"".into()),
@@ -224,6 +232,9 @@ fn direction(d: &Direction, no_jitter: bool, no_loss: bool, no_disorder: bool, n
         Some(policer) => keys.extend(entry("policer", policer)),
         None if no_policer => keys.push("policer = \"none\"".into()),
         None => {}
+    }
+    if d.bleach || no_bleach {
+        keys.push(format!("bleach = {}", d.bleach));
     }
     keys.extend(entry("queue", &d.queue));
     keys.extend(entry("mtu", &d.mtu));
@@ -378,6 +389,9 @@ fn video_text(video: &Video, text: &mut Text) {
         Repair::Rtx => text.key("repair", quote("rtx")),
         Repair::Parity => text.key("repair", quote("parity")),
         Repair::Auto => text.key("repair", quote("auto")),
+    }
+    if video.padding {
+        text.key("padding", "true");
     }
     text.key("packet", quote(video.packet));
     text.key(

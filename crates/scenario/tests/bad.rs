@@ -180,6 +180,7 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = \"fixed\"\nemit = true"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"fec\""),
     ("controller = \"fixed\"", "controller = \"fixed\"\nrepair = \"rtx\""),
+    ("controller = \"fixed\"", "controller = \"fixed\"\npadding = true"),
     (
         "controller = \"fixed\"",
         "controller = \"fixed\"\ncast = \"unicast\"\nrtcp = { profile = \"asmp\" }\nrepair = \"rtx\"",
@@ -206,6 +207,8 @@ const WRONG: &[(&str, &str)] = &[
     ("encode = { size = \"cif\" }", "encode = { gop = 2, bframes = 3 }"),
     ("encode = { size = \"cif\" }", "encode = { q = \"31-2\" }"),
     ("encode = { size = \"cif\" }", "encode = { codec = \"h263\", bframes = 2 }"),
+    ("encode = { size = \"cif\" }", "encode = { codec = \"vp9\", q = \"10-64\", bframes = 1 }"),
+    ("encode = { size = \"cif\" }", "vbr = \"frame\"\nencode = { codec = \"av1\" }"),
     ("encode = { size = \"cif\" }", "encode = { q = \"2-47\" }"),
     ("dist = \"pareto\", mean", "dist = \"pareto\", shape = 1, mean"),
     ("off = { mean = \"5s\" }", ""),

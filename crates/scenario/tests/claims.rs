@@ -249,6 +249,41 @@ fn a_policer_is_of_both_directions_unless_one_says_otherwise_and_reads_back() {
 }
 
 #[test]
+fn a_link_that_clears_the_ecn_field_does_so_in_the_directions_that_say_so_and_reads_back() {
+    let of = |keys: &str| {
+        let text = format!("duration = \"1s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n{keys}\n");
+        let loaded = load(&format!(
+            "{text}[[flow]]\nname = \"v\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"a\"\nto = \"b\"\n"
+        ));
+        let read = |loaded: &Loaded| (loaded.scenario.links[0].forward.bleach, loaded.scenario.links[0].back.bleach);
+        let both = read(&loaded);
+        assert_eq!(read(&load(&loaded.resolved_toml())), both, "resolved, it says the same");
+        both
+    };
+    assert_eq!(of(""), (false, false));
+    assert_eq!(of("bleach = true"), (true, true));
+    assert_eq!(of("bleach = true\nback = { bleach = false }"), (true, false));
+    assert_eq!(of("back = { bleach = true }"), (false, true));
+}
+
+#[test]
+fn probes_are_filled_up_where_there_are_retransmissions_and_it_reads_back() {
+    let of = |keys: &str| {
+        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"gcc\"\n{keys}\n"));
+        let padding = |loaded: &Loaded| {
+            let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!("no video") };
+            video.padding
+        };
+        assert_eq!(padding(&load(&loaded.resolved_toml())), padding(&loaded), "{keys}");
+        padding(&loaded)
+    };
+    let avpf = "rtcp = { profile = \"avpf\" }\n";
+    assert!(of(&format!("{avpf}repair = \"rtx\"\npadding = true")));
+    assert!(of(&format!("{avpf}repair = \"auto\"\npadding = true")));
+    assert!(!of(&format!("{avpf}repair = \"rtx\"\npadding = false")) && !of(""));
+}
+
+#[test]
 fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
     let of = |keys: &str| {
         let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n"));

@@ -18,6 +18,8 @@ from = "s"
 to = "r.1"
 media = "synthetic"
 repair = "rtx"
+padding = true
+ecn = "ect0"
 [[flow]]
 name = "tcp"
 kind = "tcp"
@@ -67,11 +69,11 @@ fn an_unknown_figure_is_an_error_with_its_line_and_a_remedy() {
     let said = |that: &str| problem(that).unwrap_or_default();
     assert_eq!(
         said("flows.tcp.share_of_fiar"),
-        "expect.toml:22: expect[1].that: a flow has no \"share_of_fiar\"; did you mean \"share_of_fair\"?"
+        "expect.toml:24: expect[1].that: a flow has no \"share_of_fiar\"; did you mean \"share_of_fair\"?"
     );
     assert_eq!(
         said("flows.vi.deo.receivers.r.2.loss_frac"),
-        "expect.toml:22: expect[1].that: no receiver is called \"r.2\"; did you mean \"r.1\"?"
+        "expect.toml:24: expect[1].that: no receiver is called \"r.2\"; did you mean \"r.1\"?"
     );
     for that in ["flows.tcp.limited_by_frac.network", "flows.tcp.receivers.r.1.psnr_db.raw.y", "flows.vi.deo.timeouts"]
     {

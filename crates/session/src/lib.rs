@@ -14,6 +14,7 @@
 mod around;
 mod breaker;
 mod defence;
+mod ecn;
 mod feedback;
 mod gate;
 mod media;
@@ -30,13 +31,14 @@ mod standard;
 
 pub use breaker::CircuitBreaker;
 pub use defence::{FeedbackDefence, OperatorControls};
+pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::{FeedbackFormat, TRANSPORT_NUMBER_ID};
 pub use media::Media;
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver};
-pub use repair::{ParitySettings, Protected, Protection, RepairSettings, Repairs, Requests};
+pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
 pub use sender::{Feedback, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;

@@ -1,7 +1,7 @@
 use crate::feedback::TRANSPORT_NUMBER_ID;
 use steadycast_control::{Notice, Stream};
 use steadycast_media::Fragment;
-use steadycast_units::Bytes;
+use steadycast_units::{Bytes, Ecn};
 use steadycast_wire::rtp::{Element, RtpHeader};
 use steadycast_wire::rtx::{self, RtxStream};
 
@@ -26,6 +26,8 @@ pub struct Media {
     pub repairs: Option<u64>,
     /// Its IP size.
     pub size: Bytes,
+    /// The ECN field of its IP header: as it leaves, at a receiver as it arrived.
+    pub ecn: Ecn,
 }
 
 impl Media {

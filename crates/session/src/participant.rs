@@ -188,6 +188,11 @@ impl Participant {
         self.timer.request_early(now, useful) != Early::TooLate
     }
 
+    /// As [`Participant::request_early`], of feedback that has waited for others to say the same.
+    pub(crate) fn request_dithered(&mut self, now: Time, useful: Span) -> bool {
+        self.timer.request_dithered(now, useful) != Early::TooLate
+    }
+
     fn expire(&mut self, now: Time) {
         let census = self.census();
         let member = self.timer.member_timeout(&census);

@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate};
 pub struct Probes {
     /// Sent whole.
     pub whole: u64,
-    /// Ended early: nothing waited any more.
+    /// Ended early: nothing waited any more, and there was no padding.
     pub cut: u64,
     /// Withdrawn before anything waited, or while the window was closed.
     pub skipped: u64,
@@ -53,7 +53,7 @@ impl Prober {
         self.running.map(|running| running.probe.rate)
     }
 
-    /// A packet of this size leaves: it begins the probe that is wanted, where none is under way.
+    /// A packet of this size leaves: it begins the probe that is wanted, where none is under way. Padding begins none.
     pub(crate) fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) {
         if self.running.is_none() {
             self.running = wanted

@@ -1,9 +1,9 @@
 use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
-use crate::repair::{Requester, Solver};
+use crate::repair::{Asker, Group, Need, Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
-use crate::{Identity, Output, ParitySettings, Protected, Protection, RepairSettings, Requests, RtcpSettings};
+use crate::{Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings};
 use steadycast_control::{
     Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FrameEdge, Overheard, ReceiverHalf, ReceiverId,
     Reply, Slot, Stream as Kind, View, Wake, simulcast,
@@ -11,7 +11,7 @@ use steadycast_control::{
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
@@ -88,10 +88,44 @@ pub struct Receiver {
 /// What a receiver needs to compute lost packets from parity.
 struct Solving {
     settings: ParitySettings,
+    /// Whether nobody has said under which SSRC parity comes, and whether it is known by now.
+    of_any: bool,
+    associated: bool,
     solver: Solver,
+    /// Asks for more of it.
+    asker: Asker,
+    /// RTCP's timer knows that there is something to ask for.
+    wished: bool,
+    /// Nothing can be asked for before.
+    held: Time,
+    /// Requests, the blocks in them, and packets that parity gave back.
+    counts: Requests,
     /// The stream's own numbers.
     reception: Reception,
     sent: Option<PeerTime>,
+}
+
+impl Solving {
+    fn new(settings: ParitySettings, chance: Chance) -> Self {
+        Self {
+            settings,
+            of_any: false,
+            associated: true,
+            solver: Solver::new(),
+            asker: Asker::new(chance),
+            wished: false,
+            held: Time::ZERO,
+            counts: Requests::default(),
+            reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
+            sent: None,
+        }
+    }
+
+    /// Another source, or the same one from another number on.
+    fn restart(&mut self) {
+        self.solver.restart();
+        self.asker.clear();
+    }
 }
 
 /// A request for a key frame that stands.
@@ -116,6 +150,8 @@ struct Repairing {
     /// Whether nobody has said under which SSRC retransmissions come, and whether it is known by now.
     of_any: bool,
     associated: bool,
+    /// The stream's SSRC as the sender's description has it.
+    announced: Option<u32>,
     requester: Requester,
     /// The retransmission stream's own numbers.
     reception: Reception,
@@ -135,6 +171,7 @@ impl Repairing {
             settings,
             of_any: false,
             associated: true,
+            announced: None,
             requester: Requester::new(settings),
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
@@ -237,10 +274,11 @@ impl Receiver {
     }
 
     /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
-    /// (RFC 4588, section 5.3), anew for each source of the media.
+    /// (RFC 4588, section 5.3), anew for each source of the media. One that `settings` name is known before: 0 names none.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
-        let repair = Repairing { of_any: true, associated: false, ..Repairing::new(settings) };
+        let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
+        let repair = Repairing { of_any: true, associated: false, announced, ..Repairing::new(settings) };
         Self { repair: Some(repair), ..self }
     }
 
@@ -259,11 +297,18 @@ impl Receiver {
         self.plea = None;
     }
 
-    /// It computes lost packets from parity.
+    /// It computes lost packets from parity, and in a small group asks for more of it, at times that `chance` draws.
     #[must_use]
-    pub fn with_parity(self, settings: ParitySettings) -> Self {
-        let reception = Reception::trusting(settings.ssrc, CLOCK_RATE);
-        Self { parity: Some(Box::new(Solving { settings, solver: Solver::new(), reception, sent: None })), ..self }
+    pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
+        Self { parity: Some(Box::new(Solving::new(settings, chance))), ..self }
+    }
+
+    /// As [`Receiver::with_parity`], whatever SSRC parity comes under: the first packet of its payload type from where the media comes tells
+    /// it, anew for each source of the media.
+    #[must_use]
+    pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
+        let parity = Solving { of_any: true, associated: false, ..Solving::new(settings, chance) };
+        Self { parity: Some(Box::new(parity)), ..self }
     }
 
     /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives back stays lost, to
@@ -278,12 +323,14 @@ impl Receiver {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let gone = self.participant.farewell != Farewell::Stays;
         let (Some(parity), Some(stream)) = (&mut self.parity, &mut self.stream) else { return Received::Stray };
-        let settings = parity.settings;
-        if gone
-            || stream.from != from
-            || stream.ended
-            || (header.ssrc, header.payload_type) != (settings.ssrc, settings.payload_type)
-        {
+        if gone || stream.from != from || stream.ended || header.payload_type != parity.settings.payload_type {
+            return Received::Stray;
+        }
+        if !parity.associated && header.ssrc != stream.ssrc {
+            parity.settings.ssrc = header.ssrc;
+            (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
+        }
+        if header.ssrc != parity.settings.ssrc {
             return Received::Stray;
         }
         let before = parity.reception.highest();
@@ -299,30 +346,59 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
         parity.sent = sent.or(parity.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
-        parity.solver.on_parity(protection);
+        let need = parity.solver.on_parity(protection);
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Parity, size, sent, ecn, missing });
+        self.on_need(now, need);
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
+    /// What a packet of the media or of parity has left of a block's need. Who asks for packets does not ask for parity.
+    fn on_need(&mut self, now: Time, need: Option<Need>) {
+        let Some(need) = need.filter(|_| self.repair.is_none()) else { return };
+        let group = self.group();
+        if let Some(parity) = &mut self.parity {
+            parity.asker.on_need(now, &need, &parity.settings, group);
+        }
+    }
+
+    fn group(&self) -> Group {
+        Group { members: self.participant.census().members, round_trip: self.half.view().rtt }
+    }
+
     /// Lost packets that parity has given back since this was last asked.
-    pub fn take_recovered(&mut self) -> Vec<Protected> {
-        let Some(parity) = &mut self.parity else { return Vec::new() };
+    pub fn take_recovered(&mut self) -> Vec<Recovered> {
+        let (Some(parity), Some(stream)) = (&mut self.parity, &self.stream) else { return Vec::new() };
         let recovered = parity.solver.take();
         if let Some(repair) = &mut self.repair {
             recovered.iter().for_each(|(seq, _)| repair.requester.on_recovered(*seq));
         }
-        recovered.into_iter().map(|(_, packet)| packet).collect()
+        let shown = |(seq, packet)| Recovered { number: seq as u16, seq: stream.shown(seq), packet };
+        recovered.into_iter().map(shown).collect()
+    }
+
+    /// Whether it computes lost packets from parity.
+    pub fn has_parity(&self) -> bool {
+        self.parity.is_some()
+    }
+
+    /// The source that it follows.
+    pub fn source(&self) -> Option<u32> {
+        Some(self.stream.as_ref()?.ssrc)
     }
 
     /// What it asked for, and what it got.
     pub fn requests(&self) -> Requests {
-        self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default()
+        let packets = self.repair.as_ref().map(|repair| repair.requester.counts()).unwrap_or_default();
+        packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
     /// From now on frames are shown this long after they are ready: nothing is asked for that would come later.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
+        }
+        if let Some(parity) = &mut self.parity {
+            parity.settings.playout = Some(delay);
         }
     }
 
@@ -444,7 +520,8 @@ impl Receiver {
             return Received::Stray;
         }
         if !repair.associated {
-            if !packet.repairs.is_some_and(|number| repair.requester.awaits(number)) {
+            let awaited = packet.repairs.is_some_and(|number| repair.requester.awaits(number));
+            if !awaited && repair.announced != Some(header.ssrc) {
                 return Received::Stray;
             }
             repair.settings.ssrc = header.ssrc;
@@ -467,10 +544,12 @@ impl Receiver {
         let sent = sent.or(stream.sent).unwrap_or_default();
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Repair, size, sent, ecn, missing });
         let original = packet.repairs.and_then(|number| repair.requester.on_repair(now, number, header.marker));
-        if let Some((parity, original)) = self.parity.as_mut().zip(original) {
+        let Some(original) = original else { return Received::Duplicate };
+        let shown = stream.shown(original);
+        if let Some(parity) = &mut self.parity {
             parity.solver.on_packet(original);
         }
-        original.map_or(Received::Duplicate, Received::Repaired)
+        Received::Repaired(shown)
     }
 
     /// An RTP packet has arrived, already taken apart. Poll afterwards.
@@ -502,7 +581,7 @@ impl Receiver {
                     repair.requester.restart();
                 }
                 if let Some(parity) = &mut self.parity {
-                    parity.solver.restart();
+                    parity.restart();
                 }
                 seq
             }
@@ -519,7 +598,8 @@ impl Receiver {
             reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, header.marker);
         }
         (stream.heard, stream.from) = (now, from);
-        let seq = u64::try_from(seq + stream.ahead).unwrap_or(0);
+        // Whoever asks for packets goes by the numbers that they have at their source.
+        let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
         // Without a send-time extension (a standard sender) the media clock is the next best.
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -527,13 +607,11 @@ impl Receiver {
         let edge = FrameEdge { first: stream.after_marker, last: header.marker };
         stream.after_marker = header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
-        if let Some(parity) = &mut self.parity {
-            parity.solver.on_packet(seq);
-        }
+        let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
             match header.send_time {
-                Some(_) => repair.requester.on_original(now, seq, sent, header.marker),
-                None => repair.requester.on_unstamped(now, seq, sent, header.marker),
+                Some(_) => repair.requester.on_original(now, number, sent, header.marker),
+                None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
             repair.shown += 1;
             // By the counters of the report block, which nothing but the media's numbers move.
@@ -542,6 +620,7 @@ impl Receiver {
                 .check
                 .see(repair.shown == (self.past.received + stream.reception.received()).saturating_sub(duplicates));
         }
+        self.on_need(now, need);
         Received::New(seq)
     }
 
@@ -585,7 +664,8 @@ impl Receiver {
             repair.associated = !repair.of_any;
         }
         if let Some(parity) = &mut self.parity {
-            parity.solver.restart();
+            parity.restart();
+            parity.associated = !parity.of_any;
         }
         self.participant.on_source(now, true);
         true
@@ -636,6 +716,7 @@ impl Receiver {
                 {
                     self.siblings = simulcast::read_rates(data).unwrap_or_default();
                 }
+                Packet::App { .. } => self.on_asked(now, packet),
                 _ => {}
             }
         }
@@ -645,6 +726,21 @@ impl Receiver {
                 stream.ended = true;
                 stream.heir = heir(compound, ssrc);
                 self.participant.on_source(now, stream.heir.is_some());
+            }
+        }
+    }
+
+    /// Another member asks for parity.
+    fn on_asked(&mut self, now: Time, packet: &Packet) {
+        let (Some(stream), Ok(Some(asked))) = (&self.stream, ParityRequest::from_packet(packet)) else { return };
+        if asked.media != stream.ssrc || asked.sender == self.participant.identity.ssrc {
+            return;
+        }
+        let group = self.group();
+        let Some(parity) = &mut self.parity else { return };
+        for request in &asked.blocks {
+            if let Some(base) = parity.solver.extended(request.base) {
+                parity.asker.on_overheard(now, base, request, group);
             }
         }
     }
@@ -692,6 +788,7 @@ impl Receiver {
             return Output::Rtcp(self.feedback(now));
         }
         self.wish(now);
+        self.wish_parity(now);
         self.plead(now);
         // A half that is clocked by itself sends regular packets with a bandwidth of their own; RTCP's timer then rests.
         match self.half.due() {
@@ -701,7 +798,7 @@ impl Receiver {
                 }
             }
             Due::Rtcp => match self.participant.expiry(now) {
-                Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() => {
+                Some(Expiry::SendFeedback) if self.repair.is_some() || self.plea.is_some() || self.asks_parity() => {
                     if let Some(bytes) = self.ask(now) {
                         return Output::Rtcp(bytes);
                     }
@@ -762,12 +859,51 @@ impl Receiver {
         }
         packets.extend(self.packet_reports(now));
         packets.extend(self.nack(now));
+        packets.extend(self.parity_request(now));
         packets.extend(self.key_frame_request(now));
         Some(self.encode(now, packets))
     }
 
     fn wished(&self) -> bool {
-        self.repair.as_ref().is_some_and(|repair| repair.wished) || self.plea.is_some_and(|plea| plea.wished)
+        let asks = self.repair.as_ref().is_some_and(|repair| repair.wished) || self.asks_parity();
+        asks || self.plea.is_some_and(|plea| plea.wished)
+    }
+
+    fn asks_parity(&self) -> bool {
+        self.parity.as_ref().is_some_and(|parity| parity.wished)
+    }
+
+    /// Tells RTCP's timer when there is parity to ask for.
+    fn wish_parity(&mut self, now: Time) {
+        let Some(parity) = &self.parity else { return };
+        if parity.wished || now < parity.held || parity.asker.wake().is_none_or(|at| at > now) {
+            return;
+        }
+        let group = self.group();
+        let Some(parity) = &mut self.parity else { return };
+        if !parity.asker.wants(now, group) {
+            return;
+        }
+        parity.wished = self.participant.request_dithered(now, parity.asker.useful(now, group));
+        if !parity.wished {
+            parity.held = self.participant.timer.next();
+        }
+    }
+
+    /// A request for parity, if there is still something to ask for.
+    fn parity_request(&mut self, now: Time) -> Option<Packet> {
+        let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
+        let parity = self.parity.as_mut()?;
+        if std::mem::take(&mut parity.wished) && !self.plea.is_some_and(|plea| plea.wished) {
+            self.participant.timer.cancel_early();
+        }
+        let blocks = parity.asker.take(now, group);
+        if blocks.is_empty() {
+            return None;
+        }
+        parity.counts.nacks += 1;
+        parity.counts.asked += blocks.len() as u64;
+        Some(ParityRequest { sender: self.participant.identity.ssrc, media, blocks }.to_packet())
     }
 
     /// Tells RTCP's timer when a key frame is to be asked for.
@@ -812,7 +948,15 @@ impl Receiver {
     /// When [`Receiver::wish`] has something to do, or what it wished for comes.
     fn asks_at(&self) -> Option<Time> {
         let plea = self.plea.map(|plea| if plea.wished { self.participant.timer.next() } else { plea.at });
-        self.asks_for_packets_at().into_iter().chain(plea).min()
+        self.asks_for_packets_at().into_iter().chain(self.asks_for_parity_at()).chain(plea).min()
+    }
+
+    fn asks_for_parity_at(&self) -> Option<Time> {
+        let parity = self.parity.as_ref()?;
+        if parity.wished {
+            return Some(self.participant.timer.next());
+        }
+        Some(parity.asker.wake()?.max(parity.held))
     }
 
     fn asks_for_packets_at(&self) -> Option<Time> {
@@ -838,7 +982,8 @@ impl Receiver {
     /// A compound with a request alone (RFC 4585, 3.1). Its report has no block, so that controllers see the reports that they would
     /// see without repair.
     fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
-        let asked: Vec<_> = self.nack(now).into_iter().chain(self.key_frame_request(now)).collect();
+        let requests = [self.nack(now), self.parity_request(now), self.key_frame_request(now)];
+        let asked: Vec<_> = requests.into_iter().flatten().collect();
         if asked.is_empty() {
             return None;
         }
@@ -938,6 +1083,11 @@ impl Stream {
             ticks: 0,
             after_marker: true,
         }
+    }
+
+    /// A number at the source, extended, as it is counted to others.
+    fn shown(&self, number: u64) -> u64 {
+        number.saturating_add_signed(self.ahead)
     }
 
     /// The media clock at this timestamp, on the sender's clock: it counts from the first packet that came.

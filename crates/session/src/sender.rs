@@ -1,3 +1,4 @@
+use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::feedback::{self, FeedbackFormat};
 use crate::gate::ReportLimiter;
 use crate::media::overhead;
@@ -5,7 +6,7 @@ use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::Peers;
 use crate::probe::{Prober, Probes};
-use crate::repair::{Asked, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
+use crate::repair::{ASKING, Asked, AskedParity, Blocks, Keeper, Kept, PARITY_MORE, Parity, Resend};
 use crate::share::RepairShare;
 use crate::{
     Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
@@ -18,9 +19,9 @@ use steadycast_control::{
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
-use steadycast_units::{Bytes, Chance, Rate, Span, Stamp, Time};
+use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
@@ -110,8 +111,12 @@ pub struct Sender {
     siblings: Option<Siblings>,
     /// When a member was heard last; at first, when it began.
     heard: Time,
+    /// With which ECN field packets leave.
+    ecn: EcnCheck,
     /// Sends lost packets again.
     repair: Option<Repairing>,
+    /// Fills up probes.
+    padding: Option<Padding>,
     /// Sends parity.
     parity: Option<Protecting>,
     /// How many times as fast as the target packets may leave.
@@ -127,6 +132,13 @@ struct Repairing {
     seq: u64,
     share: RepairShare,
     inside: Inside,
+}
+
+/// Packets that are sent for nothing but their size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Padding {
+    packets: u64,
+    bytes: Bytes,
 }
 
 /// What a sender needs to send parity.
@@ -145,6 +157,8 @@ struct Protecting {
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
 const LEFT: f64 = 2e-5;
+/// The same in a group that is small enough to ask for what else it needs.
+const LEFT_TO_ASK: f64 = 1e-3;
 /// The same towards one receiver, retransmission included.
 const LEFT_OF_ONE: f64 = 1e-5;
 /// This share of the receivers is left behind, where others need less parity.
@@ -277,7 +291,9 @@ impl Sender {
             told: (0, now),
             siblings: None,
             heard: now,
+            ecn: EcnCheck::default(),
             repair: None,
+            padding: None,
             parity: None,
             room: 1.0,
             key_frame: (false, None),
@@ -293,12 +309,37 @@ impl Sender {
         Self { siblings: Some(siblings), ..self }
     }
 
+    /// Its RTP packets leave with this ECN field as long as the path keeps it, which is checked where receivers report single packets by
+    /// RFC 8888.
+    #[must_use]
+    pub fn with_ecn(self, ecn: Ecn) -> Self {
+        let told = self.settings.feedback == FeedbackFormat::Rfc8888;
+        Self { ecn: EcnCheck::new(ecn, told), ..self }
+    }
+
+    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable.
+    pub fn ecn(&self) -> (EcnPath, EcnCounts) {
+        (self.ecn.path(), self.ecn.counts())
+    }
+
     /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         let inside = Inside { check: Check::new("repair-inside"), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
         let (keeper, seq, share) = (Keeper::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
         Self { repair: Some(Repairing { keeper, seq, share, inside }), ..self }
+    }
+
+    /// Where nothing waits during a probe, it sends its newest packet again, in the stream of retransmissions: what libwebrtc fills probes up
+    /// with, and what every receiver that takes RFC 4588 drops as a duplicate. It needs [`Sender::with_repair`].
+    #[must_use]
+    pub fn with_padding(self) -> Self {
+        Self { padding: Some(Padding::default()), ..self }
+    }
+
+    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    pub fn padding(&self) -> Option<(u64, Bytes)> {
+        self.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
     /// It sends parity, so that receivers can compute lost packets; how much follows their losses.
@@ -324,8 +365,9 @@ impl Sender {
     /// What was sent again, and what was not.
     pub fn repairs(&self) -> Repairs {
         let again = self.repair.as_ref().map(|repair| repair.keeper.counts).unwrap_or_default();
-        let (parities, parity_bytes) = self.parity.as_ref().map_or((0, Bytes::ZERO), |p| (p.packets, p.bytes));
-        Repairs { parities, parity_bytes, ..again }
+        let Some(parity) = &self.parity else { return again };
+        let refused = again.refused + parity.blocks.refused;
+        Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
     /// The rate for the encoder, as a rate of IP packets: the decision's target, less what repair takes.
@@ -363,9 +405,11 @@ impl Sender {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// The extended sequence number of the first packet that may be sent again; `None` without repair.
+    /// The extended sequence number of the first packet that may be sent again, or of which parity may be; `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
-        Some(self.repair.as_ref()?.keeper.first())
+        let again = self.repair.as_ref().map(|repair| repair.keeper.first());
+        let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
+        again.into_iter().chain(covered).min()
     }
 
     /// As [`Sender::continue_from`], with the next number of the parity.
@@ -559,6 +603,7 @@ impl Sender {
                     }
                 }
                 Packet::Feedback { .. } => self.on_request(now, packet),
+                Packet::App { .. } => self.on_parity_request(now, packet),
                 _ => {}
             }
         }
@@ -596,6 +641,21 @@ impl Sender {
         let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
         for number in nack.missing {
             repair.keeper.on_nack(&asked, number);
+        }
+    }
+
+    /// Somebody asks for parity: a member, as in [`Sender::on_request`].
+    fn on_parity_request(&mut self, now: Time, packet: &Packet) {
+        let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
+        let Some(parity) = &mut self.parity else { return };
+        let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
+        let known = self.participant.members.contains(request.sender);
+        if !known || request.media != self.participant.identity.ssrc || self.participant.farewell != Farewell::Stays {
+            return;
+        }
+        for wanted in &request.blocks {
+            let asked = AskedParity { now, target: self.decision.target, packet: self.settings.packet, head };
+            parity.blocks.on_request(&asked, wanted);
         }
     }
 
@@ -665,6 +725,7 @@ impl Sender {
         }
         // What a packet's own feedback measures is newer than what a report block does.
         let rtt = joined.rtt.or(rtt);
+        self.ecn.on_report(&joined.packets, self.number);
         let members = self.peers.len() as u32;
         self.half.on_report(&Report {
             at: now,
@@ -774,7 +835,11 @@ impl Sender {
         {
             let again = if repairs { self.resend(now) } else { None };
             let extra = again.or_else(|| self.protect(now));
-            return Output::Media(extra.unwrap_or_else(|| self.media(now)));
+            let waits = self.settings.greedy || self.pacer.head().is_some();
+            let extra = extra.or_else(|| if waits { None } else { self.pad(now) });
+            let media = extra.unwrap_or_else(|| self.media(now));
+            self.ecn.on_sent(now, media.number);
+            return Output::Media(media);
         }
         self.wait(now)
     }
@@ -797,8 +862,14 @@ impl Sender {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.keeper.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
-        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity;
+        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads();
         (waits && !closed).then(|| self.pacer.due(self.pace()))
+    }
+
+    /// Whether padding would leave, did nothing else wait: a probe is under way.
+    fn pads(&self) -> bool {
+        let kept = self.repair.as_ref().is_some_and(|repair| repair.keeper.newest().is_some());
+        kept && self.padding.is_some() && self.prober.rate().is_some() && !self.stopped()
     }
 
     /// The rate at which packets leave: a probe's while one is under way.
@@ -847,7 +918,8 @@ impl Sender {
         let transport = self.numbered().then_some(self.number as u16);
         let (stream, repairs) = (Stream::Media, None);
         let (number, seq) = (self.number, self.seq);
-        let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size };
+        let ecn = self.ecn.field();
+        let media = Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn };
         self.keep(now, &media, frame.kind, ready);
         if let Some(history) = &mut self.history {
             history.on_sent(self.number, now, size, Stream::Media, self.seq as u16);
@@ -859,7 +931,7 @@ impl Sender {
         }
         self.pacer.sent(now, size, self.pace());
         self.prober.on_sent(self.half.probe(), size);
-        if !self.settings.greedy && self.pacer.head().is_none() {
+        if !self.settings.greedy && self.pacer.head().is_none() && !self.pads() {
             self.prober.ran_dry();
         }
         self.participant.members.on_own_rtp(now);
@@ -888,7 +960,8 @@ impl Sender {
     /// An original leaves: it may be asked for.
     fn keep(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let again = overhead(&media.header, &Notice::NONE, self.numbered()) + self.number_of_original();
-        let pacing = self.pacing();
+        // A probe's packets may leave faster.
+        let pacing = self.pacing().max(self.pace());
         self.cover(now, media);
         let Some(repair) = &mut self.repair else { return };
         let (header, fragment) = (media.header, media.fragment);
@@ -903,20 +976,26 @@ impl Sender {
 
     /// Sends a packet again, under a number of the retransmission stream; `None`: none waits.
     fn resend(&mut self, now: Time) -> Option<Media> {
-        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
         let pacing = self.pacing();
         let repair = self.repair.as_mut()?;
         let Resend { seq: original, kept } = repair.keeper.next(now)?;
+        repair.keeper.counts.packets += 1;
+        repair.keeper.counts.bytes += kept.size;
+        repair.share.on_sent(now, kept.size, true);
+        self.again(now, original, &kept, Stream::Repair, pacing)
+    }
+
+    /// Sends a packet again, at this rate, under the next number of the retransmission stream.
+    fn again(&mut self, now: Time, original: u64, kept: &Kept, stream: Stream, pacing: Rate) -> Option<Media> {
+        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
+        let repair = self.repair.as_mut()?;
         let RepairSettings { ssrc, payload_type, .. } = repair.keeper.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
         let header = rtx.header(repair.seq as u16, &kept.header).ok()?;
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
-        let (seq, size, number, stream) = (repair.seq, kept.size, self.number, Stream::Repair);
+        let (seq, size, number) = (repair.seq, kept.size, self.number);
         repair.seq += 1;
         self.number += 1;
-        repair.keeper.counts.packets += 1;
-        repair.keeper.counts.bytes += size;
-        repair.share.on_sent(now, size, true);
         let packet = self.settings.packet;
         if self.settings.emit == Emit::Paced {
             repair.inside.on_sent(now, size, pacing, packet + pacing.over(self.settings.credit));
@@ -929,7 +1008,23 @@ impl Sender {
         self.read_decision();
         let transport = numbered.then_some(number as u16);
         let (notice, fragment, repairs) = (Notice::NONE, kept.fragment, Some(original));
-        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size })
+        let ecn = self.ecn.field();
+        Some(Media { header, notice, fragment, number, transport, stream, seq, repairs, size, ecn })
+    }
+
+    /// Sends the newest packet again, for its size alone; `None`: none is kept.
+    fn pad(&mut self, now: Time) -> Option<Media> {
+        if !self.pads() {
+            return None;
+        }
+        let Resend { seq: original, kept } = self.repair.as_ref()?.keeper.newest()?;
+        let media = self.again(now, original, &kept, Stream::Padding, self.pace())?;
+        self.prober.on_sent(None, media.size);
+        if let Some(padding) = &mut self.padding {
+            padding.packets += 1;
+            padding.bytes += media.size;
+        }
+        Some(media)
     }
 
     /// A packet of the media leaves: it becomes part of a block.
@@ -943,7 +1038,9 @@ impl Sender {
             }
         }
         let loss = parity.blocks.loss();
+        let few = self.participant.census().members <= ASKING;
         let left = match &self.repair {
+            None if few && self.peers.len() > 0 => LEFT_TO_ASK,
             None => LEFT,
             Some(repair) => {
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
@@ -952,7 +1049,7 @@ impl Sender {
             }
         };
         let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
-        parity.blocks.on_sent(now, packet, media.size, left);
+        parity.blocks.on_sent(now, packet, media.header.payload_len, left);
     }
 
     /// Sends a parity; `None`: none waits.
@@ -960,16 +1057,15 @@ impl Sender {
         let numbered = self.numbered();
         let (pacing, bare) = (self.pacing(), self.bare_header());
         let parity = self.parity.as_mut()?;
-        let Parity { protection, longest } = parity.blocks.next()?;
+        let Parity { protection, payload } = parity.blocks.next()?;
         let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
-        let size = longest + PARITY_MORE;
-        let payload = size.saturating_sub(overhead(&bare, &Notice::NONE, numbered));
+        let size = overhead(&bare, &Notice::NONE, numbered) + Bytes::new(payload.into());
         let (number, seq, stream) = (self.number, parity.seq, Stream::Parity);
         parity.seq += 1;
         parity.packets += 1;
         parity.bytes += size;
         parity.share.on_sent(now, size, true);
-        let (fragment, base) = protection.packets.first().map(|first| (first.fragment, first.seq))?;
+        let fragment = protection.packets.first()?.fragment;
         parity.newest = Some(protection);
         if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
             let room = self.settings.packet + pacing.over(self.settings.credit);
@@ -983,18 +1079,11 @@ impl Sender {
         self.half.on_extra_sent(&ExtraSent { at: now, number, stream, size });
         self.read_decision();
         let timestamp = self.timestamp(now);
-        let (seq_low, payload_len) = (seq as u16, payload.get() as u16);
-        let header = RtpHeader {
-            payload_type,
-            seq: seq_low,
-            timestamp,
-            ssrc,
-            send_time: Some(Stamp::of(now)),
-            payload_len,
-            ..bare
-        };
-        let (transport, repairs) = (numbered.then_some(number as u16), Some(base));
-        Some(Media { header, notice: Notice::NONE, fragment, number, transport, stream, seq, repairs, size })
+        let send_time = Some(Stamp::of(now));
+        let header =
+            RtpHeader { payload_type, seq: seq as u16, timestamp, ssrc, send_time, payload_len: payload, ..bare };
+        let (transport, ecn) = (numbered.then_some(number as u16), self.ecn.field());
+        Some(Media { header, notice: Notice::NONE, fragment, number, transport, stream, seq, repairs: None, size, ecn })
     }
 
     fn timestamp(&self, at: Time) -> u32 {

@@ -6,10 +6,10 @@ mod group;
 use group::{SENDER, at, rtcp, sender, settings};
 use steadycast_control::{Arrival, ReceiverHalf, Reply, Slot, Stream};
 use steadycast_session::{
-    Emit, Identity, Origin, Output, Profile, Received, Receiver, RepairSettings, Sender, SenderSettings,
+    Emit, FeedbackFormat, Identity, Origin, Output, Profile, Received, Receiver, RepairSettings, Sender, SenderSettings,
 };
 use steadycast_units::{Ecn, Rate, Seed, Span, Time};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ReportBlock};
+use steadycast_wire::rtcp::{Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 
 const RECEIVER: u32 = 77;
@@ -217,4 +217,36 @@ fn a_stream_of_retransmissions_is_known_by_its_first_answer_to_a_request_and_no_
     assert_eq!(arrives(&mut receiver, at(1_042), 1, 9, 501, Some(98)), Received::Duplicate);
     assert_eq!(arrives(&mut receiver, at(1_042), 1, forger, 0, Some(98)), Received::Stray);
     assert_eq!((receiver.received(), receiver.requests().repaired), (99, 1));
+}
+
+#[test]
+fn a_stream_of_retransmissions_that_was_announced_is_heard_from_its_first_packet_on() {
+    let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
+    let who = Identity { ssrc: RECEIVER, cname: "receiver".into() };
+    let receiver = Receiver::new(who, rtcp, *b"TEST", Box::new(Silent), Seed(1).part("rtcp"), at(0));
+    let settings = RepairSettings { ssrc: 9, payload_type: 97, playout: Some(Span::millis(300)) };
+    let receiver = receiver.with_repair_of_any_source(settings).with_feedback(FeedbackFormat::Rfc8888, Rate::mbps(2));
+    let mut receiver = receiver;
+    for n in 0..10 {
+        arrives(&mut receiver, at(10 * n), 1, SENDER, n as u16, None);
+    }
+    assert_eq!(arrives(&mut receiver, at(91), 1, 666, 3, Some(9)), Received::Stray);
+    // Padding: a packet that has come is sent again.
+    assert_eq!(arrives(&mut receiver, at(92), 1, 9, 500, Some(9)), Received::Duplicate);
+    let mut reported = Vec::new();
+    let mut now = at(92);
+    while now < at(400) {
+        match receiver.poll(now) {
+            Output::Rtcp(bytes) => {
+                let compound = Compound::parse(&bytes).unwrap();
+                let told =
+                    compound.packets.iter().filter_map(|packet| CongestionFeedback::from_packet(packet).unwrap());
+                reported.extend(told.flat_map(|told| told.streams).map(|stream| stream.ssrc));
+            }
+            Output::Wait(wake) => now = wake.map_or(at(400), |wake| wake.at),
+            Output::Media(_) => {}
+        }
+    }
+    assert!(reported.contains(&SENDER) && reported.contains(&9) && !reported.contains(&666), "{reported:?}");
+    assert_eq!((receiver.received(), receiver.requests().repaired), (10, 0));
 }

@@ -69,3 +69,32 @@ fn ect1_packets_of_a_video_come_out_marked_by_dualpi2_and_wait_less_than_classic
     between(told.0 / ect1.0, 0.5, 2.0);
     assert_eq!(told.2, 0.0);
 }
+
+#[test]
+fn a_path_that_clears_the_ecn_field_is_found_and_nothing_leaves_as_capable_any_more() {
+    let run = |bleach: bool| {
+        run(&format!(
+            "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"2Mbps\", delay = \"20ms\", queue = {{ kind = \"dualpi2\" }}, bleach = {bleach} }}\n\
+             [[flow]]\nname = \"video\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"scream\"\necn = \"ect1\"\n"
+        ))
+    };
+    let told = |run: &lab::Run| {
+        let (flow, to) = (run.flow("video").clone(), run.receiver("video", "video.dst1").clone());
+        let marked = run.link("bottleneck", "forward").map_or(f64::NAN, |link| num(&link["marked_packets"]));
+        (flow, to, marked)
+    };
+    let ((kept, at_kept, marked), (cleared, at_cleared, none)) = (told(&run(false)), told(&run(true)));
+    assert_eq!((kept["ecn_path"].as_str(), cleared["ecn_path"].as_str()), (Some("kept"), Some("cleared")));
+    assert_eq!(kept["ecn_sent_packets"], kept["sent_packets"]);
+    assert_eq!(at_kept["ecn_marked_packets"], marked);
+    // Of the last marks the report is still under way.
+    between(num(&kept["ecn_marked_packets"]), marked - 10.0, marked);
+    between(marked, 50.0, 2_000.0);
+    // Twenty packets are judged; those of a round trip more are on their way by then.
+    between(num(&cleared["ecn_sent_packets"]), 20.0, 60.0);
+    assert_eq!((none, num(&cleared["ecn_marked_packets"])), (0.0, 0.0));
+    assert!(at_cleared.get("ecn_capable_packets").is_none());
+    // It goes on by delay and loss.
+    between(num(&cleared["throughput_bps"]), 1.0e6, 2.0e6);
+}

@@ -176,11 +176,14 @@ fn parity_gives_each_receiver_of_a_group_its_own_losses_back() {
         assert!(missed.iter().all(|missed| *missed <= 0.015), "{controller}: {missed:?}");
         assert!(missed.iter().filter(|missed| **missed <= 0.005).count() >= 18, "{controller}: {missed:?}");
         let flow = with.flow("video");
-        between(num(&flow["parity_bps"]) / num(&flow["throughput_bps"]), 0.05, 0.3);
-        assert_eq!(num(&flow["repair_packets"]), 0.0, "nobody asks");
+        between(num(&flow["parity_bps"]) / num(&flow["throughput_bps"]), 0.05, 0.2);
+        assert_eq!(num(&flow["repair_packets"]), 0.0, "no packet is sent again");
+        // What is sent anyway does for nearly all of the 360 blocks.
+        let receivers = flow["receivers"].as_array().expect("a list");
+        let asked: f64 = receivers.iter().map(|r| num(&r["nack_requests"])).sum();
+        assert!(asked <= 60.0, "{asked}");
         assert_eq!(broken(&with.summary, "losses-still-count"), 0);
         between(num(&with.receiver("video", "r1")["loss_frac"]), 0.005, 0.015);
-        assert_eq!(num(&with.receiver("video", "r1")["nack_packets"]), 0.0);
     }
 }
 

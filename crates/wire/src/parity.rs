@@ -15,11 +15,13 @@
 //! byte first,
 //!
 //! ```text
-//! | length − 12 (16) | header bytes 0 and 1, V cleared (16) | time stamp (32) | all bytes after the 12th |
+//! | length of the rest (16) | header bytes 0 and 1, V and X cleared (16) | time stamp (32) | rest |
 //! ```
 //!
-//! so that it says all of the packet but its number, which its place in the block gives, and its source. Symbols are
-//! filled up with zeros to the longest of their block. With 8 bits of each symbol as an element of GF(2⁸), polynomial
+//! where the rest is all behind the 12th byte but the header extension. So it says all of the packet that a decoder
+//! needs, but for its number, which its place in the block gives, and its source; and the retransmission of a packet
+//! (RFC 4588), whose extension is its own, has the same symbol. Symbols are filled up with zeros to the longest of their
+//! block. With 8 bits of each symbol as an element of GF(2⁸), polynomial
 //! x⁸ + x⁴ + x³ + x² + 1 (0x11D), parity i (0…63) of the symbols s of the packets j (0…63) is
 //!
 //! ```text
@@ -41,9 +43,10 @@ pub const MAX_PACKETS: u8 = 64;
 pub const MAX_PARITIES: u8 = 64;
 /// Bytes of the payload header.
 pub const HEADER: usize = 8;
-/// Bytes of a symbol before those that follow the RTP header's twelve.
-const SYMBOL_HEAD: usize = 8;
+/// Bytes of a symbol before those of a packet's contributing sources and payload.
+pub const SYMBOL_HEAD: usize = 8;
 const FIXED: usize = 12;
+const EXTENSION: u8 = 0x10;
 
 /// The payload header of a parity packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,18 +113,27 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     if head[0] >> 6 != 2 {
         return Err(ParseError::Version { got: head[0] >> 6 });
     }
+    let sources = reader.take(usize::from(head[0] & 0x0f) * 4, "contributing sources")?;
+    if head[0] & EXTENSION != 0 {
+        reader.u16("extension header")?;
+        let words = reader.u16("extension header")?;
+        reader.take(usize::from(words) * 4, "extension")?;
+    }
     let rest = reader.rest();
     let limit = usize::from(u16::MAX);
-    let len = u16::try_from(rest.len()).map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
-    let mut symbol = Vec::with_capacity(SYMBOL_HEAD + rest.len());
+    let len = u16::try_from(sources.len() + rest.len())
+        .map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
+    let mut symbol = Vec::with_capacity(SYMBOL_HEAD + usize::from(len));
     symbol.extend_from_slice(&len.to_be_bytes());
-    symbol.extend_from_slice(&[head[0] & 0x3f, head[1]]);
+    symbol.extend_from_slice(&[head[0] & 0x3f & !EXTENSION, head[1]]);
     symbol.extend_from_slice(&head[4..8]);
+    symbol.extend_from_slice(sources);
     symbol.extend_from_slice(rest);
     Ok(symbol)
 }
 
-/// The RTP packet of a symbol: the inverse of [`symbol`], with the number and the source that it doesn't hold.
+/// The RTP packet of a symbol: the inverse of [`symbol`], with the number and the source that it doesn't hold, and without
+/// a header extension.
 ///
 /// # Errors
 /// The symbol announces more than it has, or has more than zeros behind what it announces: it is no packet's.
@@ -131,7 +143,7 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     let [flags, kind] = reader.array("symbol")?;
     let timestamp: [u8; 4] = reader.array("symbol")?;
     let rest = reader.take(len.into(), "recovered packet")?;
-    if flags >> 6 != 0 || reader.rest().iter().any(|byte| *byte != 0) {
+    if flags & (0xc0 | EXTENSION) != 0 || reader.rest().iter().any(|byte| *byte != 0) {
         return Err(ParseError::Malformed { what: "a recovered symbol that is no packet's" });
     }
     let mut packet = Vec::with_capacity(FIXED + rest.len());

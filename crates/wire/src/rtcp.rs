@@ -10,7 +10,7 @@ mod transport;
 
 pub use acknowledged::{Acknowledged, Arrived};
 pub use congestion::{CongestionFeedback, PacketArrival, StreamArrivals};
-pub use feedback::{KeyFrameRequest, Nack, ReceiverEstimate};
+pub use feedback::{BlockRequest, KeyFrameRequest, Nack, ParityRequest, ReceiverEstimate};
 pub use transport::{PacketStatus, Ticks, TransportFeedback};
 
 use crate::ParseError;

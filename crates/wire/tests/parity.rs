@@ -89,11 +89,13 @@ fn absurd_parity_headers_are_refused() {
 
 #[test]
 fn a_symbol_says_all_of_a_packet_but_its_number_and_source() {
-    let datagram = [0x90, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 9, 9, 9, 9, 0xbe, 0xde, 0, 1, 0x10, 7, 0, 0, 5];
+    let head = [0x91, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 9, 9, 9, 9, 8, 8, 8, 8];
+    let datagram = [&head[..], &[0xbe, 0xde, 0, 1, 0x10, 7, 0, 0], &[5]].concat();
     let symbol = symbol(&datagram).expect("it is a packet");
-    assert_eq!(symbol, [0, 9, 0x10, 0xe0, 1, 2, 3, 4, 0xbe, 0xde, 0, 1, 0x10, 7, 0, 0, 5]);
-    assert_eq!(packet(&symbol, 0x1234, 0x0909_0909), Ok(datagram.to_vec()));
-    assert_eq!(packet(&[&symbol[..], &[0; 30]].concat(), 0x1234, 0x0909_0909), Ok(datagram.to_vec()));
+    assert_eq!(symbol, [0, 5, 0x01, 0xe0, 1, 2, 3, 4, 8, 8, 8, 8, 5]);
+    let bare = vec![0x81, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 9, 9, 9, 9, 8, 8, 8, 8, 5];
+    assert_eq!(packet(&symbol, 0x1234, 0x0909_0909).as_ref(), Ok(&bare), "all but the header extension");
+    assert_eq!(packet(&[&symbol[..], &[0; 30]].concat(), 0x1234, 0x0909_0909), Ok(bare));
 }
 
 #[test]
@@ -104,7 +106,13 @@ fn what_is_no_packets_symbol_is_refused() {
     assert!(matches!(packet(&[0, 0, 0, 0, 0, 0, 0], 0, 0), Err(ParseError::Short { .. })));
     assert!(matches!(packet(&[0, 2, 0, 0, 0, 0, 0, 0, 1], 0, 0), Err(ParseError::Short { .. })));
     assert!(matches!(packet(&[0, 0, 0, 0, 0, 0, 0, 0, 1], 0, 0), Err(ParseError::Malformed { .. })));
-    assert!(matches!(packet(&[0, 0, 0x80, 0, 0, 0, 0, 0], 0, 0), Err(ParseError::Malformed { .. })));
+    for flags in [0x80, 0x40, 0x10] {
+        assert!(matches!(packet(&[0, 0, flags, 0, 0, 0, 0, 0], 0, 0), Err(ParseError::Malformed { .. })), "{flags:#x}");
+    }
+    // An extension, and contributing sources, that are longer than their packet.
+    let head = [0x90, 96, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xbe, 0xde, 0, 2, 1, 2, 3, 4];
+    assert!(matches!(symbol(&head), Err(ParseError::Short { .. })));
+    assert!(matches!(symbol(&[&[0x82], &head[1..16]].concat()), Err(ParseError::Short { .. })));
 }
 
 #[test]
@@ -327,7 +335,9 @@ proptest! {
         prop_assert_eq!(recovered.len() + sources.len(), usize::from(k));
         for (place, symbol) in recovered {
             let seq = 65_530u16.wrapping_add(place.into());
-            prop_assert_eq!(packet(&symbol, seq, 0x1234_5678), Ok(block[usize::from(place)].clone()));
+            let got = packet(&symbol, seq, 0x1234_5678).expect("it is a packet's");
+            let read = |bytes| RtpHeader::parse(bytes).map(|(header, _, payload)| (header, payload.to_vec()));
+            prop_assert_eq!(read(&got), read(&block[usize::from(place)]));
         }
     }
 

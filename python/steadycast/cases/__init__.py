@@ -9,13 +9,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from steadycast.cases.case import Bound, Case, Variant, chosen, write_scenarios
+from steadycast.cases.case import LONGEST_S, Bound, Case, Variant, chosen, lasts_s, write_scenarios
 from steadycast.cases.work import Done, Task
 from steadycast.controllers import find, registry
 from steadycast.errors import UnwrittenError, UserError
@@ -113,6 +113,15 @@ class Suite:
         return list(dict.fromkeys(done for done in self.runs.values() if isinstance(done, str)))
 
     @property
+    def untrusted(self) -> list[str]:
+        """The emulated runs for which the machine was too slow."""
+        return [
+            f"{task.case} {task.variant}".rstrip() + f", {task.controller}, seed {task.seed}"
+            for task, done in self.runs.items()
+            if isinstance(done, Done) and not done.trustworthy
+        ]
+
+    @property
     def failed(self) -> bool:
         """Whether a bound did not hold, or a run ended by an error."""
         verdicts = (self.verdict(case, name) for case in self.cases for name in self.controllers)
@@ -127,6 +136,8 @@ class Suite:
             "format": FORMAT,
             "program": {"version": _core.__version__, "commit": commit()},
             "seeds": list(self.seeds),
+            "emulated": any(task.emulated for task in self.runs),
+            "untrusted": self.untrusted,
             "cases": [
                 {
                     "id": case.id,
@@ -192,6 +203,7 @@ def run_cases(
     seeds: Iterable[int] = (1,),
     case: Sequence[str] = (),
     jobs: int | None = None,
+    emulated: bool = False,
     out: Path | str | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -201,8 +213,9 @@ def run_cases(
     Args:
         controllers: names of the registry, or ``FILE.py:Class``; without them the whole registry.
         seeds: each is a run.
-        case: ids, as ``5.1``; without them all.
-        jobs: processes; by default one per processor.
+        case: ids, as ``5.1``; without them all, emulated those of up to 125 s.
+        jobs: processes; by default one per processor, emulated one.
+        emulated: in real time beside the kernel's TCP, with the rights that `steadycast emulate` needs.
         out: where scenarios, cases.json and report.html are written; without it nowhere.
         force: replace a folder that is there.
         progress: told how far it is; by default a bar, where somebody looks.
@@ -218,7 +231,10 @@ def run_cases(
         if ".py:" not in name:
             find(name)
     wanted, given = chosen(case), list(dict.fromkeys(seeds))
-    tasks = list(_tasks(wanted, names, given))
+    if emulated:
+        wanted = [each for each in wanted if case or lasts_s(each) <= LONGEST_S]
+        jobs = jobs or 1
+    tasks = [replace(task, emulated=emulated) for task in _tasks(wanted, names, given)]
     with ExitStack() as stack:
         place = Path(out) if out is not None else None
         if place is None:

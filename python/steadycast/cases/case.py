@@ -111,6 +111,26 @@ def chosen(ids: Sequence[str]) -> list[Case]:
     return [case for case in cases() if case.id in ids] if ids else list(cases())
 
 
+LONGEST_S = 125.0
+"""Of the cases that are run in real time unless others are named."""
+
+
+def lasts_s(case: Case) -> float:
+    """Return how long the longest of a case's variants lasts."""
+    return max(_length_s(variant) for variant in case.variants)
+
+
+def _length_s(variant: Variant) -> float:
+    told = tomllib.loads(_content(variant.scenario))
+    return float(str(told["duration"]).removesuffix("s"))
+
+
+def _content(name: str) -> str:
+    """Return the text of a variant's scenario."""
+    document, _, section = name.rpartition("-") if name.startswith("8869") else ("8867", "", name)
+    return _DATA.joinpath(f"rfc{document}", f"{section}.toml").read_text(encoding="utf-8")
+
+
 def write_scenarios(folder: Path) -> None:
     """Write the scenario of each case, and the traces that they name.
 
@@ -120,9 +140,7 @@ def write_scenarios(folder: Path) -> None:
     """
     for case in cases():
         for name in dict.fromkeys(variant.scenario for variant in case.variants):
-            document, _, section = name.rpartition("-") if name.startswith("8869") else ("8867", "", name)
-            content = _DATA.joinpath(f"rfc{document}", f"{section}.toml").read_text(encoding="utf-8")
-            write_text(folder / f"{name}.toml", content)
+            write_text(folder / f"{name}.toml", _content(name))
     for name, cell in CELLS.items():
         write_text(folder / f"{name}.mahi", cell.trace())
 

@@ -29,6 +29,8 @@ SETTLING_S = 10.0
 """For how long a flow that has started, or come back, is not judged by fairness and least rates."""
 WINDOWS_S = (1, 5, 20)
 """Lengths of time over which shares are compared (RFC 8868, 4.1)."""
+BACKGROUND = "udp"
+"""What the names of flows begin with that take capacity away from those of the case (RFC 8867, 4.2)."""
 FACTOR = 3.0
 """By which flows of one priority may differ (RFC 8868, 4.1)."""
 NEAR = 0.2
@@ -112,6 +114,14 @@ class Facts:
             for event in told.get("event", [])
             if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
         )
+        # What is not steered is no part of the case: it takes capacity away, and its steps are changes of capacity.
+        behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
+        for flow in (flow for flow in behind if not flow.back):
+            for name in links:
+                carried[name] = np.maximum(carried[name] - received[flow.name], 0.0)
+                capacity[name] = np.maximum(capacity[name] - received[flow.name], 0.0)
+            changes += tuple(at for each in flow.active for at in each if 0.0 < at < end)
+        flows = tuple(flow for flow in flows if flow not in behind)
         frames = run.frames.to_polars().filter(pl.col("arrived_s").is_not_null())
         return cls(
             step,

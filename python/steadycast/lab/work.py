@@ -175,7 +175,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 
 def _film(task: Task, runs: Sequence[tuple[Any, Run]]) -> bytes:
-    from steadycast.lab.film import film
+    from steadycast.film import film
     from steadycast.media.table import FrameTable
     from steadycast.viewing import FRAMES, MISSING, Record, Rows
 
@@ -198,7 +198,9 @@ def _film(task: Task, runs: Sequence[tuple[Any, Run]]) -> bytes:
             raise UserError("film", "no frame of this video was recorded", "run it for longer")
         viewers.append(viewer)
     told = runs[0][0]._told
-    return film(viewers, task.kind, lambda done, of: told("filming", done, of))
+    made = film(viewers, task.kind, lambda done, of: told("filming", done, of))
+    assert made is not None  # it may be of any length
+    return made
 
 
 # ---------------------------------------------------------------- a run, as the page takes it

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
 
-DEMUXERS = {"mpeg4": "m4v", "mpeg2": "mpegvideo", "h263": "h263", "h264": "h264"}
+from steadycast.live import session
+from steadycast.media import stream
+
 _OPTIONS = {
     # Fragments of a second: what has been written needs no index at the end.
     "mp4": {"movflags": "empty_moov+default_base_moof", "frag_duration": "1000000"},
@@ -51,6 +51,11 @@ class Growing:
         """Whether no frame has said what the stream is, among many."""
         return self._file is None and len(self.waiting) >= _MOST
 
+    def plain(self) -> bytes:
+        """Return what waits, as the stream itself."""
+        units = (stream.framed(self._codec, *each) for each in self.waiting)
+        return stream.head(self._codec, self._head) + b"".join(units)
+
     def add(self, ticks: int, data: bytes) -> None:
         """Take a frame, shown at ``ticks`` of a clock of 90 kHz.
 
@@ -69,15 +74,14 @@ class Growing:
         self._next_try = max(self._next_try, 2 * len(self.waiting))
 
     def _begin(self) -> bool:
-        raw = io.BytesIO(self._head + b"".join(data for _, data in self.waiting))
         try:
-            with av.open(raw, format=DEMUXERS[self._codec]) as source:
+            with av.open(io.BytesIO(self.plain()), format=stream.DEMUXERS[self._codec]) as source:
                 found = source.streams.video[0]
                 if not found.codec_context.width:
                     return False
                 options = {"flush_packets": "1", **_OPTIONS.get(self._container, {})}
                 file = av.open(str(self._place), "w", format=self._container, options=options)
-                self._stream = file.add_stream_from_template(found)
+                self._stream = file.add_stream_from_template(found, opaque=True)
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
@@ -90,7 +94,7 @@ class Growing:
         packet = av.Packet(data)
         packet.stream, packet.time_base = self._stream, _CLOCK
         packet.pts = packet.dts = self._last
-        packet.is_keyframe = OPENS[self._codec](data)
+        packet.is_keyframe = session.core().is_key_frame(self._codec, data)
         self._file.mux(packet)
 
     def close(self) -> None:
@@ -103,37 +107,3 @@ class Growing:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-
-def _mpeg4_opens(data: bytes) -> bool:
-    at = data.find(b"\0\0\1\xb6")  # ISO/IEC 14496-2, 6.2.5: vop_coding_type
-    return 0 <= at < len(data) - 4 and data[at + 4] >> 6 == 0
-
-
-def _mpeg2_opens(data: bytes) -> bool:
-    at = data.find(b"\0\0\1\0")  # ISO/IEC 13818-2, 6.2.3: picture_coding_type
-    return 0 <= at < len(data) - 5 and data[at + 5] >> 3 & 7 == 1
-
-
-def _h264_opens(data: bytes) -> bool:
-    return any(unit[0] & 0x1F == 5 for unit in re.findall(rb"\x00\x00\x01(.)", data, re.DOTALL))
-
-
-def _h263_opens(data: bytes) -> bool:
-    bits = int.from_bytes(data[:9].ljust(9, b"\0"))  # ITU-T H.263, 5.1: PTYPE begins at bit 30
-
-    def field(first: int, length: int) -> int:
-        return bits >> (72 - first - length) & ((1 << length) - 1)
-
-    if field(35, 3) != 7:
-        return field(38, 1) == 0
-    return field(59 if field(38, 3) == 1 else 41, 3) == 0
-
-
-OPENS: dict[str, Callable[[bytes], bool]] = {
-    "mpeg4": _mpeg4_opens,
-    "mpeg2": _mpeg2_opens,
-    "h263": _h263_opens,
-    "h264": _h264_opens,
-}
-"""For each codec, whether an access unit is an I frame."""

@@ -34,6 +34,12 @@ class Encoder:
                 f"{codec.name} cannot have pictures of {shape.width}x{shape.height}",
                 f"both sides must be multiples of {codec.multiple}",
             )
+        if min(shape.width, shape.height) < codec.least:
+            raise UserError(
+                "--size",
+                f"{codec.name} cannot have pictures of {shape.width}x{shape.height}",
+                f"both sides must be {codec.least} at least",
+            )
         self.codec, self.shape, self.gop = codec, shape, gop
         self._context: Any = None
         self._number = 0
@@ -46,6 +52,12 @@ class Encoder:
             if self.codec.encoder == "libx264":
                 options |= {"preset": "veryfast", "tune": "zerolatency"}
                 options["x264-params"] += ":sliced-threads=0"
+            elif self.codec.encoder == "libx265":
+                options |= {"preset": "ultrafast", "tune": "zerolatency"}
+            elif self.codec.encoder.startswith("libvpx"):
+                options["cpu-used"] = "8"
+            elif self.codec.encoder == "libsvtav1":
+                options["preset"] = "12"
             elif self.codec.encoder == "mpeg2video":
                 # Without it MPEG-2 gives each picture out only when the next one comes.
                 options["flags"] += "+low_delay"

@@ -106,6 +106,11 @@ def _breaker(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
     yield {}, float(str((status["decision"] or {}).get("rule", "")).startswith("circuit breaker"))
 
 
+def _ecn_failed(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
+    if status["ecn"] is not None:
+        yield {}, float(bool(status["ecn"]["failure"]))
+
+
 LIMITS = ("start", "network", "encoder", "cap", "floor")
 SENDER = (
     Metric("steadycast_uptime_seconds", "gauge", "Since the session began.", _one("at_s")),
@@ -128,8 +133,12 @@ SENDER = (
     Metric(
         "steadycast_frames",
         "counter",
-        "Frames: coded, skipped by the pacer, left out by a slow encoder.",
-        _each("fate", "", {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out"}),
+        "Frames: coded, skipped by the pacer, left out by a slow encoder, or since the rate has no room.",
+        _each(
+            "fate",
+            "",
+            {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out", "no_room": "no_room"},
+        ),
         ("fate",),
     ),
     Metric("steadycast_feedback", "counter", "RTCP packets that were heard.", _one("feedback")),
@@ -139,6 +148,8 @@ SENDER = (
         "Reports that were refused: one address sent more than a whole group would.",
         _one("feedback_refused"),
     ),
+    Metric("steadycast_ecn_marked", "counter", "Packets that reports told as marked.", _one("ecn.marked")),
+    Metric("steadycast_ecn_failed", "gauge", "1 once the path has spoilt the ECN field.", _ecn_failed),
     Metric("steadycast_unreadable", "counter", "Datagrams that could not be read.", _one("unreadable")),
     Metric("steadycast_refused", "counter", "Packets that the other host refused.", _one("refused")),
     Metric(
@@ -247,6 +258,7 @@ class Outlets:
         self._limited = dict.fromkeys(LIMITS, 0.0)
         self._seen_s = 0.0
         self._next = 0.0
+        self._told_s = -1.0
         self._events = _Events()
         self._files: dict[str, _Lines] = {}
         self._server: Any = None
@@ -262,8 +274,11 @@ class Outlets:
             raise
 
     def __enter__(self) -> Self:
-        _notify("READY=1")
         return self
+
+    def begun(self) -> None:
+        """Tell systemd that the session's ports and files are open."""
+        _notify("READY=1")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -302,7 +317,10 @@ class Outlets:
         if "status" in self._files:
             self._files["status"].write(self._line("status", self.told()))
         line = view.send_line if self._command == "send" else view.receive_line
-        _notify(f"STATUS={line(status).strip()}")
+        # A session that stands still does not say how it goes: systemd's watchdog then begins it again.
+        alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
+        self._told_s = status["at_s"]
+        _notify(f"STATUS={line(status).strip()}{alive}")
 
     def told(self) -> Json:
         """Return the last status, with as many receivers as are told one by one."""
@@ -368,6 +386,7 @@ class _Events:
         self._peers: dict[int, str] = {}
         self._silent = False
         self._source: str | None = None
+        self._ecn: str | None = None
 
     def of(self, command: str, status: Json) -> Iterator[Json]:
         at = {"at_s": status["at_s"]}
@@ -379,6 +398,10 @@ class _Events:
         if decision and (decision["limit"], decision["rule"]) != self._decision:
             self._decision = (decision["limit"], decision["rule"])
             yield {"event": "decision", **decision, "rate_bps": status["rate_bps"]}
+        ecn = status["ecn"]
+        if ecn is not None and ecn["path"] != self._ecn:
+            self._ecn = ecn["path"]
+            yield {"event": "ecn", **ecn}
         peers = {peer["ssrc"]: peer for peer in status["peers"]}
         kinds = {ssrc: _kind(peer) for ssrc, peer in peers.items()}
         changed = [(ssrc, kind) for ssrc, kind in kinds.items() if self._peers.get(ssrc) != kind]

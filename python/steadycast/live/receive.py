@@ -19,19 +19,26 @@ from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.files import whole
 from steadycast.folder import Draft
 from steadycast.live import outlets, session, view
-from steadycast.live.container import DEMUXERS, Growing
+from steadycast.live.container import Growing
+from steadycast.media import stream
 
 Json = dict[str, Any]
 
-_RAW = {
-    "mpeg4": (".m4v", ".cmp"),
-    "mpeg2": (".m2v", ".mpv"),
-    "h263": (".h263", ".263"),
-    "h264": (".h264", ".264", ".avc"),
+_STREAMS = {
+    "mpeg4": "mpeg4",
+    "mpeg2": "mpeg2video",
+    "h263": "h263",
+    "h264": "h264",
+    "h265": "hevc",
+    "vp8": "vp8",
+    "vp9": "vp9",
+    "av1": "av1",
 }
-_STREAMS = {"mpeg4": "mpeg4", "mpeg2": "mpeg2video", "h263": "h263", "h264": "h264"}
-_UNTOLD = {("mpegts", "h263")}
-"""FFmpeg writes these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
+_UNTOLD = {
+    ("mpegts", "h263"),
+    *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
+}
+"""FFmpeg begins these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,16 +133,16 @@ class Sink:
 
     def _run(self) -> None:
         try:
-            self._take(self._head)
+            self._take(stream.head(self.codec, self._head))
             while (frames := self._receiver.frames(0.5)) is not None:
-                for ticks, damaged, _, data in frames:
+                for ticks, damaged, _, _, data in frames:
                     self.damaged += damaged
                     self.ticks.append(ticks)
                     if self._keep:
                         self.units.append(data)
                     if self._growing is not None:
                         self._grow(self._growing, ticks, data)
-                    self._take(data)
+                    self._take(stream.framed(self.codec, ticks, data))
         except Exception as error:
             self._fail(error)
         self._close()
@@ -157,7 +164,7 @@ class Sink:
         """Write the stream itself from now on, from its beginning."""
         self._growing = None
         self._raw = self._place.open("wb")
-        self._raw.write(self._head + b"".join(data for _, data in growing.waiting))
+        self._raw.write(growing.plain())
 
     def _take(self, data: bytes) -> None:
         if self._raw is not None:
@@ -239,17 +246,17 @@ def container_of(out: Path, codec: str) -> str | None:
         UserError: no container has this ending, or it does not take the codec.
 
     """
-    if out.suffix.lower() in _RAW[codec]:
+    if out.suffix.lower() in stream.ENDINGS[codec]:
         return None
     name, problem = _offered(out, codec)
     if name is not None and not problem:
         return name
     for ending in (".mkv", ".mp4", ".avi"):
         if ending != out.suffix.lower() and not _offered(Path(f"x{ending}"), codec)[1]:
-            remedy = f"name a file that ends in {ending}, or in {_RAW[codec][0]} for the stream as it comes"
+            remedy = f"name a file that ends in {ending}, or in {stream.ENDINGS[codec][0]} for the stream as it comes"
             break
     else:
-        remedy = f"name a file that ends in {_RAW[codec][0]} for the stream as it comes"
+        remedy = f"name a file that ends in {stream.ENDINGS[codec][0]} for the stream as it comes"
     raise UserError(f"--out {out}", problem, remedy)
 
 
@@ -286,13 +293,13 @@ def contain(raw: Path, out: Path, container: str, codec: str, ticks: list[int]) 
     try:
         with (
             whole(out, remedy) as new,
-            av.open(str(raw), format=DEMUXERS[codec]) as source,
+            av.open(str(raw), format=stream.DEMUXERS[codec]) as source,
             av.open(str(new), "w", format=container) as target,
         ):
-            stream = source.streams.video[0]
-            copied = target.add_stream_from_template(stream)
+            video = source.streams.video[0]
+            copied = target.add_stream_from_template(video, opaque=True)
             copied.time_base = clock = Fraction(1, 90_000)
-            units = [packet for packet in source.demux(stream) if packet.size]
+            units = [packet for packet in source.demux(video) if packet.size]
             # A damaged frame may fall apart into two, or vanish: then the frames follow each other evenly.
             even = ticks[-1] // max(len(ticks) - 1, 1) if ticks else 3600
             exact = len(units) == len(ticks)
@@ -324,9 +331,23 @@ def receive(options: Options) -> Received:
 
 def _receive(options: Options, draft: Draft | None) -> Received:
     length = session.span(options.duration, "--for") if options.duration else None
+    settings = settings_of(options)
+    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
+        return _begin(settings, options, length, draft, told)
+
+
+def settings_of(options: Options, *, tell: bool = True) -> Json:
+    """Return the options as the core takes them.
+
+    Raises:
+        UserError: one can't be used.
+
+    """
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
-    if path.suffix == ".sdp" or path.is_file():
+    if options.what.startswith("v=0"):
+        text = options.what
+    elif path.suffix == ".sdp" or path.is_file():
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
@@ -336,8 +357,8 @@ def _receive(options: Options, draft: Draft | None) -> Received:
                 "name the file that the sender wrote with --sdp",
             ) from error
     else:
-        at, interface = session.resolved(options.what, interface)
-    settings = {
+        at, interface = session.resolved(options.what, interface, tell=tell)
+    return {
         "sdp": text,
         "at": at,
         "codec": options.codec,
@@ -351,8 +372,23 @@ def _receive(options: Options, draft: Draft | None) -> Received:
         "latency_s": session.span(options.latency, "--latency") if options.latency is not None else None,
         "cname": options.name or session.own_name(),
     }
-    with outlets.Outlets(options.outlets, "receive", options.name or options.what) as told:
-        return _begin(settings, options, length, draft, told)
+
+
+def need_pictures(receiver: Any, what: str) -> None:
+    """Stop a core `Receiver` whose pictures can't be had.
+
+    Raises:
+        UserError: its payload format is not known.
+
+    """
+    if receiver.codec is not None:
+        return
+    receiver.stop()
+    raise UserError(
+        what,
+        "the payload format is not known, so no pictures can be had of it",
+        "give the sender's .sdp file, or --codec",
+    )
 
 
 def _begin(
@@ -363,25 +399,14 @@ def _begin(
     except ValueError as error:
         raise session.refused(error) from None
     wants = options.out is not None or options.play is not None or options.reference is not None
-    if wants and receiver.codec is None:
-        receiver.stop()
-        raise UserError(
-            options.what,
-            "the payload format is not known, so no pictures can be had of it",
-            "give the sender's .sdp file, or --codec",
-        )
-    if wants and receiver.codec not in _RAW:
-        receiver.stop()
-        raise UserError(
-            options.what,
-            f"pictures in {receiver.codec} are not decoded yet",
-            f"receive it without --out, --play and --reference, or have it sent in {', '.join(_RAW)}",
-        )
+    if wants:
+        need_pictures(receiver, options.what)
     try:
         sink = Sink(receiver, options) if wants else None
     except UserError:
         receiver.stop()
         raise
+    told.begun()
     # The operator's way to end a session, as soon as it goes: the record is whole all the same.
     with contextlib.suppress(KeyboardInterrupt):
         print(

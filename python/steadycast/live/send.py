@@ -58,6 +58,7 @@ class Options:
     buffer: str | None = None
     consume: str | None = None
     feedback: str = "own"
+    ecn: str = "off"
     repair: str = "auto"
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
@@ -78,17 +79,10 @@ def send(options: Options, progress: Progress | None = None) -> Json:
 
 
 def _send(options: Options, draft: Draft | None, progress: Progress | None) -> Json:
-    if options.mode not in ("repaired", "paper"):
-        raise UserError(f"--mode {options.mode}", "there is no such mode", "take repaired or paper")
-    if not PACKETS[0] <= options.packet <= PACKETS[1]:
-        raise UserError(
-            f"--packet {options.packet}",
-            f"a link of {PACKETS[1]} B takes no such packet",
-            f"take {PACKETS[0]} to {PACKETS[1]} bytes",
-        )
     length = session.span(options.duration, "--for") if options.duration else None
     to, interface = session.resolved(options.to, options.interface)
     options = replace(options, to=to, interface=interface)
+    settings = settings_of(options)
     planned = plan(
         options.source,
         codec=options.codec,
@@ -99,11 +93,30 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         ladder=options.ladder,
         progress=progress,
     )
+    with outlets.Outlets(options.outlets, "send", options.to) as told:
+        return _begin({**settings, "clip": planned.clip}, planned, options, length, draft, told)
+
+
+def settings_of(options: Options) -> Json:
+    """Return the options as the core takes them, but for the clip.
+
+    Raises:
+        UserError: one can't be used.
+
+    """
+    if options.mode not in ("repaired", "paper"):
+        raise UserError(f"--mode {options.mode}", "there is no such mode", "take repaired or paper")
+    if not PACKETS[0] <= options.packet <= PACKETS[1]:
+        raise UserError(
+            f"--packet {options.packet}",
+            f"a link of {PACKETS[1]} B takes no such packet",
+            f"take {PACKETS[0]} to {PACKETS[1]} bytes",
+        )
     cap = session.rate(options.max_rate, "--max-rate") if options.max_rate else 1_000_000_000
     floor = session.rate(options.floor, "--floor") if options.floor else min(50_000, cap)
     if floor > cap:
         raise UserError(f"--floor {options.floor}", f"above --max-rate {options.max_rate}", "take less")
-    settings = {
+    return {
         "to": options.to,
         "controller": options.controller,
         "mode": options.mode,
@@ -120,12 +133,10 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         "cname": session.own_name(),
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
-        "clip": planned.clip,
         "feedback": options.feedback,
+        "ecn": options.ecn,
         "repair": options.repair,
     }
-    with outlets.Outlets(options.outlets, "send", options.to) as told:
-        return _begin(settings, planned, options, length, draft, told)
 
 
 def _begin(
@@ -156,6 +167,7 @@ def _begin(
         ),
         file=sys.stderr,
     )
+    told.begun()
     return _follow(sender, planned, options, length, draft, told)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from steadycast.errors import UserError, need_linux
-from steadycast.folder import SOMETIMES, TABLES, Draft
-from steadycast.run import Columns, commit, unscored
+from steadycast.folder import TABLES, Draft
+from steadycast.run import Columns, Run, commit, unscored
 
 Json = dict[str, Any]
 
@@ -114,10 +114,11 @@ def read_key(path: Path | None) -> str | None:
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
 
 
-def resolved(text: str, interface: str | None) -> tuple[str, str | None]:
+def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
     """Make ADDRESS:PORT of NAME:PORT or [ADDRESS%ZONE]:PORT, and name the interface that a group's zone stands for.
 
-    A name is looked up once, and stderr says which address was taken. What is neither is left as it is.
+    A name is looked up once, and where ``tell`` is set stderr says which address was taken. What is neither is left as
+    it is.
 
     Raises:
         UserError: the name has no address, or there is no such interface.
@@ -143,7 +144,8 @@ def resolved(text: str, interface: str | None) -> tuple[str, str | None]:
         raise UserError(text, problem, "check the name, or give the address") from error
     taken = str(found[0][4][0])
     shown = f"[{taken}]:{port}" if ":" in taken else f"{taken}:{port}"
-    print(f"{text} is {shown}", file=sys.stderr)
+    if tell:
+        print(f"{text} is {shown}", file=sys.stderr)
     return shown, interface
 
 
@@ -192,13 +194,16 @@ def summary_of(record: Any, *, complete: bool) -> Json:
 
 def write(record: Any, summary: Json, draft: Draft, *, sdp: str | None) -> Path:
     """Write the run folder."""
-    draft.text("scenario.toml", record.toml)
     if sdp is not None:
         draft.text("session.sdp", sdp)
+    run_of(record, summary).fill(draft)
+    return draft.finish(summary)
+
+
+def run_of(record: Any, summary: Json) -> Run:
+    """Return the record as a run's."""
+    tables: dict[str, Any] = {}
     for name in TABLES:
         columns = record.table(name)
-        frame = (unscored(columns) if name == "frames" else Columns(columns)).to_polars()
-        if frame.height or name not in SOMETIMES:
-            draft.table(name, frame)
-    draft.json("cost.json", {"format": 1})
-    return draft.finish(summary)
+        tables[name] = unscored(columns) if name == "frames" else Columns(columns)
+    return Run(summary, {"format": 1}, tables, record.toml)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from steadycast.errors import UserError
 
 if TYPE_CHECKING:
-    from steadycast.live.encoder import Shape
+    from steadycast.live.encoder import Encoder, Shape
     from steadycast.media.table import U8
     from steadycast.progress import Progress
 
@@ -203,15 +203,20 @@ def plan(
 
         pictures = Filed(Clip.of(Path(source)), size, fps, loop=loop)
         clip = str(Path(source).resolve())
-    encoder = Encoder(kind, pictures.shape, gop)
-    shape = pictures.shape
+    return encoded(pictures, Encoder(kind, pictures.shape, gop), clip)
+
+
+def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
+    """Plan to encode these pictures while they are sent."""
+    shape, kind = pictures.shape, encoder.codec
     medium = {
         "kind": "encoder",
-        "codec": codec,
+        "codec": kind.name,
         "config": encoder.config(),
         "fps": (shape.fps.numerator, shape.fps.denominator),
-        "gop": gop,
+        "gop": encoder.gop,
         "quantizers": (kind.quantizers[0], kind.quantizers[-1]),
+        "doubling": kind.doubling,
         "samples": shape.width * shape.height,
         "own_pace": pictures.own_pace,
     }
@@ -264,7 +269,7 @@ def _laddered(
         "table": {
             "fps": (table.fps.numerator, table.fps.denominator),
             "gop": table.gop,
-            "logarithmic": codec == "h264",
+            "doubling": made.codec.doubling,
             "qs": bytes(table.qs),
             "kinds": table.kinds,
             "display": table.display,

@@ -111,6 +111,11 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         found.append(
             f"the encoder is too slow: {status['left_out']} pictures were left out; take a smaller --size or --fps"
         )
+    if status["no_room"]:
+        remedy = "+ or --floor for a higher floor, or a smaller --size"
+        if all(not peer["reports"] for peer in peers):
+            remedy = f"a player that sends RTCP, {remedy}"
+        found.append(f"the rate had no room for {status['no_room']} pictures; take {remedy}")
     if status["skipped_frames"]:
         found.append(
             f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
@@ -121,6 +126,8 @@ def hints(status: Json, to: str, port: int) -> list[str]:
         )
     if status["unreadable"]:
         found.append(f"{status['unreadable']} datagrams at the RTCP port could not be read")
+    if (status["ecn"] or {}).get("failure"):
+        found.append(f"{status['ecn']['failure']}: packets leave as not ECN-capable from now on")
     return found
 
 
@@ -130,20 +137,31 @@ def send_line(status: Json) -> str:
     present = [p for p in status["peers"] if not p["left"]]
     return (
         f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
-        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}; {why(status['decision'])}"
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}{_marked(status)}; "
+        f"{why(status['decision'])}"
     )
 
 
+def _marked(status: Json) -> str:
+    """Say how ECN goes, where it is used: that the path spoils it, or how many packets were marked."""
+    ecn = status["ecn"]
+    if ecn is None:
+        return ""
+    return f", {ecn['failure']}" if ecn["failure"] else f", {ecn['marked']} packets marked"
+
+
 def _again(status: Json) -> str:
-    """Say how much was sent again, once there was something."""
-    repair = status.get("repair")
-    return f", {repair['packets']} packets sent again" if repair and repair["packets"] else ""
+    """Say how much was sent again or as parity, once there was something."""
+    repair = status.get("repair") or {}
+    said = [(repair.get("packets"), "packets sent again"), (repair.get("parities"), "of parity")]
+    return "".join(f", {count} {what}" for count, what in said if count)
 
 
 def _repaired(status: Json) -> str:
-    """Say what of the lost packets came again, once some were asked for."""
+    """Say what of the lost packets came after all, once some were lost."""
     repair = status.get("repair")
-    return f"{repair['repaired']} lost packets came again, " if repair and repair["requests"] else ""
+    counts = repair and (repair["requests"] or repair["repaired"])
+    return f"{repair['repaired']} lost packets came after all, " if repair and counts else ""
 
 
 def send_view(status: Json, to: str, port: int) -> Group:
@@ -154,7 +172,8 @@ def send_view(status: Json, to: str, port: int) -> Group:
 
     decision = status["decision"] or {}
     head = Table.grid(padding=(0, 3))
-    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback")
+    ecn = status["ecn"]
+    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback", "ECN" if ecn else "")
     head.add_row(
         Text(rate(status["rate_bps"]), style="bold"),
         rate(decision.get("target_bps")),
@@ -163,6 +182,7 @@ def send_view(status: Json, to: str, port: int) -> Group:
         str(status["frames"] or "-"),
         str(status["quantizer"] or "-"),
         f"{status['feedback']} reports",
+        f"{ecn['path']}, {ecn['marked']} marked" if ecn else "",
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("", "receiver", "address", "reports", "heard", "loss", "RTT", "jitter", "kind"):

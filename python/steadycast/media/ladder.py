@@ -1,6 +1,7 @@
 """One clip at every quantizer, cut so that any group of pictures of any rung can follow any other."""
 
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -48,17 +49,28 @@ class Codec:
     """Width and height must be multiples of this."""
     rates: tuple[Fraction, ...] | None
     """Frame rates that its headers can name (`None`: any). Others are written as 25: no picture changes."""
+    doubling: int | None = None
+    """Quantizers are logarithmic: this many steps double the step size. `None`: it is in proportion."""
+    least: int = 16
+    """Width and height at least."""
 
 
 _FILM = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _MPEG_QS = range(2, 32)
+_QPS = range(18, 48)
+_INDICES = range(10, 64)
 CODECS = {
     codec.name: codec
     for codec in (
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None),
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM),
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, (Fraction(25), Fraction(30000, 1001))),
-        Codec("h264", "libx264", "h264", range(18, 48), 2, 8, 2, None),
+        Codec("h264", "libx264", "h264", _QPS, 2, 8, 2, None, 6),
+        Codec("h265", "libx265", "hevc", _QPS, 0, 0, 2, None, 6),
+        # The step sizes of these double after 8 to 14 steps.
+        Codec("vp8", "libvpx", "vp8", _INDICES, 0, 0, 2, None, 12),
+        Codec("vp9", "libvpx-vp9", "vp9", _INDICES, 0, 0, 2, None, 12),
+        Codec("av1", "libsvtav1", "libdav1d", _INDICES, 0, 0, 2, None, 12, least=64),
     )
 }
 
@@ -283,6 +295,12 @@ def _encoded(
             f"{codec.name} cannot have pictures of {raw.width}x{raw.height}",
             f"both sides must be multiples of {codec.multiple}",
         )
+    if min(raw.width, raw.height) < codec.least:
+        raise UserError(
+            "encode.size",
+            f"{codec.name} cannot have pictures of {raw.width}x{raw.height}",
+            f"both sides must be {codec.least} at least",
+        )
     stop = Event()
     # Fine quantizers take longest: they go first, so that no core waits for one of them at the end.
     with ThreadPoolExecutor(cores()) as pool:
@@ -324,41 +342,99 @@ class Sized(Protocol):
 
 def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av.VideoCodecContext:
     """Return an encoder at one quantizer whose groups of pictures can be spliced."""
+    # SVT-AV1 writes on stderr how it is set, unless it is told before it is loaded.
+    os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
     context.width, context.height, context.pix_fmt = raw.width, raw.height, "yuv420p"
     rate = raw.fps if codec.rates is None or raw.fps in codec.rates else Fraction(25)
     context.framerate, context.time_base = rate, 1 / rate
     context.thread_count = 1
     context.max_b_frames = bframes
-    if codec.encoder == "libx264":
-        context.gop_size = gop
-        context.options = {
-            "qp": str(q),
-            "preset": "medium",
-            "forced-idr": "1",
-            # `stitchable` keeps the parameter sets, which stand before every IDR, the same at all quantizers.
-            "x264-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:b-adapt=0:b-pyramid=none"
-            ":stitchable=1:repeat-headers=1:annexb=1:threads=1",
-        }
-    else:
+    context.gop_size = gop
+    context.options = _OPTIONS[codec.encoder](q, gop)
+    if codec.encoder.startswith("libvpx"):
+        # Without a rate to keep below, the quantizer is what is asked for.
+        context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
+        context.qmin = context.qmax = q
+    elif codec.encoder in _MPEG:
         # I frames are forced: an own `gop_size` of the same length would give a second one next to it when
         # there are B frames. A closed group is refused unless scene cuts are out of the question.
         context.gop_size = 600
         # With qmin = qmax alone the rate control still picks the multiplier for its decisions as if it were
         # free, and coarse rungs come out half as large again as `ffmpeg -qscale` makes them.
         context.qmin = context.qmax = q
-        multiplier = str(q * _LAMBDA)
-        context.options = {
-            "flags": "+cgop+bitexact",
-            "sc_threshold": "1000000000",
-            "lmin": multiplier,
-            "lmax": multiplier,
-            "i_qfactor": "1",
-            "i_qoffset": "0",
-            "b_qfactor": "1",
-            "b_qoffset": "0",
-        }
     return context
+
+
+_MPEG = ("mpeg4", "mpeg2video", "h263p")
+_UNBOUND = 1_000_000_000
+"""Bits per second that no picture takes."""
+
+
+def _mpeg(q: int, gop: int) -> dict[str, str]:
+    multiplier = str(q * _LAMBDA)
+    return {
+        "flags": "+cgop+bitexact",
+        "sc_threshold": "1000000000",
+        "lmin": multiplier,
+        "lmax": multiplier,
+        "i_qfactor": "1",
+        "i_qoffset": "0",
+        "b_qfactor": "1",
+        "b_qoffset": "0",
+    }
+
+
+def _x264(q: int, gop: int) -> dict[str, str]:
+    return {
+        "qp": str(q),
+        "preset": "medium",
+        "forced-idr": "1",
+        # `stitchable` keeps the parameter sets, which stand before every IDR, the same at all quantizers.
+        "x264-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:b-adapt=0:b-pyramid=none"
+        ":stitchable=1:repeat-headers=1:annexb=1:threads=1",
+    }
+
+
+def _x265(q: int, gop: int) -> dict[str, str]:
+    return {
+        "qp": str(q),
+        "preset": "veryfast",
+        "forced-idr": "1",
+        # Frames in threads of their own, and rows of blocks, would make the bytes depend on the machine.
+        "x265-params": f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
+        ":aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
+    }
+
+
+def _vpx(q: int, gop: int) -> dict[str, str]:
+    return {
+        "crf": str(q),
+        "lag-in-frames": "0",
+        "auto-alt-ref": "0",
+        "deadline": "realtime",
+        "cpu-used": "5",
+        # No frame begins with what another one has left in the entropy coder.
+        "error-resilient": "default",
+    }
+
+
+def _svt(q: int, gop: int) -> dict[str, str]:
+    return {
+        "qp": str(q),
+        "preset": "11",
+        "svtav1-params": f"rc=0:aq-mode=0:pred-struct=1:keyint={gop}:lp=1:enable-tf=0:scd=0:force-key-frames=1",
+    }
+
+
+_OPTIONS: dict[str, Callable[[int, int], dict[str, str]]] = {
+    **dict.fromkeys(_MPEG, _mpeg),
+    "libx264": _x264,
+    "libx265": _x265,
+    "libvpx": _vpx,
+    "libvpx-vp9": _vpx,
+    "libsvtav1": _svt,
+}
 
 
 def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:

@@ -169,11 +169,26 @@ def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequen
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
 
 
-def screen(ladder: Ladder, chosen_q: Quantizers, told: Fates) -> Iterator[tuple[Picture, Picture]]:
-    """Yield the source's picture and the one on the screen, display slot by display slot."""
+@dataclass(frozen=True)
+class OnScreen:
+    """What stands on the screen in one display slot."""
+
+    raw: Picture
+    """The source's picture of this slot."""
+    received: Picture
+    of: int
+    """The slot whose picture it is; -1, and black, before the first."""
+
+
+def screen(
+    ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: range | None = None
+) -> Iterator[OnScreen]:
+    """Yield what stands on the screen, display slot by display slot; of these slots, or of all."""
     view = _View(ladder, chosen_q, told)
-    for slot, shown in enumerate(view.shown()):
-        yield view.raw(slot), view.received(int(shown))
+    shown = view.shown()
+    for slot in range(len(shown)) if slots is None else slots:
+        of = int(shown[slot])
+        yield OnScreen(view.raw(slot), view.received(of), of)
 
 
 class _Decoded:

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from steadycast.media import stream
 from steadycast.media.ladder import Ladder
 from steadycast.media.table import I64, U8, Bools, FrameTable, Kind
 
@@ -152,7 +153,7 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
             elif told.complete[frame]:
                 data = rung.unit(frame % table.frames)
             elif frame in told.holes:
-                data = _with_holes(rung.unit(frame % table.frames), told.holes[frame])
+                data = _with_holes(rung.unit(frame % table.frames), told.holes[frame], ladder.codec.name)
             if data:
                 # A picture names its quantizer relative to its stream's parameter sets.
                 head = parameter_sets(ladder, q) if q != last else b""
@@ -160,16 +161,30 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
                 yield Unit(int(table.slot_of(frame)), head + data)
 
 
+_SETS = {"h264": lambda first: first & 31 in (7, 8), "h265": lambda first: first >> 1 & 63 in (32, 33, 34)}
+"""Codecs whose pictures refer to parameter sets, and whether a NAL unit whose first byte this is, is one."""
+
+
 def parameter_sets(ladder: Ladder, q: int) -> bytes:
-    """Return the parameter sets in the first access unit of an H.264 rung; empty for other codecs."""
-    if ladder.codec.name != "h264":
+    """Return the parameter sets in the first access unit of a rung of H.264 or H.265; empty for other codecs."""
+    is_set = _SETS.get(ladder.codec.name)
+    if is_set is None:
         return b""
     nals = re.split(rb"\x00*\x00\x00\x01", ladder.rung(q).unit(0))
-    return b"".join(b"\x00\x00\x00\x01" + nal for nal in nals if nal and nal[0] & 31 in (7, 8))
+    return b"".join(b"\x00\x00\x00\x01" + nal for nal in nals if nal and is_set(nal[0]))
 
 
-def _with_holes(data: bytes, holes: Sequence[tuple[int, int]]) -> bytes:
-    """Put zeros in place of what is lost; cut a hole at the end, for nothing after it must be aligned."""
+def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> bytes | None:
+    """Return what a receiver has of a damaged access unit.
+
+    Of VP8 and VP9 it is what stands before the first hole, of AV1, whose OBUs have no size on the way, nothing: as
+    depacketisers leave it (`wire::payload::Depacketiser`). Of other codecs zeros stand in place of what is lost, and a
+    hole at the end is cut, for nothing after it must be aligned.
+    """
+    if codec == "av1":
+        return None
+    if codec in ("vp8", "vp9"):
+        return data[: max(0, min(start for start, _ in holes))]
     whole = bytearray(data)
     for start, end in sorted(holes, reverse=True):
         start, end = max(0, start), min(len(data), end)
@@ -183,10 +198,14 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]]) -> bytes:
 
 
 def elementary_stream(ladder: Ladder, chosen_q: Quantizers, told: Fates | None = None) -> bytes:
-    """Return the spliced stream as a file that a player opens (``.m4v``, ``.m2v``, ``.263``, ``.264``)."""
-    groups = range(len(chosen_q))
-    head = ladder.rung(first_of(chosen_q[0])).extradata if chosen_q else b""
-    return head + b"".join(unit.data for unit in units(ladder, chosen_q, told, groups))
+    """Return the spliced stream as a file that a player opens (see `stream.ENDINGS`)."""
+    groups, codec = range(len(chosen_q)), ladder.codec.name
+    config = ladder.rung(first_of(chosen_q[0])).extradata if chosen_q else b""
+    per_slot = stream.CLOCK / ladder.table.fps
+    return stream.head(codec, config) + b"".join(
+        stream.framed(codec, round(unit.slot * per_slot), unit.data)
+        for unit in units(ladder, chosen_q, told, groups)
+    )
 
 
 def segments(ladder: Ladder, told: Fates) -> list[range]:

@@ -14,7 +14,7 @@ from typing import Any
 from steadycast import record
 from steadycast.folder import Folder, Json, number, write_text
 from steadycast.record import reach
-from steadycast.report import canvas, figures, say
+from steadycast.report import canvas, figures, film, say
 from steadycast.report.answer import answer, nothing_compared, title
 from steadycast.report.figures import PLOTS
 from steadycast.report.rank import alike, ranked_receivers
@@ -50,6 +50,7 @@ def page(folder: Folder, *, pictures: str = "") -> str:
         _head(summary, name),
         expectations(summary),
         _flows(summary),
+        section(*film.shown([folder])),
         *_figures(folder),
         pictures,
         *_reasons(folder),

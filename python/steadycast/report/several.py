@@ -207,9 +207,9 @@ def _overlap(one: Any, other: Any) -> bool:
 
 
 def measures(runs: Sequence[Run]) -> list[Measure]:
-    """Pick what a table with a line per run shows."""
+    """Pick what a table with a line per run shows: what viewers saw, then what the network gave to whom."""
     found = []
-    for column in record.table("runs"):
+    for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
             # What a video takes above its share is no merit; what it leaves to TCP is.

@@ -35,7 +35,9 @@ class Sweep:
     simulation alone), then each number of its summary under its path, in the units of summary.json.
     """
     plan: Plan
+    """What was asked for."""
     folder: Path
+    """Where it was written."""
     ran: int = 0
     """How many runs were done now, and not before."""
     _scratch: TemporaryDirectory[str] | None = None

@@ -155,6 +155,7 @@ def tables(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> list[T
         heads, lines = _lines(sweep, metric, baseline)
         shown = plain(*heads)
         shown.title, shown.title_justify = metric, "left"
+        shown.min_width = len(metric)
         for column in shown.columns[: len(heads) - 2 - (baseline is not None)]:
             column.justify, column.overflow, column.no_wrap = "left", "fold", False
         for cells in lines[:_MOST_LINES]:

@@ -59,7 +59,7 @@ const PARAMS: &[Param] = &[
     ),
     Param::rate(
         "r_max",
-        "most rate, and the measure of its share; not set: the session's cap",
+        "most rate, and the measure of its share; not set: the session's cap, or 20 Mb/s where it has none",
         "RFC 8698, RMAX",
         [Rate::ZERO, Rate::kbps(1_500)],
         [Rate::kbps(1), Rate::mbps(1_000)],
@@ -188,6 +188,9 @@ const PARAMS: &[Param] = &[
     ),
 ];
 
+/// RMAX where neither the operator nor the media bounds the rate. The law rests at x = XREF · RMAX / r, and x is at most `x_max`: with a
+/// larger RMAX no signal could push the rate below a video's usual range.
+const R_MAX: Rate = Rate::mbps(20);
 /// Most by which the rate-shaping buffer moves either rate, as a share of the reference rate (RFC 8698, 5.2.2).
 const MOST_SHAPING: f64 = 0.05;
 /// A report that came after a gap counts for this many intervals at most.
@@ -239,7 +242,7 @@ impl Config {
         let within = |name: &str, default: Rate| {
             values.rate(name).unwrap_or(default).max(setup.floor).min(setup.cap).as_bps_f64()
         };
-        let r_max = within("r_max", setup.cap);
+        let r_max = within("r_max", if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX });
         Self {
             at_sender: values.choice("at") == "sender",
             floor: setup.floor.as_bps_f64().min(r_max),
@@ -298,5 +301,13 @@ mod tests {
         let setup = Setup::unicast(Rate::kbps(300), Rate::mbps(4), Seed(1).part("config"));
         let own = Config::new(&setup, &Chosen::new("nada", Mode::Repaired, &[]).unwrap().values);
         assert_eq!([own.r_min, own.r_max], [300e3, 4e6]);
+    }
+
+    #[test]
+    fn the_worst_signal_leaves_less_than_half_a_megabit_where_nobody_sets_a_cap() {
+        let setup = Setup::unicast(Rate::kbps(10), Setup::NO_CAP, Seed(1).part("config"));
+        let config = Config::new(&setup, &Chosen::new("nada", Mode::Repaired, &[]).unwrap().values);
+        let least = config.x_ref * config.r_max / config.x_max;
+        assert!((0.2e6..0.5e6).contains(&least), "{least} bit/s at the largest signal");
     }
 }

@@ -16,8 +16,8 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protection, Received, Receiver,
-    RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
+    EcnCounts, EcnPath, Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protected,
+    Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -148,7 +148,7 @@ pub struct VideoSource {
     means_from: Time,
     /// RTP packets of the media sent.
     pub sent_packets: u64,
-    /// IP bytes of media sent, and of its repair.
+    /// IP bytes of media sent, of its repair and of padding.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     /// IP bytes of RTCP sent.
@@ -160,6 +160,9 @@ pub struct VideoSource {
     /// Feedback and skipped frames of sessions before the present one.
     past_feedback: Feedback,
     ecn: Ecn,
+    past_ecn: EcnCounts,
+    pads: bool,
+    past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
     /// From the packet's frame being ready to its leaving.
@@ -213,6 +216,9 @@ impl VideoSource {
             epochs: Vec::new(),
             past_feedback: Feedback::default(),
             ecn: Ecn::NotEct,
+            past_ecn: EcnCounts::default(),
+            pads: false,
+            past_padding: (0, Bytes::ZERO),
             past_checks: Vec::new(),
             past_skipped: 0,
             running: false,
@@ -242,16 +248,35 @@ impl VideoSource {
         }
     }
 
-    /// Its packets leave with this ECN field.
+    /// Its packets leave with this ECN field, as long as the path is not known to spoil it.
     #[must_use]
     pub fn with_ecn(self, ecn: Ecn) -> Self {
         Self { ecn, ..self }
+    }
+
+    /// What is known of the path's way with the ECN field, and what became of the packets that left as ECN-capable; `None` where none
+    /// were to.
+    pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
+        let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
+        self.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
     /// It sends lost packets again, or not.
     #[must_use]
     pub fn with_repair(self, repair: Option<RepairSettings>) -> Self {
         Self { repair, ..self }
+    }
+
+    /// It fills probes up, or not; only with repair.
+    #[must_use]
+    pub fn with_padding(self, pads: bool) -> Self {
+        Self { pads, ..self }
+    }
+
+    /// Packets of padding sent so far, and their IP bytes; `None` without padding.
+    pub fn padding(&self) -> Option<(u64, Bytes)> {
+        let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
+        self.pads.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
     }
 
     /// It sends parity, or not.
@@ -291,12 +316,15 @@ impl VideoSource {
         if self.running {
             return;
         }
-        let mut sender = (self.make)(now).with_room(self.room);
+        let mut sender = (self.make)(now).with_room(self.room).with_ecn(self.ecn);
         if let Some(siblings) = &self.siblings {
             sender = sender.with_siblings(siblings.clone());
         }
         if let Some(repair) = self.repair {
             sender = sender.with_repair(repair);
+        }
+        if self.pads {
+            sender = sender.with_padding();
         }
         if let Some(parity) = self.parity {
             sender = sender.with_parity(parity);
@@ -311,6 +339,8 @@ impl VideoSource {
             }
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
+            self.past_ecn = self.past_ecn + old.ecn().1;
+            self.past_padding = self.padding().unwrap_or_default();
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
@@ -463,6 +493,7 @@ impl VideoSource {
     }
 
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
+        let ecn = media.ecn;
         self.sent_bytes += media.size;
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
@@ -479,7 +510,7 @@ impl VideoSource {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
         };
-        out.send(media.size, self.ecn, body);
+        out.send(media.size, ecn, body);
     }
 
     /// Adds the time since it was last called to what limited the rate then.
@@ -612,6 +643,8 @@ pub struct VideoSink {
     repair: bool,
     /// When lost packets came after all, and the frames that they are of.
     pub repaired: Vec<(Time, u32)>,
+    /// What parity gives back to who has the bytes.
+    computable: Vec<Recovered>,
     /// When it joined for the first time.
     pub joined: Time,
     /// What came.
@@ -630,6 +663,8 @@ pub struct VideoSink {
     pub rtcp_bytes: Bytes,
     /// Compounds sent.
     pub rtcp_packets: u64,
+    /// RTP packets by the two bits of their ECN field on arrival.
+    pub by_ecn: [u64; 4],
     /// Cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
     /// The controller's own view at each report.
@@ -652,6 +687,7 @@ impl VideoSink {
             came: 0,
             repair: false,
             repaired: Vec::new(),
+            computable: Vec::new(),
             joined: Time::NEVER,
             intake,
             assembly: frames.then(Assembly::default),
@@ -662,6 +698,7 @@ impl VideoSink {
             until: Time::NEVER,
             rtcp_bytes: Bytes::ZERO,
             rtcp_packets: 0,
+            by_ecn: [0; 4],
             jitter: CumulativeJitter::default(),
             views: Rows::default(),
             keep_views: true,
@@ -776,6 +813,7 @@ impl VideoSink {
             buffer: level_of(self.buffer.as_mut(), now),
         };
         let received = receiver.on_media(self.skew.own(now), from, &taken_apart);
+        self.by_ecn[usize::from(packet.ecn.bits())] += u64::from(received != Received::Stray);
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
         }
@@ -810,7 +848,7 @@ impl VideoSink {
         received
     }
 
-    /// A packet of parity has arrived, which covers what `protection` says.
+    /// A packet of parity has arrived, which covers what `protection` says. Returns what it was.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -818,31 +856,48 @@ impl VideoSink {
         media: &Media,
         protection: &Protection,
         out: &mut Out<'_>,
-    ) {
-        let Some(receiver) = &mut self.receiver else { return };
+    ) -> Received {
+        let Some(receiver) = &mut self.receiver else { return Received::Stray };
         let buffer = level_of(self.buffer.as_mut(), now);
         let (header, transport, ecn) = (&media.header, media.transport, packet.ecn);
         let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
         let from = Origin(u64::from(packet.from.0));
-        if let Received::New(_) = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection) {
+        let received = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection);
+        if let Received::New(_) = received {
+            self.by_ecn[usize::from(ecn.bits())] += 1;
             self.intake.add_repair(now, packet.size);
         }
         self.recover(now);
         self.drain(now, out);
+        received
     }
 
-    /// Takes the packets that parity has given back.
+    /// Takes the packets that parity has given back; what carries bytes has to be computed from them.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
-        for packet in receiver.take_recovered() {
-            self.repaired.push((now, packet.fragment.frame));
-            let size = Bytes::new(packet.fragment.len.into());
-            let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, packet.fragment.frame));
-            if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
-                assembly.on_packet(now, packet.seq - self.first_seq, packet.fragment);
+        for recovered in receiver.take_recovered() {
+            match recovered.packet {
+                Some(packet) => self.on_recovered(now, &packet),
+                None => self.computable.push(recovered),
             }
-            self.play(now, None, packet.fragment, packet.marker);
         }
+    }
+
+    /// The packets that can be computed from parity, as far as nobody has been told of them.
+    pub fn take_computable(&mut self) -> Vec<Recovered> {
+        std::mem::take(&mut self.computable)
+    }
+
+    /// A lost packet was computed from parity.
+    pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
+        let Protected { seq, fragment, marker } = *packet;
+        self.repaired.push((now, fragment.frame));
+        let size = Bytes::new(fragment.len.into());
+        let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
+        if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
+            assembly.on_packet(now, seq.saturating_sub(self.first_seq), fragment);
+        }
+        self.play(now, None, fragment, marker);
     }
 
     /// The player gets a packet, which left for the first time at `sent`.

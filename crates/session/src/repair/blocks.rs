@@ -1,13 +1,15 @@
 //! Parity over blocks of packets: any k of a block's k + r packets give all k back (docs/wire.md has the code and its bytes).
 //!
 //! Bytes do not matter here: [`Blocks`] at the sender says which packets each parity covers, and [`Solver`] at a receiver knows that a block is
-//! whole again when as many of its packets have come as it had without parity.
+//! whole again when as many of its packets have come as it had without parity. Whoever has the bytes computes them then.
 
+use super::{Budget, KEPT};
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use steadycast_units::{Bytes, Span, Time};
-use steadycast_wire::parity::{HEADER, MAX_PACKETS, ParityHeader};
+use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_wire::parity::{HEADER, MAX_PACKETS, MAX_PARITIES, ParityHeader, SYMBOL_HEAD};
+use steadycast_wire::rtcp::BlockRequest;
 
 /// How a session protects its packets. All members have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +25,18 @@ pub struct ParitySettings {
 impl ParitySettings {
     /// A block ends with the first frame after this time: two fifths of the play-out delay.
     pub(crate) fn block(&self) -> Span {
-        self.playout.unwrap_or(Span::secs(1)) * 2 / 5
+        self.useful() * 2 / 5
+    }
+
+    /// How long after its frame was ready a packet is of use.
+    pub(crate) fn useful(&self) -> Span {
+        self.playout.unwrap_or(KEPT)
     }
 }
 
-/// What a parity packet adds to the longest packet of its block: the parity's own header, and the symbol's length and RTP header.
-pub(crate) const PARITY_MORE: Bytes = Bytes::new(HEADER as u64 + 8);
+/// What the payload of a parity packet is longer by than the longest payload of its block: the parity's own header, and the symbol's length and
+/// RTP header.
+pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
 /// A block ends with a frame when it has this many packets.
 const ENOUGH: usize = 20;
@@ -42,6 +50,8 @@ const HELD: Span = Span::secs(10);
 const UNKNOWN: f64 = 0.01;
 /// Blocks that a receiver looks at: the newest.
 const OPEN: usize = 16;
+/// Blocks of which a sender sends more parity on request: the newest.
+const RECENT: usize = 64;
 /// Sequence numbers of which a receiver knows whether they came: the newest.
 const KNOWN: u64 = 2_048;
 
@@ -61,16 +71,62 @@ pub struct Protected {
 pub struct Protection {
     /// Which.
     pub header: ParityHeader,
-    /// The block's packets, in order: what its symbols give.
+    /// The block's packets, in order: what its symbols give. Empty at a receiver to which their bytes tell it.
     pub packets: Arc<[Protected]>,
+}
+
+/// A lost packet that parity gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Its sequence number.
+    pub number: u16,
+    /// The same, extended, as the session counts the packets of the media ([`crate::Received::New`]).
+    pub seq: u64,
+    /// What it carried, where the parity's [`Protection`] said so.
+    pub packet: Option<Protected>,
 }
 
 /// A parity that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Parity {
     pub(crate) protection: Protection,
-    /// IP size of the longest packet that it covers.
-    pub(crate) longest: Bytes,
+    /// The length of its payload.
+    pub(crate) payload: u16,
+}
+
+/// A block that is complete, of which more parity may be asked for.
+#[derive(Clone, Debug)]
+struct Complete {
+    packets: Arc<[Protected]>,
+    /// The longest payload in it.
+    longest: u16,
+    began: Time,
+    /// Parities that were sent so far, or wait.
+    sent: u8,
+}
+
+/// The circumstances of a request for parity.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedParity {
+    /// When it came.
+    pub(crate) now: Time,
+    /// The rate that the controller wants.
+    pub(crate) target: Rate,
+    /// IP size of a full packet.
+    pub(crate) packet: Bytes,
+    /// IP size of a packet of parity without its payload.
+    pub(crate) head: Bytes,
+}
+
+impl Complete {
+    fn parity(&mut self) -> Option<Parity> {
+        let first = self.packets.first()?;
+        let (packets, base, index) = (self.packets.len() as u8, first.seq as u16, self.sent);
+        self.sent += 1;
+        let header = ParityHeader { packets, base, index, sent: self.sent };
+        let protection = Protection { header, packets: Arc::clone(&self.packets) };
+        Some(Parity { protection, payload: self.longest.saturating_add(PARITY_MORE.get() as u16) })
+    }
 }
 
 /// The largest share of packets that is lost, of those of late.
@@ -85,16 +141,22 @@ struct Loss {
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
     open: Vec<Protected>,
-    longest: Bytes,
+    longest: u16,
     began: Time,
     loss: Loss,
     waiting: VecDeque<Parity>,
+    recent: VecDeque<Complete>,
+    /// What parity on request may take.
+    budget: Budget,
+    /// Parities that were asked for and not sent since the budget was spent.
+    pub(crate) refused: u64,
 }
 
 impl Blocks {
     pub(crate) fn new(settings: ParitySettings) -> Self {
-        let (open, longest, began) = (Vec::new(), Bytes::ZERO, Time::ZERO);
-        Self { settings, open, longest, began, loss: Loss::default(), waiting: VecDeque::new() }
+        let (open, longest, began, budget) = (Vec::new(), 0, Time::ZERO, Budget::default());
+        let (waiting, recent) = (VecDeque::new(), VecDeque::new());
+        Self { settings, open, longest, began, loss: Loss::default(), waiting, recent, budget, refused: 0 }
     }
 
     /// This share of packets is lost on the way to the receivers that are to be served.
@@ -110,30 +172,54 @@ impl Blocks {
         self.loss.share.unwrap_or(UNKNOWN)
     }
 
-    /// A packet of the media of IP size `size` has left; parity is to leave a share of at most `residual` of the packets missing.
-    pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, size: Bytes, residual: f64) {
+    /// A packet of the media with so much payload has left; parity is to leave a share of at most `residual` of the packets missing.
+    pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
         if self.open.is_empty() {
-            (self.began, self.longest) = (now, Bytes::ZERO);
+            (self.began, self.longest) = (now, 0);
         }
         self.open.push(packet);
-        self.longest = self.longest.max(size);
+        self.longest = self.longest.max(payload);
         let long = now.since(self.began) >= self.settings.block();
         if self.open.len() >= MOST || packet.marker && (long || self.open.len() >= ENOUGH) {
-            self.close(residual);
+            self.close(now, residual);
         }
     }
 
-    fn close(&mut self, residual: f64) {
+    fn close(&mut self, now: Time, residual: f64) {
         let packets: Arc<[Protected]> = std::mem::take(&mut self.open).into();
-        let Some(first) = packets.first() else { return };
-        let (base, count) = (first.seq as u16, packets.len() as u8);
-        for index in 0..parities(count, self.loss(), residual) {
-            let header = ParityHeader { packets: count, base, index, sent: index + 1 };
-            let protection = Protection { header, packets: Arc::clone(&packets) };
-            self.waiting.push_back(Parity { protection, longest: self.longest });
+        let count = packets.len() as u8;
+        let mut block = Complete { packets, longest: self.longest, began: self.began, sent: 0 };
+        let parities = (0..parities(count, self.loss(), residual)).map_while(|_| block.parity());
+        self.waiting.extend(parities);
+        self.recent.push_back(block);
+        let (useful, most) = (self.settings.useful(), RECENT);
+        while self.recent.len() > most || self.recent.front().is_some_and(|block| now.since(block.began) > useful) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// A receiver lacks packets of a block: it has what it needs when as many parities as it says have been sent in all. More are sent while
+    /// they can come in time and repair's share of the rate allows it.
+    pub(crate) fn on_request(&mut self, asked: &AskedParity, wanted: &BlockRequest) {
+        let AskedParity { now, target, packet, head } = *asked;
+        let same = |block: &&mut Complete| {
+            let base = block.packets.first().is_some_and(|first| first.seq as u16 == wanted.base);
+            base && block.packets.len() == usize::from(wanted.packets)
+        };
+        let useful = self.settings.useful();
+        let in_time = |block: &&mut Complete| now.since(block.began) < useful;
+        let Some(block) = self.recent.iter_mut().find(same).filter(in_time) else { return };
+        while block.sent < wanted.parities.min(MAX_PARITIES).min(wanted.packets) {
+            let size = head + Bytes::new(u64::from(block.longest)) + PARITY_MORE;
+            if !self.budget.take(now, target, packet, size) {
+                self.refused += 1;
+                return;
+            }
+            let Some(parity) = block.parity() else { return };
+            self.waiting.push_back(parity);
         }
     }
 
@@ -145,9 +231,17 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
+    /// The extended number of the first packet that a parity may still be computed from.
+    pub(crate) fn first(&self) -> Option<u64> {
+        let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
+        let recent = self.recent.front().and_then(|block| block.packets.first());
+        [waiting, recent, self.open.first()].into_iter().flatten().map(|packet| packet.seq).min()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.open.clear();
         self.waiting.clear();
+        self.recent.clear();
     }
 }
 
@@ -203,9 +297,26 @@ impl Came {
 /// A block of which a parity has come.
 #[derive(Debug)]
 struct Block {
+    count: u8,
+    /// What its packets carry; empty when nobody has said so.
     packets: Arc<[Protected]>,
     /// The parities that have come, by their indices.
     parities: u64,
+    /// Parities that have been sent, as the newest one says.
+    sent: u8,
+}
+
+/// What a receiver still needs of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// The extended number of its first packet.
+    pub(crate) base: u64,
+    /// Its packets.
+    pub(crate) packets: u8,
+    /// Parities of it that have been sent.
+    pub(crate) sent: u8,
+    /// Parities that are missing to give all packets back.
+    pub(crate) lacks: u8,
 }
 
 /// Knows at a receiver which lost packets the parity gives back.
@@ -213,7 +324,7 @@ struct Block {
 pub(crate) struct Solver {
     came: Came,
     blocks: BTreeMap<u64, Block>,
-    recovered: Vec<(u64, Protected)>,
+    recovered: Vec<(u64, Option<Protected>)>,
 }
 
 impl Solver {
@@ -227,48 +338,58 @@ impl Solver {
         *self = Self::new();
     }
 
-    /// A packet of the media has come, or its retransmission.
-    pub(crate) fn on_packet(&mut self, seq: u64) {
+    /// A packet of the media has come, or its retransmission. Returns what is needed of its block, if parity of that has come.
+    pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
         self.came.add(seq);
-        if let Some((base, block)) = self.blocks.range(..=seq).next_back()
-            && seq - base < block.packets.len() as u64
-        {
-            self.solve(*base);
+        let (base, block) = self.blocks.range(..=seq).next_back()?;
+        if seq - base >= u64::from(block.count) {
+            return None;
         }
+        self.solve(*base)
     }
 
-    /// A parity has come. What contradicts itself or a block's other parities is not used.
-    pub(crate) fn on_parity(&mut self, protection: &Protection) {
-        let Some(newest) = self.came.newest else { return };
-        let ParityHeader { packets, base, index, .. } = protection.header;
-        if usize::from(packets) != protection.packets.len() || packets == 0 || packets > MAX_PACKETS || index >= 64 {
-            return;
+    /// A parity has come. What contradicts itself or a block's other parities is not used. Returns what is needed of its block.
+    pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
+        let ParityHeader { packets, base, index, sent } = protection.header;
+        let told = protection.packets.len();
+        if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
+            return None;
         }
-        let base = newest.saturating_add_signed(i64::from(base.wrapping_sub(newest as u16) as i16));
-        let fresh = || Block { packets: Arc::clone(&protection.packets), parities: 0 };
+        let newest = self.came.newest?;
+        let base = self.extended(base).filter(|base| base.abs_diff(newest) < KNOWN)?;
+        let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
         let block = self.blocks.entry(base).or_insert_with(fresh);
-        if block.packets.len() == usize::from(packets) {
+        if block.count == packets {
             block.parities |= 1 << index;
+            block.sent = block.sent.max(sent);
         }
         while self.blocks.len() > OPEN {
             self.blocks.pop_first();
         }
-        self.solve(base);
+        self.solve(base)
     }
 
-    fn solve(&mut self, base: u64) {
-        let Some(block) = self.blocks.get(&base) else { return };
-        let missing = (base..).zip(block.packets.iter()).filter(|(seq, _)| !self.came.has(*seq));
-        let missing: Vec<(u64, Protected)> = missing.map(|(seq, packet)| (seq, *packet)).collect();
-        if missing.is_empty() || missing.len() as u32 > block.parities.count_ones() {
-            return;
+    /// The extended number that is nearest to the newest one.
+    pub(crate) fn extended(&self, number: u16) -> Option<u64> {
+        let newest = self.came.newest?;
+        newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
+    }
+
+    fn solve(&mut self, base: u64) -> Option<Need> {
+        let block = self.blocks.get(&base)?;
+        let all = base..base + u64::from(block.count);
+        let missing: Vec<u64> = all.filter(|seq| !self.came.has(*seq)).collect();
+        let lacks = (missing.len() as u32).saturating_sub(block.parities.count_ones()) as u8;
+        if lacks == 0 {
+            let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
+            self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
+            missing.iter().for_each(|seq| self.came.add(*seq));
         }
-        missing.iter().for_each(|(seq, _)| self.came.add(*seq));
-        self.recovered.extend(missing);
+        Some(Need { base, packets: block.count, sent: block.sent, lacks })
     }
 
     /// What has been recovered since this was last asked, with the receiver's own extended numbers.
-    pub(crate) fn take(&mut self) -> Vec<(u64, Protected)> {
+    pub(crate) fn take(&mut self) -> Vec<(u64, Option<Protected>)> {
         std::mem::take(&mut self.recovered)
     }
 }
@@ -300,7 +421,7 @@ mod tests {
     fn any_loss_of_as_many_packets_as_there_are_parities_is_recovered_and_no_more() {
         let mut blocks = Blocks::new(SETTINGS);
         blocks.on_loss(Time::ZERO, 0.05);
-        (65_530..65_550).for_each(|n| blocks.on_sent(Time::ZERO, packet(n, true), Bytes::new(1_000), 1e-4));
+        (65_530..65_550).for_each(|n| blocks.on_sent(Time::ZERO, packet(n, true), 1_000, 1e-4));
         let parities: Vec<Parity> = std::iter::from_fn(|| blocks.next()).collect();
         assert!((3..=8).contains(&parities.len()), "{}", parities.len());
         let mut chance = Seed(3).part("losses");
@@ -316,7 +437,7 @@ mod tests {
                 match parities.get(n.wrapping_sub(20)) {
                     Some(parity) => solver.on_parity(&parity.protection),
                     None => solver.on_packet(65_530 + *n as u64),
-                }
+                };
             }
             let mut got: Vec<u64> = solver.take().iter().map(|(seq, _)| *seq).collect();
             got.sort_unstable();
@@ -334,7 +455,7 @@ mod tests {
             let mut blocks = Blocks::new(SETTINGS);
             blocks.on_loss(Time::ZERO, 0.2);
             let at = |n: u64| Time::ZERO + Span::millis(step * n);
-            (0..100).for_each(|n| blocks.on_sent(at(n), packet(n, n % frame == frame - 1), Bytes::new(500), 1e-5));
+            (0..100).for_each(|n| blocks.on_sent(at(n), packet(n, n % frame == frame - 1), 500, 1e-5));
             let all: Vec<u8> = std::iter::from_fn(|| blocks.next()).map(|p| p.protection.header.packets).collect();
             (all.iter().min().copied(), all.iter().max().copied())
         };

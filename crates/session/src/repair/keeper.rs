@@ -1,13 +1,9 @@
-use super::{KEPT, RepairSettings, Repairs};
+use super::{Budget, KEPT, RepairSettings, Repairs};
 use crate::{Fragment, FrameKind};
 use std::collections::{BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
-/// Retransmissions take at most this share of the rate (str0m's bound).
-const SHARE: f64 = 0.15;
-/// What is not used of the share is kept for this time (libwebrtc bounds retransmissions over 500 ms).
-const SAVED: Span = Span::millis(500);
 /// Round trips of which the shortest counts.
 const ROUND_TRIPS: usize = 16;
 /// The round trip before it is measured, as far as a packet may still be under way (libwebrtc's `kDefaultRtt`).
@@ -62,8 +58,7 @@ pub(crate) struct Keeper {
     first: u64,
     /// What waits: by when it has to come, I frames first, then in order.
     queue: BTreeSet<(Time, bool, u64)>,
-    tokens: f64,
-    refilled: Option<Time>,
+    budget: Budget,
     round_trips: VecDeque<Span>,
     pub(crate) counts: Repairs,
 }
@@ -75,8 +70,7 @@ impl Keeper {
             packets: VecDeque::new(),
             first: 0,
             queue: BTreeSet::new(),
-            tokens: 0.0,
-            refilled: None,
+            budget: Budget::default(),
             round_trips: VecDeque::new(),
             counts: Repairs::default(),
         }
@@ -137,14 +131,10 @@ impl Keeper {
             self.counts.stale += 1;
             return;
         }
-        let most = target.scale(SHARE).over(SAVED).max(packet + packet).as_f64();
-        let saved = self.refilled.map_or(most, |at| target.scale(SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());
-        (self.tokens, self.refilled) = ((self.tokens + saved).min(most), Some(now));
-        if self.tokens < kept.size.as_f64() {
+        if !self.budget.take(now, target, packet, kept.size) {
             self.counts.refused += 1;
             return;
         }
-        self.tokens -= kept.size.as_f64();
         kept.waits = true;
         self.queue.insert((due, kept.kind != FrameKind::I, seq));
     }
@@ -180,6 +170,12 @@ impl Keeper {
         let kept = self.get(seq)?;
         (kept.waits, kept.sent) = (false, now);
         Some(Resend { seq, kept: *kept })
+    }
+
+    /// The packet that left last, as it would leave again for nothing but its size.
+    pub(crate) fn newest(&self) -> Option<Resend> {
+        let kept = *self.packets.back()?;
+        Some(Resend { seq: self.first + self.packets.len() as u64 - 1, kept })
     }
 
     fn get(&mut self, seq: u64) -> Option<&mut Kept> {

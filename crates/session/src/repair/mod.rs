@@ -4,16 +4,18 @@
 //! A [`Requester`] at the receiver finds gaps and says when to ask. A [`Keeper`] at the sender keeps what was sent and says what to
 //! send again. Retransmissions leave through the media's pacer, so that they are part of the rate that the controller decided.
 
+mod asker;
 mod blocks;
 mod keeper;
 mod requester;
 
-pub(crate) use blocks::{Blocks, PARITY_MORE, Parity, Solver};
-pub use blocks::{ParitySettings, Protected, Protection};
+pub(crate) use asker::{ASKING, Asker, Group};
+pub(crate) use blocks::{AskedParity, Blocks, Need, Parity, Solver};
+pub use blocks::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered};
 pub(crate) use keeper::{Asked, Keeper, Kept, Resend};
 pub(crate) use requester::Requester;
 
-use steadycast_units::Span;
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// How a session of two members repairs losses. Both ends have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,32 @@ impl RepairSettings {
 
 /// Packets are kept for at least this time.
 const KEPT: Span = Span::secs(1);
+
+/// What is sent on request takes at most this share of the rate (str0m's bound).
+const SHARE: f64 = 0.15;
+/// What is not used of the share is kept for this time (libwebrtc bounds retransmissions over 500 ms).
+const SAVED: Span = Span::millis(500);
+
+/// What may be sent on request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Budget {
+    tokens: f64,
+    refilled: Option<Time>,
+}
+
+impl Budget {
+    /// Takes a packet of this size out, at this rate and with full packets of `packet`; false: it does not hold so much.
+    fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
+        let most = target.scale(SHARE).over(SAVED).max(packet + packet).as_f64();
+        let saved = self.refilled.map_or(most, |at| target.scale(SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());
+        (self.tokens, self.refilled) = ((self.tokens + saved).min(most), Some(now));
+        let enough = self.tokens >= size.as_f64();
+        if enough {
+            self.tokens -= size.as_f64();
+        }
+        enough
+    }
+}
 
 /// What a receiver has asked for, and what it got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -130,6 +130,10 @@ pub(crate) struct Requester {
     /// When a packet last came after a later one.
     reordered: Option<Time>,
     spacing: Span,
+    /// The longest time between two packets of a frame, of late, once there were two.
+    pause: Option<Span>,
+    /// The newest packet is not the last one of its frame.
+    open: bool,
     loss: Loss,
     round_trip: RoundTrip,
     counts: Requests,
@@ -148,6 +152,8 @@ impl Requester {
             jitter: Span::ZERO,
             reordered: None,
             spacing: Span::ZERO,
+            pause: None,
+            open: false,
             loss: Loss::default(),
             round_trip: RoundTrip { mean: DEFAULT_ROUND_TRIP, variation: Span::ZERO, measured: false, backoff: 0 },
             counts: Requests::default(),
@@ -213,6 +219,10 @@ impl Requester {
         if ahead == 1 {
             let spacing = expected.since(before);
             self.spacing = self.spacing.scale(0.875) + spacing / 8;
+            if self.open {
+                let before = self.pause.unwrap_or(Span::ZERO);
+                self.pause = Some(before.scale(1.0 - 1.0 / 64.0).max(spacing));
+            }
         } else if ahead as usize > MOST {
             self.missing.clear();
         } else {
@@ -337,8 +347,10 @@ impl Requester {
     }
 
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
-        self.newest = Some((seq, expected));
-        self.tail = (!ends).then(|| now + self.spacing * 2 + self.patience(now));
+        (self.newest, self.open) = (Some((seq, expected)), !ends);
+        // Until a frame had two packets nobody knows how far they are apart.
+        let wait = self.pause.filter(|_| !ends).map(|pause| (self.spacing * 2).max(pause + pause / 2));
+        self.tail = wait.map(|wait| now + wait + self.patience(now));
     }
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
@@ -464,7 +476,10 @@ mod tests {
     #[test]
     fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
         let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
-        running(&mut requester);
+        // How far the packets of a frame are apart is not known before.
+        requester.on_original(ms(20), 0, sent(0), false);
+        assert_eq!(requester.wake(), None);
+        (1..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
         requester.on_original(ms(1_020), 100, sent(1_000), false);
         let wake = requester.wake().expect("the frame's end is missing");
         assert!(wake > ms(1_039) && wake <= ms(1_040), "{wake}");
@@ -478,6 +493,19 @@ mod tests {
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
+    }
+
+    #[test]
+    fn a_pause_that_packets_of_a_frame_made_before_does_not_make_it_ask() {
+        let mut requester = Requester::new(RepairSettings { playout: None, ..SETTINGS });
+        // Frames of two packets, 12 ms apart, of which each third one has 3 ms between them, and each packet the next frame 3 ms later.
+        let mut now = 20;
+        for n in 0..120 {
+            requester.on_original(ms(now), n, sent(now - 20), n % 2 == 1);
+            let pause = if n % 2 == 0 && n % 3 != 0 { 12 } else { 3 };
+            assert!(n < 40 || requester.wake().is_none_or(|at| at > ms(now + pause)), "packet {n}");
+            now += pause;
+        }
     }
 
     #[test]

@@ -171,3 +171,71 @@ impl ReceiverEstimate {
         Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))
     }
 }
+
+/// A receiver asks for more parity of blocks ([`crate::parity`]): an APP packet under a name of ours.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// |V=2|P| subtype |    PT=204     |            length             |
+/// |                        SSRC of who asks                       |
+/// |                         name "PRTY"                           |
+/// |                     SSRC of the media source                  |
+/// |             base              |    packets    |    parities   |   once for each block
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityRequest {
+    /// Who asks.
+    pub sender: u32,
+    /// Of which source.
+    pub media: u32,
+    /// Of which blocks; [`ParityRequest::MOST`] at most are written.
+    pub blocks: Vec<BlockRequest>,
+}
+
+/// How much parity a receiver needs of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// The number of the block's first packet.
+    pub base: u16,
+    /// Its packets.
+    pub packets: u8,
+    /// It has enough when this many parities of the block have been sent in all.
+    pub parities: u8,
+}
+
+impl ParityRequest {
+    /// Blocks in one request.
+    pub const MOST: usize = 16;
+    const NAME: [u8; 4] = *b"PRTY";
+
+    /// As a packet of a compound.
+    pub fn to_packet(&self) -> Packet {
+        let mut data = self.media.to_be_bytes().to_vec();
+        for block in self.blocks.iter().take(Self::MOST) {
+            data.extend_from_slice(&block.base.to_be_bytes());
+            data.extend_from_slice(&[block.packets, block.parities]);
+        }
+        Packet::App { ssrc: self.sender, subtype: 0, name: Self::NAME, data }
+    }
+
+    /// From a packet of a compound: `Ok(None)` when it is something else.
+    ///
+    /// # Errors
+    /// The request ends inside a block, or has more blocks than [`ParityRequest::MOST`].
+    pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
+        let Packet::App { ssrc, subtype: 0, name: Self::NAME, data } = packet else { return Ok(None) };
+        let mut reader = Reader::new(data);
+        let media = reader.u32("parity request")?;
+        let mut blocks = Vec::new();
+        while !reader.rest().is_empty() {
+            if blocks.len() == Self::MOST {
+                return Err(ParseError::TooMany { what: "blocks in a parity request", limit: Self::MOST });
+            }
+            let base = reader.u16("parity request")?;
+            let [packets, parities] = reader.array("parity request")?;
+            blocks.push(BlockRequest { base, packets, parities });
+        }
+        Ok(Some(Self { sender: *ssrc, media, blocks }))
+    }
+}

@@ -15,7 +15,8 @@ impl Tell for VideoSource {
     fn figures(&self, about: &About<'_>, into: &mut Figures) {
         let feedback = self.feedback();
         let again = self.repairs().map_or(0, |repairs| repairs.packets + repairs.parities);
-        into.put(&flow::SENT_PACKETS, self.sent_packets + again);
+        let padding = self.padding();
+        into.put(&flow::SENT_PACKETS, self.sent_packets + again + padding.map_or(0, |(packets, _)| packets));
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
@@ -27,6 +28,15 @@ impl Tell for VideoSource {
             into.put(&flow::PARITY_PACKETS, repairs.parities);
             let parity = repairs.parity_bytes.per(about.active.max(Span::nanos(1)));
             into.put(&flow::PARITY_BPS, parity.as_bps_f64());
+        }
+        if let Some((packets, bytes)) = padding {
+            into.put(&flow::PADDING_PACKETS, packets);
+            into.put(&flow::PADDING_BPS, bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
+        }
+        if let Some((path, counts)) = self.ecn() {
+            into.put(&flow::ECN_PATH, path.name());
+            into.put(&flow::ECN_SENT, counts.sent);
+            into.put(&flow::ECN_MARKED, counts.marked);
         }
         into.put(&flow::SKIPPED_FRAMES, self.skipped());
         into.put_spread(&flow::BACKLOG, &self.backlog);
@@ -110,6 +120,11 @@ impl Tell for VideoSink {
         into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
         into.put_span(&receiver::CUMULATIVE_JITTER_MAX, Some(self.jitter.max.later()));
         into.put(&receiver::FEEDBACK_PACKETS, self.rtcp_packets);
+        let [_, ect1, ect0, marked] = self.by_ecn;
+        if ect0 + ect1 + marked > 0 {
+            into.put(&receiver::ECN_CAPABLE, ect0 + ect1 + marked);
+            into.put(&receiver::ECN_MARKED, marked);
+        }
         into.put(&receiver::BUFFER_UNDERFLOWS, self.buffer.as_ref().map(|b| b.underflows()));
         into.put(&receiver::BUFFER_OVERFLOWS, self.buffer.as_ref().map(|b| b.overflows()));
         let needed = about.source.and_then(|source| self.playout_needed(&source.frames));

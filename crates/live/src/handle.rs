@@ -1,0 +1,142 @@
+//! What other threads know of a session, and how they end it.
+
+use crate::Waker;
+use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use steadycast_session::OperatorControls;
+
+/// The latest status, how many were made before it, and whether it is the last one.
+#[derive(Default)]
+struct Shown {
+    status: Value,
+    number: u64,
+    done: bool,
+}
+
+/// What both threads know.
+#[derive(Default)]
+pub(crate) struct Shared {
+    stop: AtomicBool,
+    /// Somebody looks: the status is made only then.
+    asked: AtomicBool,
+    shown: Mutex<Shown>,
+    change: Condvar,
+    pub(crate) orders: OperatorControls,
+    /// Receivers that the operator has excluded, by their names.
+    pub(crate) excluded: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the loop is to look up from its sockets: it is to end, or somebody wants its status.
+    pub(crate) fn calls(&self) -> bool {
+        self.stopped() || self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Makes the status, if somebody has asked for it.
+    pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
+        if self.asked.swap(false, Ordering::Relaxed) {
+            self.show_now(make());
+        }
+    }
+
+    pub(crate) fn show_now(&self, status: Value) {
+        let mut shown = self.shown();
+        (shown.status, shown.number) = (status, shown.number + 1);
+        drop(shown);
+        self.change.notify_all();
+    }
+
+    /// There is no more to come.
+    pub(crate) fn end(&self) {
+        self.shown().done = true;
+        self.change.notify_all();
+    }
+}
+
+/// A session, as other threads see it. It outlives the session.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    waker: Waker,
+}
+
+impl Handle {
+    pub(crate) const fn new(shared: Arc<Shared>, waker: Waker) -> Self {
+        Self { shared, waker }
+    }
+
+    /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last one when it
+    /// has ended; `null` before the first.
+    pub fn status(&self, patience: Duration) -> Value {
+        let before = self.shared.shown().number;
+        self.shared.asked.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        let waits = |shown: &mut Shown| shown.number == before && !shown.done;
+        let waited = self.shared.change.wait_timeout_while(self.shared.shown(), patience, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.status.clone()
+    }
+
+    /// Whether it has come to its end.
+    pub fn done(&self) -> bool {
+        self.shared.shown().done
+    }
+
+    /// Waits for its end, but no longer than `patience`; whether it has come.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let waited = self.shared.change.wait_timeout_while(self.shared.shown(), patience, |shown| !shown.done);
+        waited.unwrap_or_else(PoisonError::into_inner).0.done
+    }
+
+    /// Has it say BYE and end.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Loop, WiredSource};
+    use serde_json::json;
+
+    #[test]
+    fn a_status_of_this_moment_is_made_on_call_and_the_last_one_stays() {
+        let driver: Loop<WiredSource> = Loop::new(Clock::start()).unwrap();
+        let shared = Arc::new(Shared::default());
+        let handle = Handle::new(Arc::clone(&shared), driver.waker());
+        assert_eq!(handle.status(Duration::ZERO), Value::Null, "nobody answers");
+        assert!(shared.calls() && !shared.stopped());
+        let session = std::thread::spawn(move || {
+            // Each call is answered once, until it is to end.
+            let mut made = 0;
+            while !shared.stopped() {
+                shared.show(|| {
+                    made += 1;
+                    json!(made)
+                });
+                std::thread::yield_now();
+            }
+            shared.show_now(json!("last"));
+            shared.end();
+        });
+        let seen: Vec<Value> = (0..3).map(|_| handle.status(Duration::from_secs(60))).collect();
+        let rises = |w: &[Value]| w[0].as_u64() < w[1].as_u64();
+        assert!(seen.windows(2).all(rises), "{seen:?}");
+        assert!(!handle.wait(Duration::ZERO));
+        handle.stop();
+        assert!(handle.wait(Duration::from_secs(60)) && handle.done());
+        assert_eq!(handle.status(Duration::from_secs(60)), json!("last"));
+        session.join().unwrap();
+    }
+}

@@ -1,0 +1,74 @@
+//! A summary's numbers by the paths that expectations name them by.
+
+use serde_json::{Map, Value};
+
+/// What stands in a summary and is no figure.
+const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
+/// What names a row of a list, the first that it has, and its direction.
+const NAMES: [&str; 3] = ["name", "id", "that"];
+const DIRECTION: &str = "direction";
+
+/// Each number of a summary under its path: `flows.video.receivers.video.dst1.delay_ms.p95`, `links.bottleneck.back.drop_frac`. Rows of
+/// a list are named by what they say of themselves; of a link's directions the forward one is meant where none is named.
+pub fn flat(summary: &Value) -> Map<String, Value> {
+    let mut found = Map::new();
+    for (key, value) in summary.as_object().into_iter().flatten() {
+        if !NO_FIGURES.contains(&key.as_str()) {
+            fill(&mut found, key, value);
+        }
+    }
+    found
+}
+
+fn fill(found: &mut Map<String, Value>, path: &str, value: &Value) {
+    match value {
+        Value::Number(number) => {
+            found.insert(path.to_owned(), number.as_f64().into());
+        }
+        Value::Object(inner) => {
+            for (key, each) in inner {
+                if key != DIRECTION && !NAMES.contains(&key.as_str()) {
+                    fill(found, &format!("{path}.{key}"), each);
+                }
+            }
+        }
+        Value::Array(rows) => {
+            for row in rows.iter().filter(|row| row.is_object()) {
+                let name = NAMES.iter().find_map(|key| row.get(key)).and_then(Value::as_str).unwrap_or_default();
+                match row.get(DIRECTION).and_then(Value::as_str) {
+                    None | Some("forward") => fill(found, &format!("{path}.{name}"), row),
+                    Some(way) => fill(found, &format!("{path}.{name}.{way}"), row),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_stand_under_the_names_of_their_rows_and_nothing_else_does() {
+        let summary = json!({
+            "format": 1, "world": "simulated", "warnings": ["one"], "from_s": 5,
+            "scenario": { "seed": 7 },
+            "flows": [{ "name": "video", "loss_frac": 0.5, "ok": true, "why": null,
+                        "receivers": [{ "name": "a.b", "delay_ms": { "p95": 3.5, "mean": null } }] }],
+            "links": [{ "name": "wire", "direction": "forward", "drop_frac": 0.25 },
+                      { "name": "wire", "direction": "back", "drop_frac": 0.0 }],
+            "invariants": [{ "id": "floor", "broken": 2 }],
+            "expect": [{ "that": "flows.video.loss_frac", "max": 0.1 }],
+            "numbers": [1, 2],
+        });
+        let expected = json!({
+            "from_s": 5.0, "flows.video.loss_frac": 0.5, "flows.video.receivers.a.b.delay_ms.p95": 3.5,
+            "links.wire.drop_frac": 0.25, "links.wire.back.drop_frac": 0.0, "invariants.floor.broken": 2.0,
+            "expect.flows.video.loss_frac.max": 0.1,
+        });
+        assert_eq!(Value::from(flat(&summary)), expected);
+        assert_eq!(flat(&json!("nothing")), Map::new());
+    }
+}

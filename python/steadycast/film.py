@@ -1,0 +1,214 @@
+"""The film of a run: the original and what a viewer saw of it, side by side in one file, so that they can't drift."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+
+if TYPE_CHECKING:
+    from steadycast.folder import Json
+    from steadycast.media.metrics import Picture
+    from steadycast.viewing import Record, Viewer
+
+FORMATS = {"mp4": ("libx264", "video/mp4"), "webm": ("libvpx-vp9", "video/webm")}
+"""Containers, with the encoder and the type of each."""
+_OPTIONS = {
+    "mp4": {"preset": "ultrafast", "crf": "20", "tune": "zerolatency"},
+    "webm": {"deadline": "realtime", "cpu-used": "8", "crf": "30", "b": "0", "row-mt": "1"},
+}
+_GOP = 50
+
+WORST_S = 10
+"""Seconds of the film of the worst seconds."""
+MOST = 1_500_000
+"""Bytes of that film: in a page, in base64, they are two million."""
+_TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
+"""Widths of each of its pictures, at most, and quantizers: the first are taken with which it is small enough."""
+_RED = (81, 90, 240)
+"""Y, U, V (BT.601) of the frame around a picture that stands too long."""
+_EDGE = 4
+"""Samples of that frame; even."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of a film is made, and how."""
+
+    slots: range
+    """Display slots."""
+    width: int | None = None
+    """Each picture is made smaller to be at most as wide."""
+    quantizer: int | None = None
+    """Instead of the container's own."""
+    marked: bool = False
+    """Slots in which a viewer sees the picture of another slot have a red frame."""
+    most: int | None = None
+    """A film that becomes longer than this, in bytes, is given up."""
+
+
+def film(
+    viewers: Sequence[Viewer], kind: str, told: Callable[[int, int], None], cut: Cut | None = None
+) -> bytes | None:
+    """Encode the original and the picture on each viewer's screen, side by side, slot by slot.
+
+    Args:
+        viewers: of one video flow: they watch the same clip.
+        kind: the container, one of `FORMATS`.
+        told: told how many slots of how many are done.
+        cut: which slots, and how; without it all of them, as they are.
+
+    Returns: the file's bytes; `None` where they would be more than ``cut`` allows.
+
+    """
+    ladder = viewers[0].ladder
+    cut = cut or Cut(range(min(viewer.slots for viewer in viewers)))
+    columns = len(viewers) + 1
+    options = dict(_OPTIONS[kind])
+    if cut.quantizer is not None:
+        options["crf"] = str(cut.quantizer)
+    factor = min(1.0, (cut.width or ladder.width) / ladder.width)
+    width, height = (max(2, round(side * factor / 2) * 2) for side in (ladder.width, ladder.height))
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
+        stream: Any = out.add_stream(FORMATS[kind][0], rate=ladder.table.fps, options=options)
+        stream.width, stream.height = width * columns, height
+        stream.pix_fmt = "yuv420p"
+        stream.gop_size = _GOP
+        stream.thread_count = 0
+        sheet = np.empty((ladder.height * 3 // 2, ladder.width * columns), dtype=np.uint8)
+        for n, (pictures, held) in enumerate(_rows(viewers, cut.slots)):
+            if n % 16 == 0:
+                told(n, len(cut.slots))
+                if cut.most is not None and buffer.tell() > cut.most:
+                    return None
+            _side_by_side(sheet, pictures, ladder.width, ladder.height)
+            if cut.marked:
+                _frame(sheet, held, ladder.width, ladder.height)
+            whole = av.VideoFrame.from_ndarray(sheet, format="yuv420p")
+            if factor < 1:
+                whole = whole.reformat(width=width * columns, height=height)
+            out.mux(stream.encode(whole))
+        out.mux(stream.encode())
+    made = buffer.getvalue()
+    return made if cut.most is None or len(made) <= cut.most else None
+
+
+def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Picture], list[bool]]]:
+    """Yield the original and each viewer's picture, and of each viewer whether it is that of another slot."""
+    seen = [viewer.pictures(slots) for viewer in viewers]
+    for slot, *rows in zip(slots, *seen, strict=False):
+        yield [rows[0].raw, *(row.received for row in rows)], [False, *(row.of != slot for row in rows)]
+
+
+def _planes(sheet: Any, height: int) -> tuple[Any, Any]:
+    """Luma, and both chroma planes, of a sheet as FFmpeg lays one out: Y, then U, then V, row by row."""
+    return sheet[:height], sheet[height:].reshape(2, height // 2, sheet.shape[1] // 2)
+
+
+def _side_by_side(sheet: Any, pictures: Sequence[Picture], width: int, height: int) -> None:
+    """Put 4:2:0 pictures next to each other on a sheet."""
+    luma, chroma = _planes(sheet, height)
+    for n, picture in enumerate(pictures):
+        luma[:, n * width : (n + 1) * width] = picture.y
+        for plane, part in zip(chroma, (picture.u, picture.v), strict=True):
+            plane[:, n * width // 2 : (n + 1) * width // 2] = part
+
+
+def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
+    """Draw a red frame around each picture that is held."""
+    luma, chroma = _planes(sheet, height)
+    for plane, colour, part in zip((luma, *chroma), _RED, (1, 2, 2), strict=True):
+        edge, wide = _EDGE // part, width // part
+        for n, is_held in enumerate(held):
+            if is_held:
+                mine = plane[:, n * wide : (n + 1) * wide]
+                mine[:edge] = mine[-edge:] = mine[:, :edge] = mine[:, -edge:] = colour
+
+
+# ---------------------------------------------------------------- the worst seconds of a run
+
+
+def worst_seconds(
+    record: Record, flows: Sequence[Json], told: Callable[[int, int], None]
+) -> tuple[Json, bytes] | None:
+    """Film the ten seconds of a run in which a viewer missed most.
+
+    That is the receiver that saw worst, of the video flow with the least share of frames whole and in time. Of its
+    ten-second stretches after the warm-up it is the one with most frames that were not whole and in time; of equal ones
+    that with the lowest mean PSNR, and then the first.
+
+    Returns: what it shows (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` where
+    there are no pictures, or no quantizer makes it small enough.
+
+    """
+    found = _worst_viewer(record, flows)
+    if found is None:
+        return None
+    flow, receiver, viewer = found
+    slots = _worst_slots(record, viewer)
+    for n, (width, quantizer) in enumerate(_TRIES):
+        cut = Cut(slots, width, quantizer, marked=True, most=MOST)
+        made = film([viewer], "webm", lambda done, of, n=n: told(n * of + done, (n + 1) * of), cut)  # type: ignore[misc]
+        if made is not None:
+            return _facts(record, viewer, flow, receiver, slots), made
+    return None
+
+
+def _worst_viewer(record: Record, flows: Sequence[Json]) -> tuple[str, str, Viewer] | None:
+    from steadycast.report.rank import ranked_receivers
+
+    def whole(receiver: Json) -> float:
+        share = (receiver.get("frames") or {}).get("ok_frac")
+        return float(share) if isinstance(share, int | float) else 1.0
+
+    worst = [
+        (ranked_receivers(flow)[0], flow["name"])
+        for flow in flows
+        if flow["name"] in record.ladders and flow.get("receivers")
+    ]
+    for receiver, flow in sorted(worst, key=lambda each: whole(each[0])):
+        viewer = record.viewer(flow, receiver["name"])
+        if viewer is not None and viewer.slots > viewer.counted_from:
+            return flow, receiver["name"], viewer
+    return None
+
+
+def _worst_slots(record: Record, viewer: Viewer) -> range:
+    rows = record.frames.where(viewer.rows)
+    rows = rows.where((rows["display"] >= viewer.counted_from) & (rows["display"] < viewer.slots))
+    first, after = int(rows["display"].min()), int(rows["display"].max()) + 1
+    length = min(round(WORST_S * viewer.ladder.table.fps), after - first)
+    missed, psnr = np.zeros(after), np.zeros(after)
+    missed[rows["display"]] = ~rows.are("fate", "ok")
+    if "psnr_y_db" in rows.columns:
+        psnr[rows["display"]] = np.nan_to_num(rows["psnr_y_db"])
+
+    def over(values: Any) -> Any:
+        sums = np.concatenate([[0.0], np.cumsum(values[first:])])
+        return np.round(sums[length:] - sums[:-length], 6)
+
+    # The last key counts most; of equal stretches the sort leaves the first one first.
+    at = first + int(np.lexsort((over(psnr), -over(missed)))[0])
+    return range(at, at + length)
+
+
+def _facts(record: Record, viewer: Viewer, flow: str, receiver: str, slots: range) -> Json:
+    rows = record.frames.where(viewer.rows)
+    rows = rows.where((rows["display"] >= slots.start) & (rows["display"] < slots.stop))
+    last = float(1 / viewer.ladder.table.fps)
+    return {
+        "flow": flow,
+        "receiver": receiver,
+        "from_s": round(float(rows["pts_s"].min()), 3),
+        "to_s": round(float(rows["pts_s"].max()) + last, 3),
+        "slots": len(slots),
+        "frames": {
+            fate: int(np.count_nonzero(rows.are("fate", fate)))
+            for fate in ("ok", "late", "lost", "undecodable")
+        },
+    }

@@ -1,0 +1,97 @@
+"""What `sc.Sender` and `sc.Receiver` have in common: pictures as arrays, errors by the names of arguments, the end."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from steadycast.errors import UserError
+from steadycast.live import session
+
+if TYPE_CHECKING:
+    from steadycast.run import Run
+
+Json = dict[str, Any]
+
+Pixels = Literal["rgb24", "bgr24", "gray", "yuv420p"]
+"""How a picture lies in an array of uint8, of height by width samples.
+
+``rgb24`` and ``bgr24`` have three samples in the last dimension, ``gray`` has no third dimension, ``yuv420p`` has its
+planes one below the other, as PyAV and OpenCV do: height * 3/2 rows.
+"""
+PIXELS: tuple[Pixels, ...] = ("rgb24", "bgr24", "gray", "yuv420p")
+SLICE_S = 0.5
+"""Whoever waits looks this often whether the session has ended."""
+_START_S = 10.0
+"""As long a session may take to say for the first time how it goes."""
+_OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
+
+
+def need_pixels(name: str) -> None:
+    """Raise a UserError where there is no such way to lay out a picture."""
+    if name not in PIXELS:
+        raise UserError(f"pixels {name!r}", "there is no such layout", f"take one of {', '.join(PIXELS)}")
+
+
+def shape_of(pixels: Pixels, width: int, height: int) -> tuple[int, ...]:
+    """Return the shape of a picture's array."""
+    shapes = {"gray": (height, width), "yuv420p": (height * 3 // 2, width)}
+    return shapes.get(pixels, (height, width, 3))
+
+
+@contextmanager
+def by_argument() -> Iterator[None]:
+    """Name arguments in errors that name options of the command line."""
+    try:
+        yield
+    except UserError as error:
+        words = (error.place, error.problem, error.remedy)
+        named = [_OPTION.sub(lambda found: found[1].replace("-", "_"), text) for text in words]
+        raise type(error)(*named) from error.__cause__
+
+
+def rate_text(given: str | float | None) -> str | None:
+    """Write a rate as the command line takes it; a number is in bit/s."""
+    return given if given is None or isinstance(given, str) else f"{given:.0f}bps"
+
+
+def look(core: Any) -> Json:
+    """Return how a core session goes at this moment.
+
+    Raises:
+        TimeoutError: it does not say so.
+
+    """
+    until = time.monotonic() + _START_S
+    while True:
+        status: Json | None = json.loads(core.status())
+        if status is not None:
+            return status
+        if core.done or time.monotonic() > until:
+            raise TimeoutError("the session does not say how it goes")
+
+
+def leave(core: Any) -> None:
+    """End a core session that nobody has closed: with a BYE, also when the program ends."""
+    core.stop()
+    core.wait(5.0)
+
+
+def finished(core: Any, warnings: list[str]) -> Run:
+    """Wait for a core session's end, and return its record."""
+    try:
+        record = core.finish()
+    except ValueError as error:
+        raise session.refused(error) from None
+    summary = session.summary_of(record, complete=True)
+    summary["warnings"] += warnings
+    return session.run_of(record, summary)
+
+
+def closed(what: str) -> ValueError:
+    """Return the error for who uses what was closed, as files have it."""
+    return ValueError(f"the {what} is closed")

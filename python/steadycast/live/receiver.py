@@ -1,0 +1,283 @@
+"""`sc.Receiver`: what a sender sends, as pictures for a program."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import UserError
+from steadycast.live import ends, receive, session
+from steadycast.live.ends import Pixels
+from steadycast.live.status import ReceiverStatus
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steadycast.run import Run
+
+_CLOCK = 90_000
+"""Ticks per second of a video's time stamps (RFC 3551, section 5)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReceivedFrame:
+    """A picture that has arrived."""
+
+    image: NDArray[np.uint8]
+    """An array of uint8, laid out as the receiver's ``pixels`` say: of shape (height, width, 3) for ``rgb24``."""
+    time_s: float
+    """When it is to be shown, from the first frame that came, by the sender's clock."""
+    arrived_s: float
+    """When its last packet came, from the session's start."""
+    whole: bool
+    """All of it came, and all that it depends on. Otherwise the decoder has hidden what is missing."""
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.image.shape))
+        state = "whole" if self.whole else "damaged"
+        return f"<ReceivedFrame {shape} at {self.time_s:.3f} s, {state}>"
+
+
+class Outbox:
+    """Decodes frames as they come, in a thread of its own, and keeps the newest pictures for a reader."""
+
+    def __init__(self, core: Any, room: int) -> None:
+        self._core, self._room = core, room
+        self._pictures: deque[tuple[Any, int, float, bool]] = deque()
+        self._change = threading.Condition()
+        self._over = False
+        self.failed: BaseException | None = None
+        self.unread = 0
+        core.want_frames()
+
+    def run(self) -> None:
+        """Decode until there are no more frames."""
+        try:
+            self._decode()
+        except BaseException as error:
+            self.failed = error
+        with self._change:
+            self._over = True
+            self._change.notify_all()
+
+    def _decode(self) -> None:
+        import av
+
+        from steadycast.live.encoder import codec_of
+
+        decoder: Any = av.CodecContext.create(codec_of(self._core.codec).decoder, "r")
+        decoder.thread_count = 1
+        # What is damaged is shown, and said to be so.
+        decoder.options = {"flags": "+output_corrupt", "flags2": "+showall"}
+        if self._core.controller is not None:
+            # Our senders use no B frames: each picture can be had at once.
+            decoder.options |= {"flags": "+output_corrupt+low_delay"}
+        if self._core.config:
+            decoder.extradata = self._core.config
+        known: dict[int, tuple[float, bool]] = {}
+
+        def take(packet: Any) -> None:
+            try:
+                frames = decoder.decode(packet)
+            except (av.error.FFmpegError, EOFError, ValueError, MemoryError):
+                return
+            for frame in frames:
+                if frame.pts in known:
+                    self._put(frame, frame.pts, *known.pop(frame.pts))
+
+        while (came := self._core.frames(ends.SLICE_S)) is not None:
+            for ticks, _, whole, arrived, data in came:
+                if not data:
+                    continue
+                packet = av.Packet(len(data))
+                packet.update(data)
+                packet.pts, packet.time_base = ticks, Fraction(1, _CLOCK)
+                known[ticks] = (arrived, whole)
+                if len(known) > 2 * _CLOCK // 1000:
+                    known.pop(next(iter(known)))
+                take(packet)
+        take(None)
+
+    def _put(self, frame: Any, ticks: int, arrived: float, whole: bool) -> None:
+        with self._change:
+            if len(self._pictures) >= self._room:
+                self._pictures.popleft()
+                self.unread += 1
+            self._pictures.append((frame, ticks, arrived, whole))
+            self._change.notify_all()
+
+    def get(self, timeout: float | None) -> tuple[Any, int, float, bool] | None:
+        """Return the next picture; `None` when there are no more."""
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._change:
+            while not self._pictures and not self._over:
+                left = ends.SLICE_S if until is None else min(ends.SLICE_S, until - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(f"no picture came in {timeout} s")
+                self._change.wait(left)
+            if self._pictures:
+                return self._pictures.popleft()
+        if self.failed is not None:
+            raise self.failed
+        return None
+
+
+class Receiver:
+    """Receives video over RTP, reports to its sender, and hands the pictures to a program.
+
+    It receives in threads of its own from here on until `close`, or the end of the ``with`` block. All methods may be
+    called from any thread.
+
+    Args:
+        what: a session description: a file that ends in ``.sdp``, or the text (`Sender.sdp`); or the address and port
+            at which to listen.
+        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p``, as of `Sender`; `None`
+            to decode none.
+        queue: pictures that wait for the program. When it does not read them in time the oldest ones go
+            (`ReceiverStatus.unread`), so that what is read is never older than that.
+        codec: what is sent to an address: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
+        latency: how many seconds a packet waits for lost ones before it; 0.3 where these are sent again.
+        name: as the sender shows it; the machine's without it.
+        source: the sender's address, for a group that is specific to its source (RFC 4607).
+        key_file: a file with the master key for SRTP.
+        interface: where a group is joined.
+        mux: RTP and RTCP share a port (RFC 5761).
+
+    Raises:
+        UserError: an argument, an address or the description can't be used; it says where, and what to do.
+        MissingError: the system is not Linux.
+
+    """
+
+    def __init__(
+        self,
+        what: str | Path,
+        *,
+        pixels: Pixels | None = "rgb24",
+        queue: int = 25,
+        codec: str | None = None,
+        latency: float | None = None,
+        name: str | None = None,
+        source: str | None = None,
+        key_file: Path | str | None = None,
+        interface: str | None = None,
+        mux: bool = False,
+    ) -> None:
+        with ends.by_argument():
+            if pixels is not None:
+                ends.need_pixels(pixels)
+            if queue < 1:
+                raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
+            options = receive.Options(
+                what=str(what),
+                source=source,
+                mux=mux,
+                interface=interface,
+                codec=codec,
+                name=name,
+                key_file=None if key_file is None else Path(key_file),
+                latency=None if latency is None else f"{latency}s",
+            )
+            settings = receive.settings_of(options, tell=False)
+            try:
+                self._core = session.core().Receiver(settings)
+            except ValueError as error:
+                raise session.refused(error) from None
+            if pixels is not None:
+                receive.need_pictures(self._core, "what" if settings["sdp"] else str(what))
+        self.pixels = pixels
+        self._outbox: Outbox | None = None
+        if pixels is not None:
+            self._outbox = Outbox(self._core, queue)
+            threading.Thread(target=self._outbox.run, daemon=True, name="steadycast-decoder").start()
+        self._run: Run | None = None
+        self._closing = threading.Lock()
+        self._leave = weakref.finalize(self, ends.leave, self._core)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return str(self._core.address)
+
+    @property
+    def status(self) -> ReceiverStatus:
+        """How it goes at this moment, or went when it ended."""
+        unread = 0 if self._outbox is None else self._outbox.unread
+        return ReceiverStatus.of(ends.look(self._core), unread=unread)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended: the sender has said BYE, or it was closed. Pictures may still wait to be read."""
+        return bool(self._core.done)
+
+    def read(self, timeout: float | None = None) -> ReceivedFrame | None:
+        """Return the next picture, or `None` when the stream has ended and all were read.
+
+        Args:
+            timeout: how many seconds to wait at the most; without it as long as it takes.
+
+        Raises:
+            TimeoutError: none came in time.
+            UserError: the receiver decodes no pictures.
+
+        """
+        if self._outbox is None or self.pixels is None:
+            raise UserError("pixels None", "no pictures are decoded", f"take one of {', '.join(ends.PIXELS)}")
+        found = self._outbox.get(timeout)
+        if found is None:
+            return None
+        frame, ticks, arrived, whole = found
+        return ReceivedFrame(frame.to_ndarray(format=self.pixels), ticks / _CLOCK, arrived, whole)
+
+    def __iter__(self) -> Iterator[ReceivedFrame]:
+        """Pictures, until the stream has ended and all were read."""
+        while (frame := self.read()) is not None:
+            yield frame
+
+    def close(self) -> None:
+        """End the session, with a BYE. Pictures that wait can still be read. A second call does nothing.
+
+        Raises:
+            UserError: the session failed; it says why.
+
+        """
+        with self._closing:
+            if self._run is not None:
+                return
+            self._core.stop()
+            self._run = ends.finished(self._core, [])
+            self._leave.detach()
+
+    @property
+    def run(self) -> Run:
+        """What the session has left behind: summary, tables, report, as of `steadycast.run`.
+
+        Raises:
+            UserError: it was not closed yet.
+
+        """
+        if self._run is None:
+            raise UserError("run", "the session goes on", "take it after the with block, or after close()")
+        return self._run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the session."""
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._run is not None else "ended" if self.done else "receiving"
+        return f"<Receiver at={self.address!r}: {state}>"

@@ -1,0 +1,419 @@
+"""`sc.Sender`: pictures of a program, or a source, over real sockets at the rate that the network allows."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from steadycast.errors import UserError
+from steadycast.live import ends, send, session
+from steadycast.live.ends import Pixels
+from steadycast.live.status import SenderStatus
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steadycast.live.encoder import Shape
+    from steadycast.live.source import Plan
+    from steadycast.media.table import U8
+    from steadycast.run import Run
+
+_DRAIN_S = 5.0
+"""For what is encoded and waits in the pacer, and the BYE."""
+
+
+class Inbox:
+    """Pictures on their way from a program to the encoder, a bounded number of them.
+
+    Each has the number of the time at which it is shown: the next one after its predecessor's or, where the program is
+    slower than the frame rate, that of the time at which it came.
+    """
+
+    own_pace = False
+
+    def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:
+        self.shape = shape
+        self._room, self._leaky = room, leaky
+        self._waiting: deque[tuple[int, U8]] = deque()
+        self._change = threading.Condition()
+        self._began = time.monotonic()
+        self._last = -1
+        self._ended = False
+        self.over: Callable[[], bool] = lambda: False
+        """Whether the session has ended by itself."""
+        self.left_out = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, samples: U8, timeout: float | None) -> None:
+        """Take a picture; wait for room, or with a leaky queue let the oldest one go.
+
+        Raises:
+            TimeoutError: there was no room in time.
+            ValueError: no more are taken.
+
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._change:
+            while len(self._waiting) >= self._room and not (self._leaky or self._ended or self.over()):
+                left = ends.SLICE_S if until is None else min(ends.SLICE_S, until - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(
+                        f"{self._room} pictures wait already: the encoder, or the rate, is behind"
+                    )
+                self._change.wait(left)
+            if self._ended or self.over():
+                raise ends.closed("sender")
+            now = int((time.monotonic() - self._began) * self.shape.fps)
+            if self._leaky and not self._make_room(now):
+                return
+            self._last = max(self._last + 1, now)
+            self._waiting.append((self._last, samples))
+            self._change.notify_all()
+
+    def _make_room(self, now: int) -> bool:
+        """Leave out what a leaky queue does not hold; whether the new picture is taken."""
+        if self._last > now:
+            # Pictures come faster than they are shown.
+            self.left_out += 1
+            return False
+        while len(self._waiting) >= self._room:
+            self._waiting.popleft()
+            self.left_out += 1
+        return True
+
+    def picture(self, number: int) -> tuple[int, U8] | None:
+        """As `source.Pictures.picture`; those whose time is over are left out."""
+        with self._change:
+            while True:
+                while self._waiting:
+                    found = self._waiting.popleft()
+                    self._change.notify_all()
+                    if found[0] >= number:
+                        return found
+                if self._ended:
+                    return None
+                self._change.wait()
+
+    def end(self, *, now: bool = False) -> None:
+        """Take no more pictures; what waits still goes, but for ``now``."""
+        with self._change:
+            self._ended = True
+            if now:
+                self._waiting.clear()
+            self._change.notify_all()
+
+
+class Sender:
+    """Sends video over RTP to one receiver or to a group, at the rate that the network allows.
+
+    A program hands over its pictures by `send`, or names a ``source``. The session runs in threads of its own from here
+    on until `close`, or the end of the ``with`` block. All methods may be called from any thread.
+
+    Args:
+        to: a receiver's address and port, ``10.0.0.2:5004``, or a group's.
+        source: what `steadycast send` takes, instead of pictures from the program: a video file, a camera
+            (``/dev/video0``), ``testsrc`` or ``greedy``.
+        loop: begin the file again at its end.
+        size: width and height of the pictures. A source is scaled to it, and has its own without it.
+        fps: pictures per second; 25, or the source's own.
+        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24`` (height, width, 3), ``gray`` (height, width) or
+            ``yuv420p`` (planes one below the other: height * 3/2, width).
+        queue: pictures that may wait for the encoder; each is a picture's length of delay.
+        leaky: let the oldest one go when the queue is full, as a camera wants it, instead of having `send` wait.
+        codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
+        gop: pictures from one I frame to the next.
+        controller: its name, see `controllers`.
+        params: its parameters, by their names.
+        mode: repaired, or paper.
+        max_rate: upper limit, ``"2Mbps"`` or a number of bit/s.
+        floor: lower limit; 50 kb/s without it.
+        feedback: how the receiver reports single packets: own, rfc8888 or twcc.
+        repair: whether what one receiver loses is sent again: auto, rtx or none.
+        packet: IP bytes of a full packet.
+        key_file: a file with the master key for SRTP.
+        interface: where a group's packets leave.
+        ttl: how many routers forward a group's packets.
+        port: the local port; any free one without it.
+        mux: RTP and RTCP share a port (RFC 5761).
+
+    Raises:
+        UserError: an argument, an address or the source can't be used; it says where, and what to do.
+        MissingError: the system is not Linux.
+
+    """
+
+    def __init__(
+        self,
+        to: str,
+        *,
+        source: str | Path | None = None,
+        loop: bool = False,
+        size: tuple[int, int] | str | None = None,
+        fps: float | str | Fraction | None = None,
+        pixels: Pixels = "rgb24",
+        queue: int = 4,
+        leaky: bool = False,
+        codec: str = "mpeg4",
+        gop: int = 12,
+        controller: str = "asmp",
+        params: Mapping[str, object] | None = None,
+        mode: str = "repaired",
+        max_rate: str | float | None = None,
+        floor: str | float | None = None,
+        feedback: str = "own",
+        repair: str = "auto",
+        packet: int = 1018,
+        key_file: Path | str | None = None,
+        interface: str | None = None,
+        ttl: int | None = None,
+        port: int | None = None,
+        mux: bool = False,
+    ) -> None:
+        with ends.by_argument():
+            ends.need_pixels(pixels)
+            if queue < 1:
+                raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
+            to, interface = session.resolved(to, interface, tell=False)
+            options = send.Options(
+                source="" if source is None else str(source),
+                to=to,
+                controller=controller,
+                mode=mode,
+                interface=interface,
+                ttl=ttl,
+                port=port,
+                mux=mux,
+                max_rate=ends.rate_text(max_rate),
+                floor=ends.rate_text(floor),
+                packet=packet,
+                key_file=None if key_file is None else Path(key_file),
+                feedback=feedback,
+                repair=repair,
+            )
+            settings = {**send.settings_of(options), "params": list((params or {}).items())}
+            self._inbox: Inbox | None = None
+            plan = _plan(source, size, fps, codec, gop, loop, lambda shape: self._take(shape, queue, leaky))
+            try:
+                self._core = session.core().Sender({**settings, "clip": plan.clip}, plan.medium)
+            except ValueError as error:
+                raise session.refused(error) from None
+        self.to, self.controller, self.pixels = to, controller, pixels
+        self._plan = plan
+        core, inbox, work = self._core, self._inbox, plan.work
+        if inbox is not None:
+            inbox.over = lambda: core.done
+        self._worker = threading.Thread(
+            target=lambda: work and work(core), daemon=True, name="steadycast-encoder"
+        )
+        self._worker.start()
+        self._run: Run | None = None
+        self._closing = threading.Lock()
+        self._leave = weakref.finalize(self, _leave, core, inbox)
+
+    def _take(self, shape: Shape, queue: int, leaky: bool) -> Inbox:
+        self._inbox = Inbox(shape, queue, leaky=leaky)
+        return self._inbox
+
+    @property
+    def sdp(self) -> str:
+        """The session description (RFC 8866), which `Receiver` and standard players take."""
+        return str(self._core.sdp)
+
+    @property
+    def status(self) -> SenderStatus:
+        """How it goes at this moment, or went when it ended."""
+        waiting, left_out = (0, 0) if self._inbox is None else (len(self._inbox), self._inbox.left_out)
+        return SenderStatus.of(ends.look(self._core), waiting=waiting, left_out=left_out)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended: all was sent, or it was closed."""
+        return bool(self._core.done)
+
+    def send(self, picture: NDArray[np.uint8], timeout: float | None = None) -> None:
+        """Hand over the next picture, which is copied.
+
+        Pictures follow each other at the frame rate: this waits for room in the queue, so that a program may be as fast
+        as it likes. One that is slower has its pictures shown when they come.
+
+        Args:
+            picture: an array of uint8, laid out as ``pixels`` says: of shape (height, width, 3) for ``rgb24``.
+            timeout: how many seconds to wait at the most; without it as long as it takes.
+
+        Raises:
+            TimeoutError: there was no room in time.
+            UserError: the array is no such picture, or the session has a source.
+            ValueError: the sender was closed, or has ended.
+
+        """
+        if self._inbox is None:
+            raise UserError("send", "the session has a source already", "leave source away to send pictures")
+        shape = self._inbox.shape
+        samples = _samples(picture, self.pixels, shape)
+        try:
+            self._inbox.put(samples, timeout)
+        except ValueError:
+            self._raise_failure()
+            raise
+
+    def end(self) -> None:
+        """Say that no more pictures come: what waits is sent, then the session ends by itself."""
+        if self._inbox is not None:
+            self._inbox.end()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, of the source or after `end`; whether it has come within ``timeout`` seconds."""
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        while not self._core.wait(max(0.0, min(ends.SLICE_S, until - time.monotonic()))):
+            if time.monotonic() >= until:
+                return False
+        return True
+
+    def limit(self, *, max_rate: str | float | None = None, floor: str | float | None = None) -> None:
+        """Move the rate's limits, from now on; what is not named stays.
+
+        Raises:
+            UserError: one is no rate.
+
+        """
+        with ends.by_argument():
+            low, high = (
+                None if text is None else session.rate(text, option)
+                for text, option in ((ends.rate_text(floor), "floor"), (ends.rate_text(max_rate), "max_rate"))
+            )
+        self._core.limit(low, high)
+
+    def exclude(self, name: str) -> None:
+        """Hear the receiver of this name no more, now or whenever it comes."""
+        self._core.exclude(name)
+
+    def admit_all(self) -> None:
+        """Hear all receivers again."""
+        self._core.admit_all()
+
+    def close(self) -> None:
+        """End the session at once, with a BYE; pictures that wait are left out. A second call does nothing.
+
+        Raises:
+            UserError: the session failed; it says why.
+
+        """
+        with self._closing:
+            if self._run is not None:
+                return
+            _stop(self._core, self._inbox)
+            self._run = ends.finished(self._core, self._plan.warnings)
+            self._leave.detach()
+            self._worker.join(_DRAIN_S)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failed = None if self._plan.work is None else self._plan.work.failed
+        if failed is not None:
+            raise failed
+
+    @property
+    def run(self) -> Run:
+        """What the session has left behind: summary, tables, report, as of `steadycast.run`.
+
+        Raises:
+            UserError: it was not closed yet.
+
+        """
+        if self._run is None:
+            raise UserError("run", "the session goes on", "take it after the with block, or after close()")
+        return self._run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send what waits, and end; after an error end at once. A session with a source ends at once, too."""
+        if kind is not None:
+            with suppress(Exception):  # the first error is the one that tells
+                self.close()
+            return
+        if self._inbox is not None:
+            self.end()
+            self.wait(_DRAIN_S + float(len(self._inbox) / self._inbox.shape.fps))
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._run is not None else "ended" if self.done else "sending"
+        shape = "" if self._inbox is None else f", size={self._inbox.shape.width}x{self._inbox.shape.height}"
+        return f"<Sender to={self.to!r}, controller={self.controller!r}{shape}: {state}>"
+
+
+def _stop(core: Any, inbox: Inbox | None) -> None:
+    core.stop()
+    if inbox is not None:
+        inbox.end(now=True)
+
+
+def _leave(core: Any, inbox: Inbox | None) -> None:
+    _stop(core, inbox)
+    ends.leave(core)
+
+
+def _plan(
+    source: str | Path | None,
+    size: tuple[int, int] | str | None,
+    fps: float | str | Fraction | None,
+    codec: str,
+    gop: int,
+    loop: bool,
+    take: Callable[[Shape], Inbox],
+) -> Plan:
+    from steadycast.live.encoder import Encoder, Shape, codec_of
+    from steadycast.live.source import encoded, plan
+    from steadycast.media.clip import parse_fps, parse_size
+
+    text = "x".join(map(str, size)) if isinstance(size, tuple) else size
+    if source is not None:
+        rate = "clip" if fps is None else str(fps)
+        return plan(str(source), codec=codec, size=text or "clip", fps=rate, gop=gop, loop=loop, ladder=False)
+    if text is None or text == "clip":
+        raise UserError("size", "the pictures' size is not known", "give width and height: size=(640, 480)")
+    width, height = parse_size(text, (0, 0), "size")
+    if text != "cif" and text != f"{width}x{height}":
+        raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
+    shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
+    return encoded(take(shape), Encoder(codec_of(codec), shape, gop), None)
+
+
+def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:
+    """Copy a picture into 4:2:0, plane after plane."""
+    import av
+    import numpy as np
+
+    from steadycast.media.clip import scaled
+
+    wanted = ends.shape_of(pixels, shape.width, shape.height)
+    if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape != wanted:
+        found = (
+            f"an array of shape {picture.shape} and {picture.dtype}"
+            if isinstance(picture, np.ndarray)
+            else f"a {type(picture).__name__}"
+        )
+        raise UserError(
+            "picture",
+            f"it is {found}",
+            f"{pixels} pictures of {shape.width}x{shape.height} are arrays of shape {wanted} and uint8",
+        )
+    if pixels == "yuv420p":
+        return np.array(picture, dtype=np.uint8, order="C").reshape(-1)
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format=pixels)
+    return scaled(frame, shape.width, shape.height)

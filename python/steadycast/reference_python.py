@@ -1,0 +1,140 @@
+"""What a program imports, as a page of the reference: read from signatures and docstrings."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import Any
+
+NAMES = (
+    "run",
+    "run_seeds",
+    "Run",
+    "sweep",
+    "Sweep",
+    "emulate",
+    "Emulated",
+    "agree",
+    "controllers",
+    "Sender",
+    "SenderStatus",
+    "PeerStatus",
+    "Receiver",
+    "ReceivedFrame",
+    "ReceiverStatus",
+    "UserError",
+    "MissingError",
+    "UnwrittenError",
+)
+"""What has an entry of its own. The classes of scenarios have the keys of scenario files, and those that a controller
+is told are in its own page."""
+_INNER = ("Run.fill", "Run.held")
+"""What reports and folders call."""
+_WIDTH = 90
+"""A signature that is longer has a line for each argument."""
+_SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.MULTILINE)
+_ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def python_page() -> str:
+    """Write the page of what `import steadycast as sc` has."""
+    import steadycast
+
+    lines = [
+        "# Python",
+        "",
+        "What `import steadycast as sc` has. Made by `make figures` from signatures and docstrings; `help(sc.run)`",
+        "prints the same. [How to use it](../python.md). The classes of a scenario (`sc.Scenario`, `sc.Flow`, …) have",
+        "the [keys of scenario files](scenario.md); what a controller is told stands in",
+        "[a controller in Python](../python-controller.md).",
+    ]
+    for name in NAMES:
+        lines += ["", f"## `sc.{name}`", "", *_entry(name, getattr(steadycast, name))]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _entry(name: str, what: Any) -> Iterator[str]:
+    if not inspect.isclass(what):
+        yield from _called(name, what)
+        return
+    if is_dataclass(what) or issubclass(what, Exception):
+        yield from _told(what)
+    else:
+        yield from _called(name, what)
+    attributes = [*_attributes(what)]
+    if attributes:
+        yield from ("", "| attribute | type | what it is |", "|---|---|---|")
+        yield from (f"| `{key}` | `{_cell(kind)}` | {_cell(about)} |" for key, kind, about in attributes)
+    methods = [
+        (key, each)
+        for key, each in vars(what).items()
+        if inspect.isfunction(each) and key[0] != "_" and f"{name}.{key}" not in _INNER
+    ]
+    for key, each in methods:
+        yield from ("", f"### `{name}.{key}`", "", *_called(f"{name}.{key}", each))
+
+
+def _called(name: str, what: Any) -> Iterator[str]:
+    signature = inspect.signature(what)
+    returns = signature.return_annotation
+    arrow = "" if inspect.isclass(what) or returns in (inspect.Signature.empty, "None") else f" -> {returns}"
+    parts, named = [], False
+    for each in signature.parameters.values():
+        if each.name == "self":
+            continue
+        if each.kind is each.KEYWORD_ONLY and not named:
+            named = True
+            parts.append("*")
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        parts.append(f"{each.name}: {each.annotation}{default}")
+    text = f"{name}({', '.join(parts)}){arrow}"
+    if len(text) > _WIDTH:
+        text = f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){arrow}"
+    yield from ("```", text, "```", "")
+    yield from _told(what)
+
+
+def _told(what: Any) -> Iterator[str]:
+    first, *sections = _SECTION.split(inspect.getdoc(what) or "")
+    yield _plain(first.strip())
+    for kind, text in zip(sections[::2], sections[1::2], strict=True):
+        items = _ITEM.findall(text)
+        if kind == "Args":
+            yield from ("", "| argument | what it is |", "|---|---|")
+            yield from (f"| `{key}` | {_cell(_plain(about))} |" for key, about in items)
+        elif items:
+            yield ""
+            yield from (f"- raises `{key}`: {_cell(_plain(about)).rstrip('.')}" for key, about in items)
+        else:
+            yield from ("", _plain(text.strip()))
+
+
+def _attributes(what: type) -> Iterator[tuple[str, str, str]]:
+    """Fields and properties, each with its type and the text behind it."""
+    tree = ast.parse(inspect.getsource(what)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    for each, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            text = after.value if isinstance(after, ast.Expr) else None
+            about = text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
+            key, kind = each.target.id, ast.unparse(each.annotation)
+        elif isinstance(each, ast.FunctionDef) and any(
+            isinstance(made, ast.Name) and made.id == "property" for made in each.decorator_list
+        ):
+            key, kind = each.name, ast.unparse(each.returns) if each.returns else ""
+            about = _SECTION.split(ast.get_docstring(each) or "")[0].strip()
+        else:
+            continue
+        if key[0] != "_":
+            yield key, kind, _plain(about)
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,96 @@
+"""The film of the worst ten seconds, as a page shows it."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from steadycast.errors import UserError
+from steadycast.folder import Folder, Json, add_film
+from steadycast.report import say
+
+if TYPE_CHECKING:
+    from steadycast.progress import Progress
+
+_MOST = 2_000_000
+"""Bytes of films in one page."""
+
+
+def add(folder: Folder, progress: Progress) -> None:
+    """Film the worst ten seconds of a run that is there, and put the film into its folder.
+
+    Raises:
+        UserError: nothing in it has pictures, a clip is gone, or the film would be too large.
+
+    """
+    from steadycast.film import worst_seconds
+    from steadycast.viewing import Record
+
+    seen = Record.of(folder, progress)
+    made = worst_seconds(seen, folder.summary["flows"], lambda done, of: progress("filming", done, of))
+    if made is None:
+        raise UserError(
+            str(folder.path), "no film of it is small enough, or nobody saw anything", "leave --film away"
+        )
+    add_film(folder, *made)
+
+
+def shown(folders: Sequence[Folder]) -> tuple[str, str]:
+    """Return a heading, and the films of these runs under it; nothing where there are none.
+
+    Films are part of the page as long as they are two million bytes together; of the others it says where they are.
+    """
+    parts, room = [], _MOST
+    for folder in folders:
+        if (film := folder.film) is None:
+            continue
+        facts, data = film
+        code = base64.b64encode(data).decode("ascii")
+        room -= len(code)
+        name = folder.name if len(folders) > 1 else ""
+        if room < 0:
+            path = html.escape(str(folder.path / "film.webm"))
+            parts.append(f'<p class="small">{html.escape(name)}: {path}</p>')
+            continue
+        parts.append(_figure(folder, name, facts, code))
+    return "The worst ten seconds", "".join(parts)
+
+
+def _figure(folder: Folder, name: str, facts: Json, code: str) -> str:
+    lead = f"<b>{html.escape(name)}</b>: " if name else ""
+    viewer = html.escape(str(facts["receiver"]))
+    span = f"seconds {float(facts['from_s']):.1f} to {float(facts['to_s']):.1f}"
+    label = (
+        html.escape(f"{name} ".lstrip() + "film: the original, and beside it what ")
+        + f"{viewer} saw in {span}"
+    )
+    video = (
+        f'<video controls muted playsinline preload="metadata" aria-label="{label}" '
+        f'src="data:video/webm;base64,{code}"></video>'
+    )
+    words = (
+        f"{lead}Left the original, right what {viewer} saw in {span}: {_fates(facts)}. "
+        "A red frame stands around a picture that belongs to another moment."
+    )
+    command = f"steadycast report --film {folder.path}"
+    return (
+        f'<figure class="film">{video}<figcaption><span>{words}</span><code>{html.escape(command)}</code>'
+        "</figcaption></figure>"
+    )
+
+
+def _fates(facts: Json) -> str:
+    frames = facts["frames"]
+    told = [f"of {say.count(facts['slots'])} frames {say.count(frames['ok'])} were shown whole and in time"]
+    told += [
+        f"{say.count(frames[fate])} {words}"
+        for fate, words in (
+            ("late", "came late"),
+            ("lost", "were lost"),
+            ("undecodable", "lacked another one"),
+        )
+        if frames[fate]
+    ]
+    return ", ".join(told)

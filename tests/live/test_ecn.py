@@ -1,0 +1,64 @@
+"""A live session's ECN field over emulated links: one that marks, and one that clears it."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.live.conftest import needs_networks, run
+from tests.live.network import Emulated, emulate
+
+SCRIPT = """
+$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004 --controller scream --ecn ect1 --for {seconds}s \\
+    --sdp s.sdp --events events.jsonl --json > sent.json 2> said.txt & sender=$!
+until test -s s.sdp; do sleep 0.1; done
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive s.sdp --json > received.json
+wait $sender
+"""
+
+
+@needs_networks
+def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(tmp_path: Path) -> None:
+    def over(bleach: bool) -> Emulated:
+        link = 'queue = { kind = "dualpi2" }' + ("\nbleach = true" if bleach else "")
+        return emulate(tmp_path / str(bleach), SCRIPT.format(seconds=6), link=link)
+
+    with ThreadPoolExecutor(2) as pool:
+        kept, cleared = pool.map(over, (False, True))
+    description = (kept.folder / "s.sdp").read_text()
+    assert "a=ecn-capable-rtp: leap mode=setonly; ect=1" in description.splitlines()
+    assert "a=rtcp-fb:* ack ccfb" in description.splitlines()
+
+    def told(done: Emulated) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+        lines = (done.folder / "events.jsonl").read_text().splitlines()
+        events = [event["path"] for event in map(json.loads, lines) if event["event"] == "ecn"]
+        return done.sent(), done.sent("received")["receivers"][0], events
+
+    sent, received, events = told(kept)
+    assert (sent["ecn_path"], events[-1]) == ("kept", "kept")
+    assert sent["ecn_sent_packets"] == sent["sent_packets"] > 200
+    assert received["ecn_capable_packets"] > 0.9 * sent["sent_packets"]
+    # SCReAM fills the link until DualPI2 marks; its reports tell of nearly all marks.
+    assert 10 < received["ecn_marked_packets"] < 0.5 * sent["sent_packets"]
+    assert (
+        0.9 * received["ecn_marked_packets"] - 5
+        < sent["ecn_marked_packets"]
+        <= received["ecn_marked_packets"]
+    )
+
+    sent, received, events = told(cleared)
+    assert (sent["ecn_path"], events[-1]) == ("cleared", "cleared")
+    assert 20 <= sent["ecn_sent_packets"] < 100 < sent["sent_packets"]
+    assert sent["ecn_marked_packets"] == 0
+    assert "ecn_capable_packets" not in received
+    assert "the path clears the ECN field" in (cleared.folder / "said.txt").read_text()
+
+
+def test_ecn_without_reports_that_tell_of_it_is_refused_with_what_to_do() -> None:
+    for words in (["--controller", "asmp"], ["--controller", "scream", "--feedback", "twcc"]):
+        done = run("send", "greedy", "--to", "127.0.0.1:5004", "--ecn", "ect0", *words, code=2)
+        assert "take --feedback rfc8888" in done.stderr
+    done = run("send", "greedy", "--to", "127.0.0.1:5004", "--ecn", "ce", code=2)
+    assert "take off, ect0 or ect1" in done.stderr

@@ -1,0 +1,323 @@
+"""`sc.Sender` and `sc.Receiver`: a program's pictures over real sockets."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import steadycast as sc
+from numpy.typing import NDArray
+from steadycast.folder import Folder
+from steadycast.live.encoder import Shape
+from steadycast.live.ends import PIXELS, Pixels
+from steadycast.live.sender import Inbox, _samples
+
+from tests.live.conftest import ports
+
+SIZE = (96, 80)
+FPS = 25
+
+
+def picture(number: int) -> NDArray[np.uint8]:
+    """A smooth one that moves: grey, so that colours, which have half the resolution, hide nothing."""
+    rows, columns = np.mgrid[: SIZE[1], : SIZE[0]]
+    grey = 128 + 100 * np.sin((columns + 4 * number) / 15) * np.cos(rows / 15)
+    return np.repeat(grey[:, :, None], 3, axis=2).astype(np.uint8)
+
+
+def psnr_db(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
+    return float(10 * np.log10(255**2 / max(np.mean((a.astype(float) - b) ** 2), 1e-3)))
+
+
+def sent(sender: sc.Sender, count: int) -> threading.Thread:
+    """Sends so many pictures in another thread, as fast as they are taken, and ends."""
+
+    def work() -> None:
+        for number in range(count):
+            sender.send(picture(number))
+        sender.end()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("codec", ["mpeg4", "h264", "vp8", "av1"])
+def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
+    codec: str, port: int, tmp_path: Path
+) -> None:
+    with (
+        sc.Sender(f"127.0.0.1:{port}", size=SIZE, codec=codec, max_rate="1Mbps") as sender,
+        sc.Receiver(sender.sdp, name="desk", queue=60) as receiver,
+    ):
+        thread = sent(sender, 30)
+        frames = list(receiver)
+        thread.join()
+        last, seen = sender.status, receiver.status
+    assert [frame.whole for frame in frames] == [True] * len(frames)
+    numbers = [round(frame.time_s * FPS) for frame in frames]
+    # An encoder on a busy machine may leave some out; the first one is always there.
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+    assert 20 <= len(numbers) <= 30 <= len(frames) + last.left_out
+    assert all(frame.image.shape == (80, 96, 3) and frame.image.dtype == np.uint8 for frame in frames)
+    found = [psnr_db(frame.image, picture(number)) for frame, number in zip(frames, numbers, strict=True)]
+    assert 30 < min(found) <= np.mean(found) < 60
+    # The picture of another time is another picture.
+    assert psnr_db(frames[0].image, picture(8)) < 20
+    assert (last.frames, seen.whole_frames, seen.unread) == (len(frames), len(frames), 0)
+    assert (seen.damaged_frames, seen.missing_frames, seen.undecodable_frames) == (0, 0, 0)
+    (peer,) = last.receivers
+    assert (peer.name, peer.ours, peer.loss_frac) == ("desk", True, 0)
+    assert last.packets == seen.packets
+    assert "BYE" in str(seen.ended_by)
+    # What is left behind is a run like any other.
+    assert sender.run.summary["world"] == receiver.run.summary["world"] == "live"
+    assert sender.run.report().exists()
+    assert Folder.open(sender.run.save(tmp_path / "sent")).table("decisions").height > 0
+    assert receiver.run.frames.to_polars().height == len(frames)
+
+
+def test_a_status_is_of_this_moment_and_limits_move_while_it_runs(port: int) -> None:
+    to = f"127.0.0.1:{port}"
+    with (
+        sc.Sender(to, source="greedy", controller="fixed", max_rate=400_000) as sender,
+        sc.Receiver(sender.sdp, pixels=None) as receiver,
+    ):
+        times = [sender.status.at_s for _ in range(5)]
+        assert times == sorted(set(times)), "none is the one before"
+        assert sender.status.limit in ("start", "network", "cap")
+        sender.limit(floor="80kbps")
+        assert sender.status.floor_bps == 80_000
+        wait_for(lambda: receiver.status.packets > 0)
+        status = receiver.status
+        assert str(status.source).startswith("127.0.0.1:")
+        assert 0 < status.packets <= status.expected_packets <= sender.status.packets
+        assert not sender.done
+        assert repr(sender) == f"<Sender to='{to}', controller='fixed': sending>"
+        assert repr(receiver) == f"<Receiver at='{to}': receiving>"
+        with pytest.raises(sc.UserError, match="no pictures are decoded; take one of rgb24"):
+            receiver.read()
+        with pytest.raises(sc.UserError, match="the session has a source already"):
+            sender.send(picture(0))
+        with pytest.raises(sc.UserError, match="after the with block"):
+            sender.run  # noqa: B018
+    assert sender.done
+    assert receiver.done
+    assert repr(sender).endswith(": closed>")
+    assert sender.status == sender.status, "the last one stays"
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """Waits until it is so; a machine that does not get there in half a minute is not working."""
+    pause = threading.Event()
+    for _ in range(600):
+        if what():
+            return
+        pause.wait(0.05)
+    raise AssertionError("it did not come to pass")
+
+
+def test_a_reader_that_is_slow_has_the_newest_pictures_and_knows_how_many_went(port: int) -> None:
+    with (
+        sc.Sender(f"127.0.0.1:{port}", size=SIZE, max_rate="1Mbps") as sender,
+        sc.Receiver(sender.sdp, queue=5) as receiver,
+    ):
+        sent(sender, 30).join()
+        wait_for(lambda: receiver.done)
+        frames = list(receiver)
+        unread = receiver.status.unread
+        assert receiver.read() is None
+    assert len(frames) == 5
+    assert unread == sender.status.frames - 5
+    assert [round(frame.time_s * FPS) for frame in frames][-1] == 29
+    # They were decoded with all that they depend on.
+    assert min(psnr_db(frame.image, picture(round(frame.time_s * FPS))) for frame in frames) > 30
+
+
+def test_a_queue_is_bounded_and_who_waits_is_told(port: int) -> None:
+    with sc.Sender(f"127.0.0.1:{port}", size=SIZE, queue=2) as sender:
+
+        def hurry() -> None:
+            for number in range(100):
+                sender.send(picture(number), timeout=0)
+
+        with pytest.raises(TimeoutError, match="2 pictures wait already"):
+            hurry()
+    with pytest.raises(ValueError, match="the sender is closed"):
+        sender.send(picture(0))
+    with (
+        sc.Receiver(f"127.0.0.1:{port}", codec="mpeg4") as receiver,
+        pytest.raises(TimeoutError, match="no picture"),
+    ):
+        receiver.read(timeout=0.05)
+    assert receiver.read() is None
+    assert receiver.run.summary["flows"][0]["receivers"][0]["throughput_bps"] in (0, None)
+
+
+def test_pictures_of_a_slow_program_have_the_times_at_which_they_come_and_a_leaky_queue_keeps_the_newest() -> (
+    None
+):
+    shape = Shape(*SIZE, Fraction(FPS))
+    samples = [np.full(1, n, np.uint8) for n in range(250)]
+
+    def taken(inbox: Inbox) -> Iterator[tuple[int, int]]:
+        inbox.end()
+        while (found := inbox.picture(0)) is not None:
+            yield found[0], int(found[1][0])
+
+    late = Inbox(shape, 4, leaky=False)
+    late._began -= 1.0
+    for each in samples[:4]:
+        late.put(each, 0)
+    (first, *rest) = [number for number, _ in taken(late)]
+    assert first >= 25
+    assert rest == [first + 1, first + 2, first + 3]
+
+    leaky = Inbox(shape, 4, leaky=True)
+    for each in samples:
+        leaky._began -= 0.02
+        leaky.put(each, None)
+        assert len(leaky) <= 4
+    kept = [*taken(leaky)]
+    # Half of them come between two times at which one is shown.
+    assert leaky.left_out == 250 - len(kept) == 246
+    assert [b[0] - a[0] for a, b in pairwise(kept)] == [1, 1, 1]
+    assert kept[-1][1] >= 247
+    assert abs(kept[-1][0] - 125) <= 10
+
+
+def test_an_exception_ends_the_session_at_once_and_its_record_is_there(port: int) -> None:
+    sender = sc.Sender(f"127.0.0.1:{port}", size=SIZE)
+
+    def fail() -> None:
+        with sender:
+            sender.send(picture(0))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert sender.done
+    assert sender.run.summary["flows"][0]["name"] == "video"
+    sender.close()
+
+
+def test_a_sender_that_nobody_keeps_says_bye(port: int) -> None:
+    sender = sc.Sender(f"127.0.0.1:{port}", size=SIZE)
+    with sc.Receiver(sender.sdp) as receiver:
+        sender.send(picture(0))
+        assert receiver.read(timeout=30) is not None
+        del sender
+        gc.collect()
+        assert [*receiver] == []
+        assert "BYE" in str(receiver.status.ended_by)
+
+
+def test_an_encoder_that_fails_is_the_programs_error(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from steadycast.live.encoder import Encoder
+
+    whole = Encoder.unit
+
+    def unit(self: Encoder, *words: Any, **more: Any) -> tuple[int, bytes]:
+        if threading.current_thread().name == "steadycast-encoder":
+            raise OSError("no memory for a picture")
+        return whole(self, *words, **more)
+
+    monkeypatch.setattr(Encoder, "unit", unit)
+    sender = sc.Sender(f"127.0.0.1:{port}", size=SIZE)
+
+    def work() -> None:
+        with sender:
+            for number in range(1000):
+                sender.send(picture(number))
+
+    with pytest.raises(OSError, match="no memory"):
+        work()
+    assert sender.done
+
+
+@pytest.mark.parametrize("pixels", PIXELS)
+def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
+    import av
+
+    assert set(get_args(Pixels)) == set(PIXELS)
+    shape = Shape(*SIZE, Fraction(FPS))
+    colours = np.stack([np.full(SIZE[::-1], value, np.uint8) for value in (200, 90, 30)], axis=-1)
+    given = {
+        "rgb24": colours,
+        "bgr24": colours[:, :, ::-1],
+        "gray": picture(0)[:, :, 0],
+        "yuv420p": np.concatenate([picture(0)[:, :, 0], np.full((SIZE[1] // 2, SIZE[0]), 100, np.uint8)]),
+    }[pixels]
+    samples = _samples(given, pixels, shape)
+    planes = samples.reshape(SIZE[1] * 3 // 2, SIZE[0])
+    back = av.VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format=pixels)
+    assert back.shape == given.shape
+    assert np.abs(back.astype(int) - given).max() <= 4
+    assert not np.shares_memory(samples, given)
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda to: sc.Sender(to), "size: the pictures' size is not known; give width and height"),
+        (lambda to: sc.Sender(to, size=(97, 80)), "size 97x80: a side is odd; take 96x80"),
+        (lambda to: sc.Sender(to, size=(8, 8)), "size: a picture of 8x8 samples is not supported"),
+        (lambda to: sc.Sender(to, size=SIZE, fps=0), "fps: 0 frames per second are not supported"),
+        (
+            lambda to: sc.Sender(to, size=SIZE, codec="theora"),
+            "codec theora: there is no such codec; take one of mpeg4",
+        ),
+        (
+            lambda to: sc.Sender(to, size=SIZE, pixels="rgba"),
+            "pixels 'rgba': there is no such layout; take one",
+        ),
+        (lambda to: sc.Sender(to, size=SIZE, queue=0), "queue 0: no picture has room; take 1 or more"),
+        (
+            lambda to: sc.Sender(to, size=SIZE, max_rate="fast"),
+            "max_rate fast: this is not a rate; write for",
+        ),
+        (
+            lambda to: sc.Sender(to, size=SIZE, max_rate=1e6, floor=2e6),
+            "floor 2000000bps: above max_rate 1000000",
+        ),
+        (
+            lambda to: sc.Sender(to, size=SIZE, feedback="remb"),
+            "feedback remb: there is no such format; take own",
+        ),
+        (lambda to: sc.Sender(to, size=SIZE, packet=9), "packet 9: a link of 1500 B takes no such packet"),
+        (lambda to: sc.Sender(to, size=SIZE, controller="tfcr"), 'did you mean "tfrc"'),
+        (lambda to: sc.Sender(to, size=SIZE, params={"x": 1}), "x"),
+        (
+            lambda to: sc.Sender("239.1.1.1:5004", size=SIZE, controller="tfrc"),
+            "to: controller tfrc serves one",
+        ),
+        (lambda to: sc.Sender("nowhere", size=SIZE), "nowhere: not ADDRESS:PORT"),
+        (lambda to: sc.Sender(to, source="absent.mkv"), "absent.mkv: there is no such file"),
+        (lambda to: sc.Receiver(to), "give the sender's .sdp file, or codec"),
+        (lambda to: sc.Receiver("absent.sdp"), "absent.sdp: can't be read"),
+        (lambda to: sc.Receiver("232.1.1.1:5004", codec="mpeg4"), "source"),
+        (lambda to: sc.Receiver(to, codec="theora"), "codec: there is no theora"),
+    ],
+)
+def test_a_mistake_is_named_by_its_argument(make: Callable[[str], object], what: str) -> None:
+    with pytest.raises(sc.UserError) as raised:
+        make(f"127.0.0.1:{ports(1)[0]}")
+    assert what in str(raised.value)
+    assert "--" not in str(raised.value)
+
+
+def test_an_array_that_is_no_picture_is_refused_with_what_would_be_one(port: int) -> None:
+    with sc.Sender(f"127.0.0.1:{port}", size=SIZE) as sender:
+        for wrong in (picture(0)[:-1], picture(0).astype(float), picture(0)[:, :, 0], [[0]]):
+            with pytest.raises(
+                sc.UserError, match=r"rgb24 pictures of 96x80 are arrays of shape \(80, 96, 3\)"
+            ):
+                sender.send(wrong)  # type: ignore[arg-type]

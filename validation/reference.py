@@ -1,0 +1,150 @@
+"""`gcc` beside other programs' estimators of its family, on the same arrivals: the table of docs/controllers/gcc.md.
+
+    python -m validation.reference            # prints the table
+    python -m validation.reference --write    # writes it into docs/controllers/gcc.md
+
+Packets of a video at a fixed rate, whatever the estimators say, cross a simulated link; each estimator is told when
+they left and arrived, and what each then allows is set side by side. webrtc-rs's estimator (`rtc-interceptor`, a port
+of pion's) is built from crates.io by `integrations/webrtc`; aiortc's (the older, receiver-side algorithm with a Kalman
+filter) comes from PyPI into an environment of its own, build/reference. Neither is any part of the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from validation.cases import row, written
+
+ROOT = Path(__file__).resolve().parent.parent
+SCENARIO = ROOT / "validation" / "scenarios" / "reference.toml"
+INTEGRATION = ROOT / "integrations" / "webrtc"
+BUILD = ROOT / "build" / "reference"
+PAGE = ROOT / "docs" / "controllers" / "gcc.md"
+BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
+AIORTC = "aiortc==1.16.0"
+
+NAMES = {
+    "gcc_v2_bps": '`gcc`, `loss = "v2"`',
+    "gcc_v1_bps": '`gcc`, `loss = "v1"`',
+    "webrtc_rs_bps": "webrtc-rs 0.21.1",
+    "aiortc_bps": "aiortc 1.16.0",
+}
+SETTLED, CHANGE, END_S = 5.0, 20.0, 40.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the packets meet."""
+
+    title: str
+    sets: tuple[str, ...]
+    below: float | None = None
+    """What the link carries of the video, in bit/s, from `since` on: an estimate above it has to fall below it."""
+    since: float = 0.0
+
+
+CASES = (
+    Case("1 Mb/s on 2 Mb/s", ()),
+    Case("2.2 Mb/s on 2 Mb/s", ("flow.video.params.fixed.rate=2.2Mbps",), 2e6),
+    Case("1 Mb/s on 2, then on 0.7 Mb/s", ("event.1.set.rate=700kbps",), 0.7e6, CHANGE),
+    Case("1 Mb/s, 2 % lost by chance", ('topology.bottleneck.loss={ kind = "bernoulli", p = 0.02 }',)),
+    Case("1 Mb/s, 8 % lost by chance", ('topology.bottleneck.loss={ kind = "bernoulli", p = 0.08 }',)),
+    Case("1 Mb/s, then beside CUBIC", ("flow.tcp.count=1",), 1e6, CHANGE),
+)
+
+Series = list[tuple[float, float]]
+
+
+def trace(case: Case) -> str:
+    """Run the scenario, and return a line for each packet."""
+    import steadycast as sc
+
+    packets = sc.run(SCENARIO, set=list(case.sets)).table("packets").to_polars()
+    came = {seq: at for seq, at in packets.filter(packets["dir"] == "r").select("seq", "t_s").iter_rows()}
+    sent = packets.filter(packets["dir"] == "s").select("seq", "t_s", "size_bytes").iter_rows()
+    return "".join(f"{at:.9f},{size},{came.get(seq, '')}\n" for seq, at, size in sent)
+
+
+def told(words: list[str], packets: str) -> dict[str, Series]:
+    """Run an estimator's program on packets, and return each of its columns."""
+    done = subprocess.run(words, input=packets, capture_output=True, text=True, check=True)
+    head, *lines = (line.split(",") for line in done.stdout.splitlines())
+    rows = [[float(cell) for cell in line] for line in lines]
+    return {name: [(line[0], line[n]) for line in rows] for n, name in enumerate(head) if n}
+
+
+def programs() -> tuple[list[str], list[str]]:
+    """Build what is to be compared; return the command lines."""
+    target = BUILD / "target"
+    subprocess.run(
+        ["cargo", "build", "--quiet", "--release", "--locked", "--example", "replay"],
+        cwd=INTEGRATION,
+        env={**os.environ, "CARGO_TARGET_DIR": str(target)},
+        check=True,
+    )
+    python = BUILD / "venv" / "bin" / "python"
+    if not python.exists():
+        venv.create(BUILD / "venv", with_pip=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", AIORTC], check=True)
+    return [str(target / "release" / "examples" / "replay")], [
+        str(python),
+        str(ROOT / "validation" / "aiortc_rate.py"),
+    ]
+
+
+def measured(case: Case, series: Series) -> list[str]:
+    """Return an estimator's cells: medians before and after the change, and how long it took to see it."""
+    early = [bps for at, bps in series if SETTLED <= at < CHANGE]
+    late = [bps for at, bps in series if CHANGE + SETTLED <= at < END_S]
+    cells = [f"{median(bps) / 1e6:.2f}" if bps else "–" for bps in (early, late)]
+    if case.below is None:
+        return [*cells, ""]
+    if not any(bps >= case.below for at, bps in series if at >= case.since - 1):
+        return [*cells, "it is not above"]
+    above = False
+    for at, bps in series:
+        above = above or bps >= case.below
+        if at >= case.since and above and bps < case.below:
+            return [*cells, f"{at - case.since:.1f} s"]
+    return [*cells, "never"]
+
+
+def table() -> str:
+    """Run all cases, and return the table."""
+    from steadycast import _core
+    from steadycast.run import commit
+
+    replay, aiortc = programs()
+    stamp = f"Made by `python -m validation.reference --write` with Steadycast {_core.__version__}, commit {commit()}."
+    head = ["packets", "estimator", "Mb/s, 5 … 20 s", "Mb/s, 25 … 40 s", "lowered after"]
+    lines = [stamp, "", row(head), row(["---"] * len(head))]
+    for case in CASES:
+        packets = trace(case)
+        found = {**told(replay, packets), **told(aiortc, packets)}
+        for n, (key, name) in enumerate(NAMES.items()):
+            lines.append(row([case.title if n == 0 else "", name, *measured(case, found[key])]))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run, and print or write the table."""
+    parser = argparse.ArgumentParser(prog="python -m validation.reference", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="into docs/controllers/gcc.md")
+    args = parser.parse_args()
+    text = table()
+    if args.write:
+        written(PAGE, text, BEGIN, END)
+    else:
+        print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
