@@ -29,7 +29,7 @@ def seen(folder: Path, late: range, lost: range) -> Seen:
     pl.DataFrame(
         {"t_s": times, "direction": "forward", "throughput_bps": [r + 1e6 for r in rates]}
     ).write_parquet(folder / "net" / "links.parquet")
-    pl.DataFrame({"t_s": times, "node": "tcp.dst1", "throughput_bps": 1e6}).write_parquet(
+    pl.DataFrame({"t_s": times, "node": "r", "throughput_bps": 1e6}).write_parquet(
         folder / "net" / "rates.parquet"
     )
     (folder / "net" / "summary.json").write_text(json.dumps({"emulation": {"trustworthy": True}}))
@@ -37,13 +37,21 @@ def seen(folder: Path, late: range, lost: range) -> Seen:
 
 
 def test_frames_are_whole_by_their_hash_and_in_time_by_the_fastest(tmp_path: Path) -> None:
-    told = seen(tmp_path, late=range(200, 225), lost=range(400, 410))
+    told = seen(tmp_path, late=range(300, 325), lost=range(400, 410))
     assert (told.video_bps, told.tcp_bps) == (3e6, 1e6)
     assert told.whole == pytest.approx(1 - 10 / COUNTED)
     assert told.in_time == pytest.approx(1 - 35 / COUNTED)
-    # One second, and ten frames: two freezes in 25 s.
-    assert told.freezes_per_min == pytest.approx(2 * 60 / 25, rel=0.01)
-    assert told.frozen == pytest.approx(37 / COUNTED, abs=2 / COUNTED)
+    # One second, and ten frames, and the interval after each.
+    assert told.freezes_per_min == pytest.approx(2 * 60 * FPS / COUNTED)
+    assert told.frozen == pytest.approx(37 / COUNTED)
+
+
+def test_a_screen_on_which_nothing_moves_is_frozen_for_the_whole_time() -> None:
+    assert transports.freezes([False] * 50) == [pytest.approx(51 / FPS)]
+    assert transports.freezes([True] * 50) == []
+    assert transports.freezes([n % 5 == 0 for n in range(50)]) == [pytest.approx(0.2)] * 9 + [
+        pytest.approx(0.2)
+    ]
 
 
 def test_a_table_tells_the_mean_the_spread_and_what_is_not_to_be_trusted() -> None:
