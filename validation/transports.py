@@ -1,0 +1,426 @@
+"""What FFmpeg's transports and ours leave of a TCP, and what they show: the tables of docs/transports.md, emulated.
+
+    python -m validation.transports                   # prints them; needs root, ffmpeg and gst-launch-1.0
+    python -m validation.transports --write           # and puts them into docs/transports.md
+    python -m validation.transports --runs 1 --ways srt,rist --tables beside
+
+A film of 30 s goes over one emulated link, to a decoder whose pictures are hashed as they come out. A picture is whole
+when its hash is that of the same picture of the undamaged stream (a stream of H.264 has one decoded form), and in time
+when it comes at most 300 ms after the moment at which the fastest one would have been. A freeze is a
+picture that stands for more than 190 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from steadycast.media.cache import folder as cache_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "transports.md"
+WIDTH, HEIGHT, FPS, FRAMES = 352, 288, 25, 750
+GOP = 12
+FILM_BPS = 3_000_000
+IN_TIME_S = 0.3
+FREEZE_S = max(3 / FPS, 1 / FPS + 0.15)
+"""The W3C's bound (webrtc-stats, `freezeCount`), with the film's own interval instead of the mean of those shown."""
+FIRST, LAST = 250, 725
+"""Frames that count: after ten seconds controllers have found their rate, and players what the stream is."""
+BUSY_S = (10, 28)
+"""Seconds after the video's first packet in which rates are taken."""
+
+LINK = """
+duration = "5min"
+nodes = ["s", "r"]
+[[link]]
+name = "air"
+between = ["s", "r"]
+rate = "{rate}"
+delay = "20ms"
+queue = {{ kind = "droptail", limit = "50p" }}
+loss = {{ kind = "bernoulli", p = {loss} }}
+"""
+CUBIC = """
+[[flow]]
+name = "tcp"
+kind = "tcp"
+congestion = "cubic"
+from = "s"
+to = ["r"]
+"""
+
+READY = (
+    "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done; sleep 0.5"
+)
+RAW = f"-an -fps_mode passthrough -pix_fmt yuv420p -f rawvideo - | {sys.executable} -m validation.transports --hash"
+IN = "nsenter --net=$STEADYCAST_NET_R"
+DECODE = f"{IN} sh -c \"exec timeout 50 ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt\" &"
+SEND_FILM = "ffmpeg -v error -re -i film.mkv -c copy {options} '{url}'"
+SEND = (
+    "$STEADYCAST send clip.mkv --ladder --codec h264 --gop {gop} --to $STEADYCAST_R:5004 "
+    "--port 6004 {more} --json > sent.json"
+)
+PLAY = f"ffmpeg -v error -fflags nobuffer -probesize 4096 -f h264 -framerate {FPS} -i - {RAW} hashes.txt"
+GSTREAMER = (
+    f'{IN} sh -c "exec timeout 50 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf '
+    "udpsrc port=5004 caps='$(cat caps.txt)' ! "
+    "s.recv_rtp_sink s.recv_rtp_src ! rtprtxreceive payload-type-map='application/x-rtp-pt-map,96=(uint)97' ! "
+    "rtpssrcdemux ! rtpjitterbuffer latency=300 do-retransmission=true ! rtph264depay ! h264parse ! avdec_h264 ! "
+    "filesink location=/dev/stdout buffer-mode=2 sync=false udpsrc port=5005 caps=application/x-rtcp ! "
+    f"s.recv_rtcp_sink s.send_rtcp_src ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false "
+    f'| {sys.executable} -m validation.transports --hash hashes.txt" &'
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a film gets from one host to the other."""
+
+    called: str
+    receive: str
+    send: str
+
+
+OURS = f"{IN} $STEADYCAST receive session.sdp --latency 300ms --play 'sh play.sh' --json > received.json &"
+FIXED = "--controller fixed --max-rate 4Mbps"
+WAYS = {
+    "rtp": Way(
+        "FFmpeg, plain RTP",
+        DECODE.format(options="-protocol_whitelist file,udp,rtp", url="plain.sdp"),
+        SEND_FILM.format(options="-f rtp", url="rtp://'$STEADYCAST_R':5004?pkt_size=1200"),
+    ),
+    "srt": Way(
+        "FFmpeg, SRT (latency 300 ms)",
+        DECODE.format(options="", url="srt://0.0.0.0:5004?mode=listener&latency=300000"),
+        SEND_FILM.format(
+            options="-f mpegts", url="srt://'$STEADYCAST_R':5004?mode=caller&latency=300000&pkt_size=1316"
+        ),
+    ),
+    "rist": Way(
+        "FFmpeg, RIST (buffer 300 ms)",
+        DECODE.format(options="-buffer_size 300", url="rist://@0.0.0.0:5004"),
+        SEND_FILM.format(
+            options="-buffer_size 300 -pkt_size 1316 -f mpegts", url="rist://'$STEADYCAST_R':5004"
+        ),
+    ),
+    "asmp": Way("`send` (asmp) to `receive`", OURS, SEND.format(gop=GOP, more="--controller asmp")),
+    "tfrc": Way("`send` (tfrc) to `receive`", OURS, SEND.format(gop=GOP, more="--controller tfrc")),
+    "ours": Way("`send` to `receive`", OURS, SEND.format(gop=GOP, more=FIXED)),
+    "gstreamer": Way("`send` to GStreamer, RTX", GSTREAMER, SEND.format(gop=GOP, more=FIXED)),
+    "ffmpeg": Way(
+        "`send` to FFmpeg (the decoder of ffplay)",
+        DECODE.format(options="-protocol_whitelist file,udp,rtp", url="session.sdp"),
+        SEND.format(gop=GOP, more=FIXED),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Ways over one link."""
+
+    rate: str
+    loss: float
+    beside: str
+    ways: tuple[str, ...]
+
+
+TABLES = {
+    "beside": Table("4Mbps", 0.0, CUBIC, ("rtp", "srt", "rist", "asmp", "tfrc")),
+    "lossy": Table("6Mbps", 0.01, "", ("ours", "gstreamer", "ffmpeg", "rtp", "srt", "rist")),
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run came to."""
+
+    video_bps: float
+    tcp_bps: float | None
+    whole: float
+    in_time: float
+    freezes_per_min: float
+    frozen: float
+    trusted: bool
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def prepare(folder: Path) -> dict[str, int]:
+    """Make the film and the ladder, and return the place in the film that each decoded picture's hash stands for.
+
+    They are kept in the cache: a ladder of 30 rungs takes minutes.
+    """
+    import av
+    from steadycast.media.clip import Clip
+    from steadycast.media.decode import decode_units
+    from steadycast.media.ladder import encode_ladder
+    from steadycast.media.splice import units
+    from steadycast.media.synthetic import Synthetic
+
+    clip, film = folder / "clip.mkv", folder / "film.mkv"
+    if not film.exists():
+        with av.open(str(clip), "w") as out:
+            stream: Any = out.add_stream("mpeg4", rate=FPS)
+            stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+            stream.codec_context.qmin = stream.codec_context.qmax = 1
+            for samples in Synthetic(FRAMES).pictures("cif", FPS).frames:
+                picture = samples.reshape(HEIGHT * 3 // 2, WIDTH)
+                out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="yuv420p")))
+            out.mux(stream.encode())
+        rate = [word for name in ("-b:v", "-minrate", "-maxrate") for word in (name, str(FILM_BPS))]
+        fast = ["-preset", "veryfast", "-tune", "zerolatency", "-g", str(GOP), "-bf", "0", "-bufsize", "400k"]
+        constant = ["-x264-params", "nal-hrd=cbr:force-cfr=1"]
+        _ffmpeg("-i", str(clip), "-c:v", "libx264", *fast, *rate, *constant, str(film))
+    sdp, at = folder / "plain.sdp", "rtp://127.0.0.1:5004"
+    _ffmpeg("-re", "-i", str(film), "-t", "0.2", "-c", "copy", "-f", "rtp", "-sdp_file", str(sdp), at)
+    text = sdp.read_text()
+    sdp.write_text(text[text.index("v=0") :].replace("127.0.0.1", "10.0.0.2"))
+    kept = folder / "places.json"
+    if kept.exists():
+        places: dict[str, int] = json.loads(kept.read_text())
+        return places
+    places = _hashes(["ffmpeg", "-v", "error", "-i", str(film), "-pix_fmt", "yuv420p", "-f", "rawvideo", "-"])
+    ladder = encode_ladder(Clip.of(clip), "h264", "clip", "clip", GOP, bframes=0)
+    groups = ladder.table.gops
+    for q in ladder.table.qs:
+        pictures = decode_units(
+            ladder.codec, units(ladder, [q] * groups, None, range(groups)), b"", ladder.width, ladder.height
+        )
+        for slot, picture in pictures.items():
+            planes = (picture.y, picture.u, picture.v)
+            places[hashlib.md5(b"".join(plane.tobytes() for plane in planes)).hexdigest()] = slot
+    kept.write_text(json.dumps(places))
+    return places
+
+
+def _ffmpeg(*words: str) -> None:
+    subprocess.run(["ffmpeg", "-v", "error", "-y", *words], check=True, capture_output=True)
+
+
+def _hashes(words: Sequence[str]) -> dict[str, int]:
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        found: dict[str, int] = {}
+        while len(picture := process.stdout.read(WIDTH * HEIGHT * 3 // 2)) == WIDTH * HEIGHT * 3 // 2:
+            found[hashlib.md5(picture).hexdigest()] = len(found)
+    return found
+
+
+def hash_pictures(out: Path) -> None:
+    """Write the time and the hash of each raw picture on standard input."""
+    size = WIDTH * HEIGHT * 3 // 2
+    with out.open("w", buffering=1) as file:
+        while len(picture := sys.stdin.buffer.read(size)) == size:
+            file.write(f"{time.monotonic():.4f} {hashlib.md5(picture).hexdigest()}\n")
+
+
+# ---------------------------------------------------------------- a run
+
+
+def run(way: Way, table: Table, prepared: Path, places: Mapping[str, int], seed: int) -> Seen:
+    """Send the film once."""
+    with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
+        folder = Path(scratch)
+        for path in prepared.iterdir():
+            (folder / path.name).symlink_to(path)
+        (folder / "play.sh").write_text(f"exec {PLAY}\n")
+        (folder / "link.toml").write_text(LINK.format(rate=table.rate, loss=table.loss) + table.beside)
+        own = folder / "steadycast"
+        own.write_text(f'#!/bin/sh\nexec {sys.executable} -m steadycast "$@"\n')
+        own.chmod(0o755)
+        script = f"{way.receive}\n{READY}\n{way.send}\nsleep 2\n"
+        words = [str(own), "emulate", "link.toml", "--in", "s", "-o", "net", "--seed", str(seed), "--no-film"]
+        only = [] if table.beside else ["--only"]
+        done = subprocess.run(
+            [*words, *only, "--", "sh", "-c", script],
+            cwd=folder,
+            env={**os.environ, "STEADYCAST": str(own), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise SystemExit(f"{way.called}: {done.stderr}{done.stdout}")
+        if (folder / "sent.json").exists():
+            flow = json.loads((folder / "sent.json").read_text())["flows"][0]
+            told = (
+                "sent_bps",
+                "coded_frames",
+                "skipped_frames",
+                "repair_packets",
+                "limited_by_frac",
+                "target_bps",
+            )
+            print({name: flow.get(name) for name in told}, file=sys.stderr)
+        return _seen(folder, places, bool(table.beside))
+
+
+def _seen(folder: Path, places: Mapping[str, int], with_tcp: bool) -> Seen:
+    import polars as pl
+
+    came: dict[int, float] = {}
+    for line in (folder / "hashes.txt").read_text().splitlines():
+        at, name = line.split()
+        if (slot := places.get(name)) is not None:
+            came.setdefault(slot, float(at))
+    delays = {slot: at - slot / FPS for slot, at in came.items() if FIRST <= slot < LAST}
+    least = min(delays.values(), default=0.0)
+    shown = [slot in delays and delays[slot] <= least + IN_TIME_S for slot in range(FIRST, LAST)]
+    spans = freezes(shown)
+    links = pl.read_parquet(folder / "net" / "links.parquet").filter(pl.col("direction") == "forward")
+    all_bps = dict(zip(links["t_s"].round().to_list(), links["throughput_bps"].to_list(), strict=True))
+    tcp_bps: dict[float, float] = {}
+    if with_tcp:
+        rates = pl.read_parquet(folder / "net" / "rates.parquet").filter(pl.col("node") == "r")
+        tcp_bps = dict(zip(rates["t_s"].round().to_list(), rates["throughput_bps"].to_list(), strict=True))
+    video = {t: bps - tcp_bps.get(t, 0.0) for t, bps in all_bps.items()}
+    began = min(t for t, bps in video.items() if bps > 100e3)
+    busy = [t for t in video if began + BUSY_S[0] <= t < began + BUSY_S[1]]
+    summary = json.loads((folder / "net" / "summary.json").read_text())
+    return Seen(
+        video_bps=statistics.fmean(video[t] for t in busy),
+        tcp_bps=statistics.fmean(tcp_bps.get(t, 0.0) for t in busy) if with_tcp else None,
+        whole=len(delays) / len(shown),
+        in_time=sum(shown) / len(shown),
+        freezes_per_min=len(spans) * 60 * FPS / len(shown),
+        frozen=sum(spans) * FPS / len(shown),
+        trusted=bool(summary["emulation"]["trustworthy"]),
+    )
+
+
+def freezes(shown: Sequence[bool]) -> list[float]:
+    """Return how long each freeze of a screen is, in seconds: a picture that stands for longer than `FREEZE_S`."""
+    edges = [-1, *(n for n, new in enumerate(shown) if new), len(shown)]
+    stood = [(after - before) / FPS for before, after in pairwise(edges)]
+    return [span for span in stood if span > FREEZE_S]
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def _cell(values: Sequence[float], form: str, factor: float = 1.0) -> str:
+    told = [value * factor for value in values]
+    mean = format(statistics.fmean(told), form)
+    low, high = format(min(told), form), format(max(told), form)
+    return mean if low == high else f"{mean} ({low}…{high})"
+
+
+def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> str:
+    """Lay out a table."""
+    tcp = ["TCP, Mb/s"] if TABLES[name].beside else []
+    heads = [
+        "",
+        "video, Mb/s",
+        *tcp,
+        "frames whole, %",
+        "whole and in time, %",
+        "freezes/min",
+        "frozen, %",
+        "runs",
+    ]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for way, runs in seen.items():
+        stalled = sum(not s.trusted for s in runs)
+        cells = [
+            WAYS[way].called,
+            _cell([s.video_bps for s in runs], ".2f", 1e-6),
+            *([_cell([s.tcp_bps or 0.0 for s in runs], ".2f", 1e-6)] if tcp else []),
+            _cell([s.whole for s in runs], ".1f", 100),
+            _cell([s.in_time for s in runs], ".1f", 100),
+            _cell([s.freezes_per_min for s in runs], ".1f"),
+            _cell([s.frozen for s in runs], ".1f", 100),
+            f"{len(runs)}" + (f", {stalled} on a machine that stalled" if stalled else ""),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the tables, and write them where it is asked for."""
+    parser = argparse.ArgumentParser(
+        description="FFmpeg's transports and ours beside a TCP, and over a lossy link."
+    )
+    parser.add_argument("--hash", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--ways", default="")
+    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--write", action="store_true", help="into docs/transports.md")
+    given = parser.parse_args()
+    if given.hash is not None:
+        hash_pictures(given.hash)
+        return 0
+    chosen = {name: TABLES[name] for name in given.tables.split(",")}
+    if given.ways:
+        chosen = {name: replace(table, ways=tuple(given.ways.split(","))) for name, table in chosen.items()}
+    prepared = cache_folder() / "transports"
+    prepared.mkdir(parents=True, exist_ok=True)
+    places = prepare(prepared)
+    describe(prepared)
+    for name, table in chosen.items():
+        seen: dict[str, list[Seen]] = {way: [] for way in table.ways}
+        for seed in range(1, given.runs + 1):
+            for way in table.ways:
+                one = run(WAYS[way], table, prepared, places, seed)
+                print(way, one, file=sys.stderr)
+                seen[way].append(one)
+        made = rows(name, seen)
+        print(made)
+        if given.write:
+            begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+            text = PAGE.read_text(encoding="utf-8")
+            before, rest = text.split(begin)
+            PAGE.write_text(f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}", encoding="utf-8")
+    return 0
+
+
+def describe(folder: Path) -> None:
+    """Write the description of our session, for players that are there before it, and what GStreamer needs of it."""
+    words = [
+        "send",
+        str(folder / "clip.mkv"),
+        "--ladder",
+        "--codec",
+        "h264",
+        "--gop",
+        str(GOP),
+        "--to",
+        "127.0.0.1:5004",
+    ]
+    told = folder / "session.sdp"
+    command: list[Any] = [
+        sys.executable,
+        "-m",
+        "steadycast",
+        *words,
+        "--controller",
+        "fixed",
+        "--for",
+        "100ms",
+        "--sdp",
+        told,
+    ]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    text = told.read_text().replace("IN IP4 127.0.0.1", "IN IP4 10.0.0.2")
+    told.write_text(text)
+    caps = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96,rtcp-fb-nack=(boolean)true"
+    (folder / "caps.txt").write_text(caps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
