@@ -20,10 +20,13 @@ def main() -> None:
         print(version())
         return
     try:
-        from steadycast import cli
+        from steadycast import cli, signals
     except KeyboardInterrupt:  # before anything was begun
         raise SystemExit(Exit.INTERRUPTED) from None
-    cli.main()
+    try:
+        cli.main()
+    finally:
+        signals.over()
 
 
 if __name__ == "__main__":

@@ -49,6 +49,13 @@ def obeyed() -> Iterator[None]:
             signal.signal(each, handler if handler is not None else signal.SIG_DFL)
 
 
+def over() -> None:
+    """Ignore SIGTERM and SIGHUP from now on: what the command came to is decided, and only the interpreter ends."""
+    for each in filter(None, (signal.SIGTERM, getattr(signal, "SIGHUP", None))):
+        with suppress(ValueError):  # this is not the main thread
+            signal.signal(each, signal.SIG_IGN)
+
+
 @contextmanager
 def held() -> Iterator[None]:
     """Keep the first two signals from cutting off what the block does: the session is over, its record is written."""

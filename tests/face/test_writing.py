@@ -370,6 +370,20 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.parametrize("words", [["scenarios"], ["run", "nothing"]])
+def test_a_signal_after_the_end_of_a_command_changes_its_exit_code_no_more(words: list[str]) -> None:
+    # What is registered at exit runs when the interpreter ends.
+    program = (
+        "import atexit, signal, sys\n"
+        "from steadycast.__main__ import main\n"
+        "atexit.register(lambda: [signal.raise_signal(s) for s in (signal.SIGTERM, signal.SIGHUP)])\n"
+        f"sys.argv[1:] = {words}\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert done.returncode == (0 if words == ["scenarios"] else 2)
+
+
 # ---------------------------------------------------------------- what is missing
 
 
