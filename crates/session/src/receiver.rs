@@ -354,7 +354,8 @@ impl Receiver {
 
     /// What a packet of the media or of parity has left of a block's need. Who asks for packets does not ask for parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
-        let Some(need) = need.filter(|_| self.repair.is_none()) else { return };
+        let idle = self.parity.as_ref().is_none_or(|parity| parity.asker.is_idle());
+        let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
             parity.asker.on_need(now, &need, &parity.settings, group);

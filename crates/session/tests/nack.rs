@@ -250,3 +250,30 @@ fn a_stream_of_retransmissions_that_was_announced_is_heard_from_its_first_packet
     assert!(reported.contains(&SENDER) && reported.contains(&9) && !reported.contains(&666), "{reported:?}");
     assert_eq!((receiver.received(), receiver.requests().repaired), (10, 0));
 }
+
+#[test]
+fn of_a_sender_that_was_started_again_packets_are_asked_for_by_the_numbers_that_it_gave_them() {
+    let rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false);
+    let who = Identity { ssrc: RECEIVER, cname: "receiver".into() };
+    let receiver = Receiver::new(who, rtcp, *b"TEST", Box::new(Silent), Seed(1).part("rtcp"), at(0));
+    let settings = RepairSettings { ssrc: 0, payload_type: 97, playout: Some(Span::millis(300)) };
+    let mut receiver = receiver.with_repair_of_any_source(settings);
+    for n in 0..50 {
+        arrives(&mut receiver, at(10 * n), 1, SENDER, 40_000 + n as u16, None);
+        asked(&mut receiver, at(10 * n), at(10 * n));
+    }
+    // The first one is silent until it counts as gone; to whoever counts packets the second goes on where it was.
+    let start = 60_000;
+    for n in (0..20).filter(|n| *n != 15) {
+        let seq = 7_000 + n as u16;
+        let received = arrives(&mut receiver, at(start + 10 * n), 1, SENDER + 7, seq, None);
+        assert_eq!(received, Received::New(40_050 + n), "{n}");
+        if n < 16 {
+            let early = asked(&mut receiver, at(start + 10 * n), at(start + 10 * n));
+            assert!(early.is_empty(), "{early:?}");
+        }
+    }
+    assert_eq!(asked(&mut receiver, at(start + 200), at(start + 250)), [7_015]);
+    let again = arrives(&mut receiver, at(start + 260), 1, 9, 500, Some(7_015));
+    assert_eq!(again, Received::Repaired(40_065));
+}

@@ -61,6 +61,11 @@ impl Asker {
         Self { asks: BTreeMap::new(), chance }
     }
 
+    /// Nothing waits to be asked for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.asks.is_empty()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.asks.clear();
     }
