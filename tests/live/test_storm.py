@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
 import socket
 import struct
 import subprocess
@@ -16,6 +18,7 @@ from typing import Any
 
 from tests.live.conftest import needs_networks, ports, steadycast
 from tests.live.test_flood import listen, resident
+from tests.live.test_players import listening
 
 FORGED = 100_000
 PER_S = 25_000
@@ -161,3 +164,64 @@ def test_a_hundred_thousand_forged_requests_get_what_the_purse_holds(tmp_path: P
             assert flow["feedback_refused"] > FORGED / 4, about
             assert flow["key_frame_requests"] > 0, about
         assert flow["coded_frames"] > 60, about
+
+
+DESCRIBED = """v=0
+o=- 1 1 IN IP4 127.0.0.1
+s=absurd
+c=IN IP4 127.0.0.1
+t=0 0
+m=video {port} RTP/AVPF 96 98
+a=rtpmap:96 MP4V-ES/90000
+a=rtpmap:98 x-steadycast-rs/90000
+"""
+
+
+def absurd(chance: random.Random) -> bytes:
+    """A payload of parity with counts, a block and a symbol that never were; now and then not even that."""
+    head = struct.pack(
+        "!BBHBBH",
+        chance.choice((0xC0, 0xC0, 0xC0, 0x80, 0xC1)),
+        chance.choice((0, 1, 20, 64, 65, 255)),
+        chance.randrange(1 << 16) if chance.random() < 0.5 else chance.randrange(80),
+        chance.randrange(256) if chance.random() < 0.2 else chance.randrange(64),
+        chance.choice((1, 64, 255)),
+        0,
+    )
+    return (head + chance.randbytes(chance.choice((0, 7, 8, 40, 1_400))))[
+        : chance.choice((3, 2_000, 2_000, 2_000))
+    ]
+
+
+def test_twenty_thousand_absurd_packets_of_parity_stop_no_receiver(tmp_path: Path) -> None:
+    (port,) = ports(1)
+    sdp = tmp_path / "absurd.sdp"
+    sdp.write_text(DESCRIBED.format(port=port))
+    receiver = subprocess.Popen(steadycast("receive", sdp, "--json"), stdout=subprocess.PIPE, text=True)
+    try:
+        listening(port)
+        before, chance = resident(receiver.pid), random.Random(7)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            for n in range(20_000):
+                if n % 250 == 0:
+                    # Eighty packets of the media, each a frame; every tenth is lost.
+                    number = n // 250
+                    head = struct.pack("!BBHII", 0x80, 0x80 | 96, number, 3_600 * number, 1)
+                    if number % 10 != 9:
+                        out.sendto(head + b"\0\0\1\xb6" + bytes(60), ("127.0.0.1", port))
+                head = struct.pack("!BBHII", 0x80, 98, n & 0xFFFF, 0, 2)
+                out.sendto(head + absurd(chance), ("127.0.0.1", port))
+                if n % 100 == 0:
+                    time.sleep(0.005)
+        time.sleep(0.5)
+        grown = resident(receiver.pid) - before
+        receiver.send_signal(signal.SIGINT)
+        said, _ = receiver.communicate(timeout=30)
+    finally:
+        receiver.kill()
+    (row,) = json.loads(said)["flows"][0]["receivers"]
+    assert grown < 30e6
+    # Eight of eighty; the last one is not known to be.
+    assert 7 / 79 <= row["loss_frac"] <= 0.12
+    # What was never sent gives nothing back.
+    assert row["repaired_packets"] == 0

@@ -244,3 +244,23 @@ fn parity_from_elsewhere_of_another_stream_and_of_absurd_blocks_gives_nothing_ba
     assert!(asked(&mut receiver, now, now + Span::secs(1)).len() <= 16);
     assert_eq!(receiver.received(), 19);
 }
+
+#[test]
+fn parity_of_what_is_to_come_carries_no_receiver_away() {
+    let (mut receiver, now) = receiving(&[105], 10);
+    // Blocks of one packet, each as far ahead of the one before as a block can be.
+    for n in 0..2_000u16 {
+        let base = 119u16.wrapping_add(n.wrapping_mul(31));
+        parity(&mut receiver, now, 1, 9, 500 + n, ParityHeader { packets: 1, base, index: 0, sent: 1 });
+    }
+    let back: Vec<u16> = receiver.take_recovered().iter().map(|recovered| recovered.number).collect();
+    assert!(back.iter().all(|number| (120..=151).contains(number)), "{back:?}");
+    // What comes then still counts, and what is lost of it comes back.
+    for n in (160..200).filter(|n| *n != 170) {
+        let header = header(96, SENDER, n);
+        assert!(matches!(receiver.on_media(now, Origin(1), &packet(&header)), Received::New(_)), "{n}");
+    }
+    parity(&mut receiver, now, 1, 9, 2_500, ParityHeader { packets: 20, base: 160, index: 0, sent: 1 });
+    let back: Vec<u16> = receiver.take_recovered().iter().map(|recovered| recovered.number).collect();
+    assert_eq!(back, [170]);
+}

@@ -323,6 +323,8 @@ pub(crate) struct Need {
 #[derive(Debug)]
 pub(crate) struct Solver {
     came: Came,
+    /// The newest number that has come itself: what parity says of others moves nothing.
+    heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,
 }
@@ -330,7 +332,7 @@ pub(crate) struct Solver {
 impl Solver {
     pub(crate) fn new() -> Self {
         let came = Came { newest: None, bits: [0; (KNOWN / 64) as usize] };
-        Self { came, blocks: BTreeMap::new(), recovered: Vec::new() }
+        Self { came, heard: None, blocks: BTreeMap::new(), recovered: Vec::new() }
     }
 
     /// The stream begins anew.
@@ -341,6 +343,7 @@ impl Solver {
     /// A packet of the media has come, or its retransmission. Returns what is needed of its block, if parity of that has come.
     pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
         self.came.add(seq);
+        self.heard = self.heard.max(Some(seq));
         let (base, block) = self.blocks.range(..=seq).next_back()?;
         if seq - base >= u64::from(block.count) {
             return None;
@@ -355,8 +358,9 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        let newest = self.came.newest?;
-        let base = self.extended(base).filter(|base| base.abs_diff(newest) < KNOWN)?;
+        // More than half of a block's packets have come before its parity, or it could not give the others back.
+        let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
+        let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < KNOWN / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
         let block = self.blocks.entry(base).or_insert_with(fresh);
         if block.count == packets {
@@ -371,7 +375,7 @@ impl Solver {
 
     /// The extended number that is nearest to the newest one.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
-        let newest = self.came.newest?;
+        let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
     }
 
