@@ -85,12 +85,16 @@ def test_both_ends_are_seen_while_they_run(tmp_path: Path) -> None:
 
         until(lambda: told("steadycast_receivers", mine).get(("ours",)) == 1.0, "no receiver is told")
         until(lambda: told("steadycast_frames_received", its).get(("whole",), 0) > 10, "no frame is told")
-        sent, received = samples(get(mine, "/metrics")), samples(get(its, "/metrics"))
+        received, sent = samples(get(its, "/metrics")), samples(get(mine, "/metrics"))
         assert list(sent) == [metric.name for metric in SENDER]
         assert list(received) == [metric.name for metric in RECEIVER]
         (labels,) = sent["steadycast_receiver_silent_seconds"]
         assert labels[0] == "wall"
-        assert 0 < received["steadycast_packets_received"][()] <= 1.5 * sent["steadycast_packets"][()]
+        # Each figure is a moment old: the other end comes to it.
+        came, left = received["steadycast_packets_received"][()], sent["steadycast_packets"][()]
+        assert min(came, left) > 0
+        until(lambda: told("steadycast_packets", mine)[()] >= came, "more came than was sent")
+        until(lambda: told("steadycast_packets_received", its)[()] >= left, "less came than was sent")
         assert 40 < sent["steadycast_bytes"][()] / sent["steadycast_packets"][()] < 1018
         assert sum(sent["steadycast_limited_seconds"].values()) == pytest.approx(
             sent["steadycast_uptime_seconds"][()], abs=1.5

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import av
-import pytest
 from steadycast.folder import Folder
 
 from tests.live.conftest import FRAMES, caps, description, needs, ports, run, steadycast
@@ -168,8 +167,9 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
 
     for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
         # What a start phase has no rate for is left out before it is coded.
+        # Until the first report tfrc sends a packet per second, and GStreamer's first report takes up to three.
         left_out = flow["left_out_frames"] + flow["no_room_frames"]
-        assert 0.75 * FRAMES <= flow["coded_frames"] == pytest.approx(FRAMES - left_out, abs=25), controller
+        assert 0.65 * FRAMES <= flow["coded_frames"] == FRAMES - left_out, controller
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller
         (receiver,) = flow["receivers"]
         assert not receiver["standard"], controller
