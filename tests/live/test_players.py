@@ -166,15 +166,16 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
-        # What a start phase has no rate for is left out before it is coded.
-        # Until the first report tfrc sends a packet per second, and GStreamer reports when a picture is whole: four seconds.
+        # What there is no rate for is left out before it is coded: a start's pictures. tfrc's no-feedback timer of four round
+        # trips is over between two reports where a round trip takes 2 ms: it halves, and starts again.
         left_out = flow["left_out_frames"] + flow["no_room_frames"]
-        assert 0.5 * FRAMES <= flow["coded_frames"] == FRAMES - left_out, controller
+        least = 0.4 if controller == "tfrc" else 0.7
+        assert least * FRAMES <= flow["coded_frames"] == FRAMES - left_out, controller
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller
         (receiver,) = flow["receivers"]
         assert not receiver["standard"], controller
         # The player was not told of retransmissions: what fills a probe up is nothing to it.
-        assert (flow["padding_packets"] > 0) == (controller == "gcc"), controller
+        assert controller == "gcc" or flow["padding_packets"] == 0, controller
         # One for each frame, most of them in datagrams without a report.
         assert FRAMES / 4 <= flow["feedback_packets"] <= 2 * FRAMES, controller
         decisions = Folder.open(tmp_path / controller / "sent").table("decisions")
