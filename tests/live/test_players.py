@@ -166,8 +166,8 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
-        # What there is no rate for is left out before it is coded: a start's pictures. tfrc's no-feedback timer of four round
-        # trips is over between two reports where a round trip takes 2 ms: it halves, and starts again.
+        # What there is no rate for is left out before it is coded: a start's pictures. tfrc's no-feedback timer of four
+        # round trips is over between two reports where a round trip takes 2 ms: it halves, and starts again.
         left_out = flow["left_out_frames"] + flow["no_room_frames"]
         least = 0.4 if controller == "tfrc" else 0.7
         assert least * FRAMES <= flow["coded_frames"] == FRAMES - left_out, controller
