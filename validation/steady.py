@@ -815,9 +815,7 @@ def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]
             axes.set_ylim(0, 2)
             axes.axhline(1, linewidth=0.6, color="#8a8a8a")
             axes.set_title(
-                "TCP's share beside each controller: drop-tail"
-                if row == "B1"
-                else "and in a queue of its own (FQ-CoDel)"
+                "TCP's share beside each, drop-tail" if row == "B1" else "in a queue of its own (FQ-CoDel)"
             )
         panels[0].legend(ncols=4, fontsize=7, loc="lower left", bbox_to_anchor=(0.55, 1.0))
         panels[-1].set_xlabel("queueing delay, 95th percentile (ms)", loc="right", labelpad=1)
