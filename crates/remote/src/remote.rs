@@ -71,8 +71,6 @@ const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
 /// How often each half tells the other what RTCP's reports would, unless it has times of its own: RFC 4585's default.
 const TOLD: Span = Span::secs(1);
-/// Feedback that is farther apart than this is told as silence.
-const RARE: Span = Span::secs(1);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
@@ -91,9 +89,6 @@ pub struct Remote {
     numbers: u64,
     media: u64,
     told: Time,
-    /// When feedback came last, and the longest time between two of late.
-    heard: Option<Time>,
-    gap: Span,
 }
 
 impl fmt::Debug for Remote {
@@ -167,8 +162,6 @@ impl Remote {
             numbers: 0,
             media: 0,
             told: Time::ZERO,
-            heard: None,
-            gap: Span::ZERO,
         })
     }
 
@@ -247,9 +240,6 @@ impl Remote {
         if joined.packets.is_empty() {
             return;
         }
-        let since = self.heard.replace(at).map_or(Span::ZERO, |heard| at.since(heard));
-        self.gap = since.max(self.gap.scale(0.875)).min(RARE);
-        half.on_feedback_interval(self.gap);
         let (rtt, packets) = (joined.rtt, &joined.packets[..]);
         half.on_report(&Report { at, from: RECEIVER, rtt, reception: None, body: None, packets, members: 2 });
     }

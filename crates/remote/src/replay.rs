@@ -53,6 +53,8 @@ impl Factory for Replayed {
             notice: Notice::NONE,
             arrivals: Vec::new(),
             said: Vec::new(),
+            heard: None,
+            gap: Span::ZERO,
         })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
@@ -120,7 +122,13 @@ struct Replay {
     arrivals: Vec<(PeerTime, PacketReport)>,
     /// See above.
     said: Vec<Said>,
+    /// When a report came last, and the longest time between two of late.
+    heard: Option<Time>,
+    gap: Span,
 }
+
+/// Reports that are farther apart than this say nothing of how far apart they come.
+const RARE: Span = Span::secs(1);
 
 /// What a half that stands in for a receiver has reported.
 struct Said {
@@ -247,11 +255,15 @@ impl Shadow {
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { half, shadows, make, setup, least, left, arrivals, said, .. } = self;
+        let Self { half, shadows, make, setup, least, left, arrivals, said, heard, gap, .. } = self;
         if shadows.len() >= SHADOWS && !shadows.contains_key(&report.from) {
             return;
         }
         let now = report.at;
+        // No half is to take the time between two reports for silence, however short the round trip is.
+        let since = heard.replace(now).map_or(Span::ZERO, |heard| now.since(heard));
+        *gap = since.max(gap.scale(0.875)).min(RARE);
+        half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
         let shadow = shadows.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, ..setup.clone() };
