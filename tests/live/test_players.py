@@ -180,15 +180,15 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
-        # What there is no rate for is left out before it is coded: a start's pictures. The bound was 0.9 before that; it was
-        # set after runs in which 9 of 250 were left out, and 58 of scream's where other sessions shared the machine.
+        # What there is no rate for is left out before it is coded: a start's pictures. The bound was 0.9 before that.
+        # It was set after runs in which 9 of 250 were left out, and 58 of scream's where others shared the machine.
         left_out = flow["left_out_frames"] + flow["no_room_frames"]
         assert 0.7 * FRAMES <= flow["coded_frames"] == FRAMES - left_out, controller
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller
         (receiver,) = flow["receivers"]
         assert not receiver["standard"], controller
-        # The player was not told of retransmissions: what fills a probe up is nothing to it. Where enough waits, nothing fills
-        # gcc's: that it pads here in each run, as this test said at first, does not hold.
+        # The player was not told of retransmissions: what fills a probe up is nothing to it. Where enough waits,
+        # nothing fills gcc's: that it pads here in each run, as this test said at first, does not hold.
         assert controller == "gcc" or flow["padding_packets"] == 0, controller
         # One for each frame, most of them in datagrams without a report.
         assert FRAMES / 4 <= flow["feedback_packets"] <= 2 * FRAMES, controller
