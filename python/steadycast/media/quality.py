@@ -3,7 +3,7 @@
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -192,11 +192,11 @@ def screen(
 
 
 class _Decoded:
-    """Decoded segments, the least recently used dropped first."""
+    """Decoded segments, the least recently used dropped first; threads that need one at a time share the work."""
 
     def __init__(self, ladder: Ladder) -> None:
         self.ladder = ladder
-        self.kept: OrderedDict[tuple[object, ...], dict[int, Picture]] = OrderedDict()
+        self.kept: OrderedDict[tuple[object, ...], Future[dict[int, Picture]]] = OrderedDict()
         self.held = 0
         self.lock = Lock()
 
@@ -204,26 +204,42 @@ class _Decoded:
         self, key: tuple[object, ...], chosen_q: Quantizers, told: Fates | None, groups: range
     ) -> dict[int, Picture]:
         """Pictures of a segment, counted from the segment's first slot; ``key`` is its `segment_key`."""
-        ladder = self.ladder
         with self.lock:
             found = self.kept.get(key)
-            if found is not None:
+            if found is None:
+                ours = self.kept[key] = Future()
+            else:
                 self.kept.move_to_end(key)
-                return found
+        if found is not None:
+            return found.result()
+        try:
+            pictures = self._decode(chosen_q, told, groups)
+        except BaseException as error:
+            with self.lock:
+                del self.kept[key]
+            ours.set_exception(error)
+            raise
+        with self.lock:
+            ours.set_result(pictures)
+            self.held += self._size(ours)
+            # What a thread still works at stays: it counts as held once it is there.
+            there = [other for other, future in self.kept.items() if future.done()]
+            for other in there[: max(len(there) - 2, 0)]:
+                if self.held <= _PIXELS_HELD:
+                    break
+                self.held -= self._size(self.kept.pop(other))
+        return pictures
+
+    def _decode(self, chosen_q: Quantizers, told: Fates | None, groups: range) -> dict[int, Picture]:
+        ladder = self.ladder
         first = ladder.table.span(groups.start).start
         given = units(ladder, chosen_q, told, groups)
         extradata = ladder.rung(first_of(chosen_q[groups.start])).extradata
         by_slot = decode_units(ladder.codec, given, extradata, ladder.width, ladder.height)
-        pictures = {slot - first: picture for slot, picture in by_slot.items()}
-        size = ladder.width * ladder.height * 3 // 2
-        with self.lock:
-            if key not in self.kept:
-                self.kept[key] = pictures
-                self.held += len(pictures) * size
-            while self.held > _PIXELS_HELD and len(self.kept) > 2:
-                _, dropped = self.kept.popitem(last=False)
-                self.held -= len(dropped) * size
-        return pictures
+        return {slot - first: picture for slot, picture in by_slot.items()}
+
+    def _size(self, decoded: Future[dict[int, Picture]]) -> int:
+        return len(decoded.result()) * self.ladder.width * self.ladder.height * 3 // 2
 
 
 class _View:
