@@ -505,7 +505,7 @@ mod tests {
         fn app(&self) -> [u8; 4] {
             self.0.app()
         }
-        fn feedback(&self) -> steadycast_control::registry::Feedback {
+        fn feedback(&self) -> steadycast_control::registry::FeedbackTiming {
             self.0.feedback()
         }
         fn needs(&self) -> &'static [Need] {

@@ -219,7 +219,7 @@ impl Sending {
         let chosen = Chosen::new(&options.controller, options.mode, &options.params)?;
         let group = options.to.ip().is_multicast();
         let entry = steadycast_control::registry::find(&options.controller)?;
-        if group && entry.cast == steadycast_control::registry::Cast::Unicast {
+        if group && entry.receivers == steadycast_control::registry::Receivers::One {
             return Err(LiveError::OneReceiver(options.controller));
         }
         if group && options.feedback != FeedbackFormat::Own {

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use steadycast_control::registry::{Factory, Feedback};
+use steadycast_control::registry::{Factory, FeedbackTiming};
 use steadycast_control::{
     Allowance, Announcement, Arrival, Body, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
     MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent,
@@ -66,8 +66,8 @@ impl Factory for Replayed {
     fn app(&self) -> [u8; 4] {
         self.own.app()
     }
-    fn feedback(&self) -> Feedback {
-        Feedback::Clocked
+    fn feedback(&self) -> FeedbackTiming {
+        FeedbackTiming::Clocked
     }
     fn repeats(&self) -> bool {
         self.own_receivers && self.own.repeats()

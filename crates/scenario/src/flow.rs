@@ -286,10 +286,10 @@ fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
         && let Ok(controller) = registry::find(&video.controller)
-        && controller.cast == registry::Cast::Unicast
+        && controller.receivers == registry::Receivers::One
     {
         let able: Vec<_> =
-            registry::ALL.iter().filter(|c| c.cast == registry::Cast::Any).map(|c| c.name).collect();
+            registry::ALL.iter().filter(|c| c.receivers == registry::Receivers::OneOrMany).map(|c| c.name).collect();
         out.problem(
             at,
             format!("{} serves one receiver, not a group", quoted(&video.controller)),
