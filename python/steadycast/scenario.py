@@ -308,15 +308,17 @@ class Encode(Part):
     bframes: int | None = None
     """B frames between two others, with mpeg2, mpeg4 and h264; default 2."""
     codec: str | None = None
-    """mpeg2, mpeg4 (default), h263, h264, h265, vp8, vp9 or av1."""
+    """mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1; default "mpeg4"."""
     fps: str | float | None = None
-    """Pictures per second, or the clip's own: "clip"; default 25."""
+    """Pictures per second, or the clip's own: "clip"; default 25.0."""
     gop: int | None = None
     """Frames per group of pictures; default 12."""
     q: str | int | None = None
-    """Quantizers from best to worst, "2-31" (h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12"."""
+    """Quantizers from best to worst (by default h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one:
+    "12"; default "2-31".
+    """
     size: str | None = None
-    """sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip"."""
+    """sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip"; default "352x288"."""
 
 
 @dataclass(kw_only=True)
@@ -346,14 +348,14 @@ class Rtcp(Part):
     """RTCP's timing."""
 
     profile: str | None = None
-    """rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback; default)."""
+    """rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback); default "avpf"."""
     reports: str | None = None
-    """Where a group's receivers report to: group (default), or source, which tells them how many they are
-    (RFC 5760).
+    """Where a group's receivers report to: group, or source, which tells them how many they are (RFC
+    5760); default "group".
     """
     session_bw: str | None = None
-    """What RTCP takes 5 % of; default "2Mbps", or the rate of the narrowest link on the way where that is
-    less.
+    """The session bandwidth, of which RTCP takes 5 %; where nobody gives one, no more than the narrowest
+    link on the way carries; default "2Mbps".
     """
     t_min: str | None = None
     """Overrides the profile's least interval."""
@@ -364,11 +366,13 @@ class Period(Part):
     """Length of the periods with data."""
 
     dist: str
-    """constant, exponential (default) or pareto."""
+    """constant: all the same. exponential: many short ones and few long ones. pareto: heavy tailed;
+    default "exponential".
+    """
     mean: str
     """Their mean."""
     shape: float | None = None
-    """pareto: above 1; default 1.5."""
+    """dist = pareto: Above 1: the smaller, the heavier the tail; default 1.5."""
 
 
 @dataclass(kw_only=True)
@@ -452,7 +456,7 @@ class Flow(Part):
     kind: str
     """video, tcp, cbr or onoff."""
     bucket: float | None = None
-    """video: the leaky bucket's size, in GoPs at the target rate; default 1.5."""
+    """video: vbr = bucket: The bucket's size, in groups of pictures at the target rate; default 1.5."""
     buffer: Buffer | None = None
     """video: the receiver's buffer, for controllers that look at it."""
     bytes: str | None = None
@@ -515,11 +519,13 @@ class Flow(Part):
     mode: str | None = None
     """video: repaired (default) or paper."""
     off: Period | None = None
-    """onoff, tcp: length of the periods without."""
+    """tcp, onoff: Length of the periods without."""
     on: Period | None = None
-    """onoff, tcp: length of the periods with data."""
+    """tcp, onoff: Length of the periods with data."""
     packet: str | None = None
-    """Packet size as IP size; default "1200B" (tcp: from its preset)."""
+    """video, tcp, onoff, cbr: Packet size, as IP size. Default video: "1200B"; tcp: from its preset;
+    onoff: "1kB"; cbr: "1kB".
+    """
     padding: bool | None = None
     """video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent
     again where a controller's probe finds too little that waits (gcc); default false.
@@ -535,7 +541,7 @@ class Flow(Part):
     acknowledgment sends, how an idle window restarts, and more.
     """
     rate: str | None = None
-    """cbr: its rate. onoff, and tcp with "on": the rate while on."""
+    """tcp, onoff: The rate while on. cbr: Its rate."""
     receivers: int | None = None
     """In a shape, instead of "to": how many receivers; default 1."""
     repair: str | None = None
@@ -547,8 +553,8 @@ class Flow(Part):
     rfc8593: Rfc8593 | None = None
     """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
     room: float | None = None
-    """video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that
-    is larger than others; the mean stays the target's. Default 2.5.
+    """video: vbr = frame: How many times as fast as the target packets may leave, for a frame that is
+    larger than others; the mean stays the target's; default 2.5.
     """
     rtcp: Rtcp | None = None
     """video: RTCP's timing."""
@@ -579,11 +585,14 @@ class Flow(Part):
     trace: str | Path | None = None
     """video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file."""
     vbr: str | None = None
-    """video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder.
-    frame: per frame, so that what waits at the sender leaves within "wait".
+    """video: bucket: a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR,
+    Hamdi and Roberts). ladder: a quantizer once per group of pictures, the best one whose next group
+    fits the rate. frame: a quantizer per frame, the best one with which the rest of the group fits the
+    rate and each frame of it leaves within "wait"; within a group it only becomes coarser; default
+    "bucket".
     """
     wait: str | None = None
-    """video with vbr = "frame": within this time each frame has left; default "100ms"."""
+    """video: vbr = frame: The time from a frame's being ready to its last byte's leaving; default "100ms"."""
     window: str | None = None
     """tcp: The receiver's advertised window."""
 

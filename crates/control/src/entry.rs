@@ -22,16 +22,16 @@ words! {
 
 /// Whom a controller can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cast {
+pub enum Receivers {
     /// One receiver.
-    Unicast,
-    /// One or many.
-    Any,
+    One,
+    /// One, or a group.
+    OneOrMany,
 }
 
 /// What clocks a controller's feedback, and with it whether RTCP's 5 % bound holds (INV-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feedback {
+pub enum FeedbackTiming {
     /// RTCP's timer: bounded by 5 % of the session bandwidth.
     Periodic,
     /// Packets or round trips: unbounded, but counted.
@@ -431,9 +431,9 @@ pub struct Controller {
     /// Where it comes from.
     pub source: &'static str,
     /// Whom it can serve.
-    pub cast: Cast,
+    pub receivers: Receivers,
     /// What clocks its feedback.
-    pub feedback: Feedback,
+    pub feedback: FeedbackTiming,
     /// What it cannot do without, with these values of its parameters.
     pub needs: fn(&Values) -> &'static [Need],
     /// Whether it can be run on standard receiver reports alone.

@@ -1,6 +1,6 @@
 //! `fixed`: a constant rate that reacts to nothing. The baseline, and the template of a new controller.
 
-use crate::entry::{Cast, Controller, Feedback, Kind, Param};
+use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::Rate;
 
@@ -9,8 +9,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",
     source: "plain RTP (RFC 3550)",
-    cast: Cast::Any,
-    feedback: Feedback::None,
+    receivers: Receivers::OneOrMany,
+    feedback: FeedbackTiming::None,
     needs: |_| &[],
     standard_reports: true,
     repeats: false,

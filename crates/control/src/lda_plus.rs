@@ -4,7 +4,7 @@
 //! that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
 //! `docs/controllers/lda-plus.md` has the equations and the deviations.
 
-use crate::entry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
 use crate::{
     Arrival, Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
@@ -19,8 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "lda-plus",
     about: "at each RTCP report, up in proportion to what is left of the bottleneck, down by the root of the loss",
     source: "Sisalem, Wolisz: LDA+ (2000)",
-    cast: Cast::Any,
-    feedback: Feedback::Periodic,
+    receivers: Receivers::OneOrMany,
+    feedback: FeedbackTiming::Periodic,
     needs: |_| &[],
     standard_reports: true,
     repeats: false,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use steadycast_words::nearest;
 
 pub use crate::entry::{
-    BuildReceiver, BuildSender, Cast, Controller, Dashes, Feedback, Given, Kind, Mode, Param, ParamError, Setup, Value,
-    Values,
+    BuildReceiver, BuildSender, Controller, Dashes, FeedbackTiming, Given, Kind, Mode, Param, ParamError, Receivers,
+    Setup, Value, Values,
 };
 
 /// All controllers. A new one is one line here.
@@ -94,7 +94,7 @@ pub trait Factory: Send + Sync {
     /// Its APP packets' name.
     fn app(&self) -> [u8; 4];
     /// What clocks its feedback.
-    fn feedback(&self) -> Feedback;
+    fn feedback(&self) -> FeedbackTiming;
     /// See [`Controller::repeats`].
     fn repeats(&self) -> bool {
         false
@@ -146,7 +146,7 @@ impl Factory for Chosen {
     fn app(&self) -> [u8; 4] {
         self.controller.app
     }
-    fn feedback(&self) -> Feedback {
+    fn feedback(&self) -> FeedbackTiming {
         self.controller.feedback
     }
     fn repeats(&self) -> bool {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn one_controller_takes_over_and_it_can_serve_any_receivers() {
         assert_eq!(ALL.iter().filter(|c| c.fallback).count(), 1);
-        assert!(FALLBACK.standard_reports && FALLBACK.cast == Cast::Any);
+        assert!(FALLBACK.standard_reports && FALLBACK.receivers == Receivers::OneOrMany);
     }
 
     #[test]

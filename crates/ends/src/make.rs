@@ -9,8 +9,8 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, check_needs};
 use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
-    Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PlayBuffer, SyntheticCodec, Vbr,
-    Waiting,
+    Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PerFrame, PlayBuffer,
+    SyntheticCodec, Vbr, Waiting,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
@@ -248,7 +248,7 @@ impl<'a> AgentFactory<'a> {
             if video.defences { Arc::new(FeedbackDefence::new(factory, OperatorControls::default())) } else { factory };
         let codec = match &video.media {
             sc::Media::Rfc8593 { codec, .. } => {
-                let t0 = Span::from_secs_f64(1.0 / video.encode.fps.unwrap_or(30.0));
+                let t0 = Span::from_secs_f64(1.0 / video.encode.fps.0.unwrap_or(30.0));
                 Some(CodecSettings { t0, ..codec.clone() })
             }
             _ => None,
@@ -372,7 +372,7 @@ impl<'a> AgentFactory<'a> {
                 let chance = seed.part(&format!("{name}.rtcp"));
                 let by_ladder = range.is_some_and(|r| cap >= r.1);
                 let source = VideoSource::new(settings, factory.clone(), setup, encoder, by_ladder, chance, from);
-                let room = if let Vbr::Frame { room, .. } = vbr { room } else { 1.0 };
+                let room = if let Vbr::Frame(PerFrame { room, .. }) = vbr { room } else { 1.0 };
                 let source = source
                     .with_room(room)
                     .with_ecn(video.ecn)
@@ -505,7 +505,7 @@ mod tests {
         fn app(&self) -> [u8; 4] {
             self.0.app()
         }
-        fn feedback(&self) -> steadycast_control::registry::Feedback {
+        fn feedback(&self) -> steadycast_control::registry::FeedbackTiming {
             self.0.feedback()
         }
         fn needs(&self) -> &'static [Need] {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use steadycast_control::Check;
-use steadycast_control::registry::{self, Feedback};
+use steadycast_control::registry::{self, FeedbackTiming};
 use steadycast_link::Counts;
 use steadycast_record::{Claim, Figures, Of, fair, flow, invariant, jain, link, receiver, run, variation};
 use steadycast_scenario::{self as sc, FlowKind};
@@ -348,7 +348,7 @@ impl Record<'_> {
         let mut shares = Check::new("INV-2");
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
             let FlowKind::Video(video) = &spec.kind else { continue };
-            let periodic = registry::find(&video.controller).is_ok_and(|c| c.feedback != Feedback::Clocked);
+            let periodic = registry::find(&video.controller).is_ok_and(|c| c.feedback != FeedbackTiming::Clocked);
             for agent in ends.sources.iter().chain(&ends.sinks) {
                 let agent = self.tell(*agent);
                 Check::gather(&mut all, &agent.promises());

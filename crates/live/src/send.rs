@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
 use steadycast_control::{Limit, Mode, Need, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
-use steadycast_media::{Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
+use steadycast_media::{Bucket, Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
 use steadycast_session::{
     CircuitBreaker, FeedbackDefence, FeedbackFormat, Identity, PARITY_MORE, ParitySettings, Profile, RepairSettings,
@@ -219,7 +219,7 @@ impl Sending {
         let chosen = Chosen::new(&options.controller, options.mode, &options.params)?;
         let group = options.to.ip().is_multicast();
         let entry = steadycast_control::registry::find(&options.controller)?;
-        if group && entry.cast == steadycast_control::registry::Cast::Unicast {
+        if group && entry.receivers == steadycast_control::registry::Receivers::One {
             return Err(LiveError::OneReceiver(options.controller));
         }
         if group && options.feedback != FeedbackFormat::Own {
@@ -294,7 +294,7 @@ impl Sending {
                 pictures = Some(Arc::new(steadycast_ends::pictures(&ladder, max_payload as u64, cost)));
                 let paper = options.mode == Mode::Paper;
                 let waiting = if paper { Waiting::Damped } else { Waiting::Drained };
-                let vbr = Vbr::Bucket { factor: 2.5 };
+                let vbr = Vbr::Bucket(Bucket { bucket: 2.5 });
                 let encoder = Encoder::new(Arc::new(*ladder), vbr, waiting, max_payload as u64, cost);
                 let feed = LadderFeed::new(encoder, store.clone(), rungs, frames);
                 over = Some(feed.over());

@@ -4,26 +4,43 @@ use crate::FrameKind;
 use crate::{Ladder, Scale};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span};
+use steadycast_words::{Kind, Within, kinds, settings};
 
-/// How a rate becomes a quantizer: once per GoP, or per frame.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Vbr {
-    /// The leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts), with the bucket's size in GoPs at the present rate.
-    Bucket {
-        /// See above; 1.5 in Evalvid-RA.
-        factor: f64,
-    },
-    /// The best quantizer whose next GoP fits the rate.
-    Ladder,
-    /// The best quantizer with which the rest of the GoP fits the rate, and each frame of it leaves within a time; within a GoP it only
-    /// becomes coarser.
-    Frame {
-        /// The time from a frame's being ready to its last byte's leaving.
-        wait: Span,
-        /// How many times as fast as the rate bytes may leave.
-        room: f64,
-    },
+kinds! {
+    /// How a rate becomes a quantizer.
+    #[derive(Copy)]
+    Vbr for (), by "vbr", default "bucket" {
+        /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
+        "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
+        /// a quantizer once per group of pictures, the best one whose next group fits the rate.
+        "ladder" => Ladder, "vbr = \"ladder\"";
+        /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it leaves within "wait"; within a
+        /// group it only becomes coarser.
+        "frame" => Frame(PerFrame), "vbr = \"frame\"";
+    }
 }
+
+settings! {
+    /// The leaky bucket of Evalvid-RA.
+    #[derive(Copy)]
+    Bucket {
+        /// The bucket's size, in groups of pictures at the target rate.
+        bucket: f64 where (Within { least: 0.1, most: 100.0, remedy: "from 0.1 to 100 GoPs" }) = 1.5,
+    }
+    /// How fast the frames have to leave that are chosen one by one.
+    #[derive(Copy)]
+    PerFrame {
+        /// The time from a frame's being ready to its last byte's leaving.
+        wait: Span where (WAIT) = Span::millis(100),
+        /// How many times as fast as the target packets may leave, for a frame that is larger than others; the mean stays the target's.
+        room: f64 where (Within { least: 1.0, most: 10.0, remedy: "from 1 to 10" }) = 2.5,
+    }
+}
+
+const WAIT: Within<Span> = Within { least: Span::millis(10), most: Span::secs(10), remedy: "from \"10ms\" to \"10s\"" };
+
+impl Kind<()> for Bucket {}
+impl Kind<()> for PerFrame {}
 
 /// What becomes of bytes that still wait in the pacer when a GoP begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +148,7 @@ impl Encoder {
         let (round, clip) = (self.next / frames, self.next % frames);
         let begins = clip.is_multiple_of(u64::from(self.ladder.gop));
         match self.vbr {
-            Vbr::Frame { wait, room } => self.choose_frame(clip, rate, backlog, wait, room),
+            Vbr::Frame(PerFrame { wait, room }) => self.choose_frame(clip, rate, backlog, wait, room),
             _ if begins => self.choose(clip, rate, backlog),
             _ => {}
         }
@@ -174,8 +191,8 @@ impl Encoder {
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
-            (Vbr::Ladder | Vbr::Frame { .. }, _) => fitting.unwrap_or(cheapest),
-            (Vbr::Bucket { .. }, None) => {
+            (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
+            (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
                 self.quantizer = match self.ladder.scale {
@@ -184,7 +201,7 @@ impl Encoder {
                 };
                 self.nearest()
             }
-            (Vbr::Bucket { factor }, Some(share)) => {
+            (Vbr::Bucket(Bucket { bucket: factor }), Some(share)) => {
                 let r = budget.as_f64().max(1.0);
                 let (share, wanted) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);

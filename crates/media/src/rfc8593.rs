@@ -4,7 +4,7 @@ use crate::{Coded, Feed, FrameKind, Ladder};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, Rate, Span};
 use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Within, settings, words};
+use steadycast_words::{Findings, Within, positive, settings, words};
 
 /// The smallest frame (RFC 8593, 6.2.1).
 const SMALLEST: f64 = 10.0;
@@ -37,9 +37,9 @@ settings! {
         /// The reference interval between frames t0, which is 1/FPS.
         [inner] t0: Span = RFC.t0,
         /// Its lowest rate.
-        r_min: Rate where (POSITIVE) = RFC.r_min,
+        r_min: Rate where (positive) = RFC.r_min,
         /// Its highest rate.
-        r_max: Rate where (POSITIVE) = RFC.r_max,
+        r_max: Rate where (positive) = RFC.r_max,
         /// For how long it takes no further request after one.
         tau_v: Span = RFC.tau_v,
         /// By which share a request has to differ from the one before to be abrupt, so that a burst follows.
@@ -57,8 +57,6 @@ settings! {
     }
 }
 
-const POSITIVE: fn(&Rate) -> Option<(String, String)> =
-    |rate| (*rate == Rate::ZERO).then(|| ("a rate of 0".into(), "write a rate above 0".into()));
 const ABRUPT: Within<f64> = Within { least: 0.0, most: 100.0, remedy: "from 0 to 100" };
 const BURST: Within<u32> = Within { least: 2, most: 1_000, remedy: "from 2 to 1000 frames" };
 const FIRST: Within<Bytes> =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use steadycast_media::FrameKind;
-use steadycast_media::{Encoder, Ladder, Scale, Vbr, Waiting, bucket};
+use steadycast_media::{Bucket, Encoder, Ladder, PerFrame, Scale, Vbr, Waiting, bucket};
 use steadycast_units::{Bytes, Rate, Span};
 
 #[track_caller]
@@ -114,17 +114,17 @@ fn the_plain_rule_never_exceeds_the_rate_it_can_keep() {
 #[test]
 fn the_bucket_comes_to_the_rung_of_its_rate_and_stays_near() {
     for kbps in [150.0, 300.0, 650.0, 1_400.0] {
-        let all = quantizers(Vbr::Bucket { factor: 1.5 }, kbps, 60);
+        let all = quantizers(Vbr::Bucket(Bucket { bucket: 1.5 }), kbps, 60);
         let mean = all[20..].iter().map(|q| TABLE_2[usize::from(*q) - 2]).sum::<f64>() / 40.0;
         between(mean / kbps, 0.75, 1.2);
     }
-    assert_eq!(quantizers(Vbr::Bucket { factor: 1.5 }, 9_000.0, 30).last(), Some(&2));
-    assert_eq!(quantizers(Vbr::Bucket { factor: 1.5 }, 10.0, 30).last(), Some(&31));
+    assert_eq!(quantizers(Vbr::Bucket(Bucket { bucket: 1.5 }), 9_000.0, 30).last(), Some(&2));
+    assert_eq!(quantizers(Vbr::Bucket(Bucket { bucket: 1.5 }), 10.0, 30).last(), Some(&31));
 }
 
 #[test]
 fn a_rate_below_or_above_the_ladder_is_survived() {
-    for vbr in [Vbr::Ladder, Vbr::Bucket { factor: 1.5 }] {
+    for vbr in [Vbr::Ladder, Vbr::Bucket(Bucket { bucket: 1.5 })] {
         for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
             let mut encoder = Encoder::new(ladder(), vbr, Waiting::Damped, 1, 60);
             for _ in 0..100 {
@@ -184,7 +184,7 @@ fn peaked() -> Arc<Ladder> {
 /// Plays `frames` at the rates of `rate`, drained `room` times as fast: the longest time from a frame to its last byte's leaving, and all
 /// bytes.
 fn played(room: f64, wait: Span, frames: u32, rate: impl Fn(u32) -> Rate) -> (Span, u64) {
-    let mut encoder = Encoder::new(peaked(), Vbr::Frame { wait, room }, Waiting::Drained, 1_000, 0);
+    let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), Waiting::Drained, 1_000, 0);
     let (mut level, mut longest, mut all, mut last) = (0.0, Span::ZERO, 0, 2);
     for n in 0..frames {
         let coded = encoder.next(rate(n), Bytes::new(level as u64));

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 use std::sync::{Arc, Mutex};
-use steadycast_control::registry::{Factory, Feedback};
+use steadycast_control::registry::{Factory, FeedbackTiming};
 use steadycast_control::{
     Arrival, Body, Decision, Due, Echo, EchoReceiver, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply, Report,
     SenderHalf, Sent, Setup, Slot, View, Wake, Why,
@@ -221,8 +221,8 @@ impl Factory for PythonController {
         *b"ECHO"
     }
 
-    fn feedback(&self) -> Feedback {
-        Feedback::Clocked
+    fn feedback(&self) -> FeedbackTiming {
+        FeedbackTiming::Clocked
     }
 }
 

@@ -1,6 +1,6 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use steadycast_control::registry::{ALL, Cast, Feedback, Kind, Mode, Param, Values};
+use steadycast_control::registry::{ALL, FeedbackTiming, Kind, Mode, Param, Receivers, Values};
 
 /// All controllers, in the registry's order.
 #[pyfunction]
@@ -13,17 +13,17 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         entry.set_item("source", c.source)?;
         entry.set_item(
             "cast",
-            match c.cast {
-                Cast::Unicast => "unicast",
-                Cast::Any => "any",
+            match c.receivers {
+                Receivers::One => "unicast",
+                Receivers::OneOrMany => "any",
             },
         )?;
         entry.set_item(
             "feedback",
             match c.feedback {
-                Feedback::Periodic => "periodic",
-                Feedback::Clocked => "clocked",
-                Feedback::None => "none",
+                FeedbackTiming::Periodic => "periodic",
+                FeedbackTiming::Clocked => "clocked",
+                FeedbackTiming::None => "none",
             },
         )?;
         let needs = PyList::empty(py);

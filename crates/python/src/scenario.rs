@@ -2,7 +2,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::Path;
-use steadycast_scenario::{Codec, Document, FlowKind, Loaded, Media, Problem, Problems, Scenario, Size};
+use steadycast_scenario::{Document, FlowKind, Loaded, Media, Problem, Problems, Scenario};
+use steadycast_words::Word;
 
 /// JSON Schema of the scenario format.
 #[pyfunction]
@@ -181,31 +182,13 @@ impl PyScenario {
                 }
             }
             let encode = &video.encode;
-            entry.set_item(
-                "codec",
-                match encode.codec {
-                    Codec::Mpeg2 => "mpeg2",
-                    Codec::Mpeg4 => "mpeg4",
-                    Codec::H263 => "h263",
-                    Codec::H264 => "h264",
-                    Codec::H265 => "h265",
-                    Codec::Vp8 => "vp8",
-                    Codec::Vp9 => "vp9",
-                    Codec::Av1 => "av1",
-                },
-            )?;
-            entry.set_item(
-                "size",
-                match encode.size {
-                    Size::Clip => "clip".to_owned(),
-                    Size::Pixels { width, height } => format!("{width}x{height}"),
-                },
-            )?;
-            entry.set_item("fps", encode.fps)?;
+            entry.set_item("codec", encode.codec.word())?;
+            entry.set_item("size", encode.size.to_string())?;
+            entry.set_item("fps", encode.fps.0)?;
             entry.set_item("gop", encode.gop)?;
             entry.set_item("bframes", encode.bframes)?;
-            entry.set_item("q_min", encode.q_min)?;
-            entry.set_item("q_max", encode.q_max)?;
+            entry.set_item("q_min", encode.q.0)?;
+            entry.set_item("q_max", encode.q.1)?;
             list.append(entry)?;
         }
         Ok(list)

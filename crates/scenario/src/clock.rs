@@ -1,7 +1,7 @@
-//! What of a session begins anywhere: a receiver's clock, and a sender's sequence numbers and timestamps.
+//! A receiver's clock, beside the sender's.
 
-use crate::file::{ClockTable, RtpTable};
-use crate::model::{FirstNumbers, OwnClock};
+use crate::file::ClockTable;
+use crate::model::OwnClock;
 use steadycast_units::{Offset, Span};
 use steadycast_words::{Findings, Spanned};
 
@@ -31,17 +31,4 @@ pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock
         (None, None) => Offset::ZERO,
     };
     OwnClock { ahead, drift }
-}
-
-pub(crate) fn first_numbers(table: &Spanned<RtpTable>, out: &mut Findings) -> FirstNumbers {
-    let mut number = |said: &Option<Spanned<u64>>, most: u64| {
-        let said = said.as_ref()?;
-        if said.value > most {
-            out.problem(&said.at, format!("{} is out of range", said.value), format!("from 0 to {most}"));
-        }
-        Some(said.value)
-    };
-    let seq = number(&table.seq, u64::from(u16::MAX)).map(|n| n as u16);
-    let timestamp = number(&table.timestamp, u64::from(u32::MAX)).map(|n| n as u32);
-    FirstNumbers { seq, timestamp }
 }

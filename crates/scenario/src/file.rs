@@ -1,12 +1,16 @@
 //! The tables of a scenario file: every key once, with the description that the schema shows.
 
 use crate::Directions;
-use crate::model::{AdaptivePlayout, Codec, Emit, FeedbackFormat, Map001, Playout, Reports, RtcpProfile};
+use crate::encode::Encode;
+use crate::model::{
+    AdaptivePlayout, Buffer, Cbr, Emit, FeedbackFormat, FirstNumbers, Map001, OnOff, Periods, Playout, Repair, Reports,
+    Rtcp, RtcpProfile,
+};
 use serde_json::{Value as Json, json};
 use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
-use steadycast_media::CodecSettings;
+use steadycast_media::{CodecSettings, Vbr};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{
@@ -137,7 +141,7 @@ tables! {
         stop: Span,
         /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms" (tcp of preset linux: "100us").
         send_jitter: Span,
-        /// Packet size as IP size; default "1200B" (tcp: from its preset).
+        /// video, tcp: Packet size, as IP size. Default video: "1200B"; tcp: from its preset.
         packet: Bytes,
         /// video: a registry name, or "file.py:Class".
         controller: String,
@@ -158,27 +162,19 @@ tables! {
         /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
         rfc8593: CodecSettings,
         /// video: how pictures are encoded.
-        encode: EncodeTable,
-        /// video: how a rate becomes a quantizer. Once per group of pictures: bucket (default) or ladder. frame: per frame, so that what waits at the sender leaves within "wait".
-        vbr: VbrWord,
-        /// video: the leaky bucket's size, in GoPs at the target rate; default 1.5.
-        bucket: f64,
-        /// video with vbr = "frame": within this time each frame has left; default "100ms".
-        wait: Span,
-        /// video with vbr = "frame": how many times as fast as the target packets may leave, for a frame that is larger than others; the mean stays the target's. Default 2.5.
-        room: f64,
+        encode: Deferred<Encode>,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
         /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
-        repair: RepairWord,
+        repair: Repair,
         /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent again where a controller's probe finds too little that waits (gcc); default false.
         padding: bool,
         /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
         playout: PlayoutSaid,
         /// video: the receiver's buffer, for controllers that look at it.
-        buffer: BufferTable,
+        buffer: Buffer,
         /// video: RTCP's timing.
-        rtcp: RtcpTable,
+        rtcp: Deferred<Rtcp>,
         /// video: the rate never goes below this.
         floor: Rate,
         /// video: nor above this.
@@ -188,7 +184,7 @@ tables! {
         /// video: its receivers' clocks; default: the sender's.
         clock: ClockTable,
         /// video: where its packets' numbers begin; default: from the seed.
-        rtp: RtpTable,
+        rtp: FirstNumbers,
         /// video: whether the sender defends itself against false reports, as a live one does; default false.
         defences: bool,
         /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets leave; true: ect0. Off by
@@ -197,12 +193,15 @@ tables! {
         /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for, which is rfc8888 for scream, gcc, steady and nada at the sender (default). rfc8888 or twcc:
         /// single packets, as RFC 8888 or transport-wide congestion control has it.
         feedback: FeedbackFormat,
-        /// cbr: its rate. onoff, and tcp with "on": the rate while on.
+        /// tcp: The rate while on.
         rate: Rate,
-        /// onoff, tcp: length of the periods with data.
-        on: PeriodsTable,
-        /// onoff, tcp: length of the periods without.
-        off: PeriodsTable,
+        /// tcp: Length of the periods with data.
+        on: Deferred<Periods>,
+        /// tcp: Length of the periods without.
+        off: Deferred<Periods>,
+        ..vbr("video"): Vbr,
+        ..onoff("onoff"): OnOff,
+        ..cbr("cbr"): Cbr,
         ..tcp("tcp"): steadycast_tcp::Config,
     }
     /// Paper 000's Table 2 as frames.
@@ -212,28 +211,6 @@ tables! {
         /// Sizes vary by up to this share; default 0.1.
         vary: f64,
     }
-    /// How pictures are encoded.
-    EncodeTable {
-        /// mpeg2, mpeg4 (default), h263, h264, h265, vp8, vp9 or av1.
-        codec: Codec,
-        /// sqcif, qcif, cif (default), 4cif, qvga, vga, "640x480", or the clip's own: "clip".
-        size: SizeSaid,
-        /// Pictures per second, or the clip's own: "clip"; default 25.
-        fps: FpsSaid,
-        /// Frames per group of pictures; default 12.
-        gop: u64,
-        /// B frames between two others, with mpeg2, mpeg4 and h264; default 2.
-        bframes: u64,
-        /// Quantizers from best to worst, "2-31" (h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12".
-        q: QSaid,
-    }
-    /// A receiver's buffer.
-    BufferTable {
-        /// How much fits.
-        size: Bytes,
-        /// Consumption at a constant rate; default: frame by frame, as the clip plays.
-        consume: Rate,
-    }
     /// Receivers' clocks.
     ClockTable {
         /// How much more they show than the sender's.
@@ -242,33 +219,6 @@ tables! {
         behind: Span,
         /// Parts per million that they are too fast; negative: too slow. Default 0.
         drift: f64,
-    }
-    /// Where a session's numbers begin.
-    RtpTable {
-        /// The first sequence number, from 0 to 65535.
-        seq: u64,
-        /// The timestamp of time zero, from 0 to 4294967295.
-        timestamp: u64,
-    }
-    /// RTCP's timing.
-    RtcpTable {
-        /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback; default).
-        profile: RtcpProfile,
-        /// What RTCP takes 5 % of; default "2Mbps", or the rate of the narrowest link on the way where that is less.
-        session_bw: Rate,
-        /// Overrides the profile's least interval.
-        t_min: Span,
-        /// Where a group's receivers report to: group (default), or source, which tells them how many they are (RFC 5760).
-        reports: Reports,
-    }
-    /// Lengths of periods.
-    PeriodsTable {
-        /// constant, exponential (default) or pareto.
-        dist: PeriodWord,
-        /// Their mean.
-        mean: Span,
-        /// pareto: above 1; default 1.5.
-        shape: f64,
     }
     /// Groups that carry the same video at different rates. Each receiver is in one of them at a time, first in the lowest.
     SimulcastTable {
@@ -443,36 +393,13 @@ pub(crate) enum MediaWord {
     Trace,
     Rfc8593,
 }
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VbrWord {
-    Bucket,
-    Ladder,
-    Frame,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RepairWord {
-    None,
-    Rtx,
-    Auto,
-    Parity,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PeriodWord {
-    Constant,
-    Exponential,
-    Pareto,
-}
-
 words! {
     Shape { "dumbbell" => Self::Dumbbell, "star" => Self::Star, "chain" => Self::Chain, "parking-lot" => Self::ParkingLot, "tree" => Self::Tree, }
     FlowWord { "video" => Self::Video, "tcp" => Self::Tcp, "cbr" => Self::Cbr, "onoff" => Self::OnOff, }
     CastWord { "unicast" => Self::Unicast, "multicast" => Self::Multicast, }
     MediaWord { "clip" => Self::Clip, "synthetic" => Self::Synthetic, "greedy" => Self::Greedy, "table2" => Self::Table2, "map001" => Self::Map001, "trace" => Self::Trace, "rfc8593" => Self::Rfc8593, }
-    VbrWord { "bucket" => Self::Bucket, "ladder" => Self::Ladder, "frame" => Self::Frame, }
-    RepairWord { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
-    PeriodWord { "constant" => Self::Constant, "exponential" => Self::Exponential, "pareto" => Self::Pareto, }
+    Repair { "none" => Self::None, "rtx" => Self::Rtx, "auto" => Self::Auto, "parity" => Self::Parity, }
     Directions { "forward" => Self::Forward, "back" => Self::Back, "both" => Self::Both, }
-    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, "h265" => Self::H265, "vp8" => Self::Vp8, "vp9" => Self::Vp9, "av1" => Self::Av1, }
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }
@@ -552,71 +479,6 @@ impl FromToml for PlayoutSaid {
     }
 }
 
-/// A picture's size.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SizeSaid(pub(crate) crate::Size);
-
-/// Sizes that have a name.
-pub(crate) const SIZES: &[(&str, u32, u32)] = &[
-    ("sqcif", 128, 96),
-    ("qcif", 176, 144),
-    ("cif", 352, 288),
-    ("4cif", 704, 576),
-    ("qvga", 320, 240),
-    ("vga", 640, 480),
-];
-
-impl Declared for SizeSaid {
-    fn schema() -> Json {
-        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|[0-9]+x[0-9]+)$" })
-    }
-}
-
-impl FromToml for SizeSaid {
-    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        let text = item.text().unwrap_or_default();
-        if text == "clip" {
-            return Some(Self(crate::Size::Clip));
-        }
-        if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
-            return Some(Self(crate::Size::Pixels { width: *width, height: *height }));
-        }
-        let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
-        if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
-            return Some(Self(crate::Size::Pixels { width, height }));
-        }
-        let names: Vec<_> = SIZES.iter().map(|(name, ..)| *name).collect();
-        let what = format!("{} is not a picture size", item.shown());
-        let remedy = format!("\"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
-        out.problem(&item.at, what, remedy);
-        None
-    }
-}
-
-/// Pictures per second; `None`: the clip's own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FpsSaid(pub(crate) Option<f64>);
-
-impl Declared for FpsSaid {
-    fn schema() -> Json {
-        json!({ "anyOf": [{ "const": "clip" }, { "type": "number", "minimum": 1, "maximum": 240 }] })
-    }
-}
-
-impl FromToml for FpsSaid {
-    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        if item.text() == Some("clip") {
-            return Some(Self(None));
-        }
-        let fps = f64::read(item, out)?;
-        if (1.0..=240.0).contains(&fps) {
-            return Some(Self(Some(fps)));
-        }
-        out.problem(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"");
-        None
-    }
-}
-
 /// An ECN codepoint, or whether there is one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EcnSaid(pub(crate) Ecn);
@@ -648,34 +510,6 @@ impl FromToml for EcnSaid {
                     out.problem(&item.at, what, "write \"off\", \"ect0\" (true) or \"ect1\"");
                 }
                 found
-            }
-        }
-    }
-}
-
-/// Quantizers, the best one first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QSaid(pub(crate) u8, pub(crate) u8);
-
-impl Declared for QSaid {
-    fn schema() -> Json {
-        json!({ "anyOf": [{ "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" }, { "type": "integer" }] })
-    }
-}
-
-impl FromToml for QSaid {
-    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        let text = match &item.value {
-            Value::Whole(n) => n.to_string(),
-            _ => item.text().unwrap_or_default().to_owned(),
-        };
-        let (low, high) = text.split_once('-').unwrap_or((&text, &text));
-        match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
-            (Ok(low), Ok(high)) if low <= high && high <= 51 => Some(Self(low, high)),
-            _ => {
-                let what = format!("{} is not a range of quantizers", item.shown());
-                out.problem(&item.at, what, "write for example \"2-31\", the best first");
-                None
             }
         }
     }

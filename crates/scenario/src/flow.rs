@@ -1,14 +1,11 @@
 //! Flows: names and hosts written out, every kind with its defaults, every value checked.
 
-use crate::clock::{clock, first_numbers};
-use crate::file::VbrWord;
-use crate::file::{
-    CastWord, EncodeTable, FlowTable, FlowWord, FpsSaid, MediaWord, PeriodWord, PeriodsTable, QSaid, RepairWord,
-    StartSaid,
-};
+use crate::clock::clock;
+use crate::encode::{Codec, Encode};
+use crate::file::{CastWord, FlowTable, FlowWord, MediaWord, StartSaid};
 use crate::model::{
-    Buffer, Cast, Cbr, Codec, Emit, Encode, FeedbackFormat, Flow, FlowKind, Map001, Media, OnOff, PeriodDist, Periods,
-    Playout, Repair, Rtcp, RtcpProfile, Size, Start, Tcp, Video, Workload,
+    Cast, Cbr, Emit, FeedbackFormat, Flow, FlowKind, Map001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp,
+    RtcpProfile, Start, Tcp, Video, Workload,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
@@ -18,8 +15,8 @@ use steadycast_control::{Mode, Values};
 use steadycast_media::{CodecModel, CodecSettings, Vbr};
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
-use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, Settings, Spanned, Word, nearest, remedy};
+use steadycast_words::tree::{Item, Place, Value, quoted};
+use steadycast_words::{Declared, Findings, FromToml, Rule, Settings, Spanned, Word, nearest, positive, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;
@@ -37,10 +34,6 @@ const VIDEO: &[&str] = &[
     "map001",
     "rfc8593",
     "encode",
-    "vbr",
-    "bucket",
-    "wait",
-    "room",
     "emit",
     "playout",
     "repair",
@@ -58,8 +51,6 @@ const VIDEO: &[&str] = &[
 ];
 /// What a TCP flow has beside its settings.
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
-const CBR: &[&str] = &["rate"];
-const ONOFF: &[&str] = &["rate", "on", "off"];
 
 /// One entry of the file: one flow, or as many as its range or count says.
 pub(crate) struct Group<'a> {
@@ -295,9 +286,10 @@ fn cast(table: &Spanned<FlowTable>, kind: &FlowKind, receivers: usize, out: &mut
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
         && let Ok(controller) = registry::find(&video.controller)
-        && controller.cast == registry::Cast::Unicast
+        && controller.receivers == registry::Receivers::One
     {
-        let able: Vec<_> = registry::ALL.iter().filter(|c| c.cast == registry::Cast::Any).map(|c| c.name).collect();
+        let able: Vec<_> =
+            registry::ALL.iter().filter(|c| c.receivers == registry::Receivers::OneOrMany).map(|c| c.name).collect();
         out.problem(
             at,
             format!("{} serves one receiver, not a group", quoted(&video.controller)),
@@ -321,18 +313,15 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     let Some(said) = &table.repair else { return Some(Repair::None) };
     let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
     let (what, remedy) = match said.value {
-        RepairWord::None => return Some(Repair::None),
-        RepairWord::Auto => return Some(Repair::Auto),
-        RepairWord::Parity => return Some(Repair::Parity),
-        RepairWord::Rtx if group => (
+        Repair::Rtx if group => (
             "what one receiver lost is not sent again to a group",
             "write cast = \"unicast\" for a session each, or repair = \"auto\"",
         ),
-        RepairWord::Rtx if !early => (
+        Repair::Rtx if !early => (
             "receivers may ask for packets under the profile avpf alone",
             "write rtcp = { profile = \"avpf\" }, or repair = \"auto\"",
         ),
-        RepairWord::Rtx => return Some(Repair::Rtx),
+        as_said => return Some(as_said),
     };
     out.problem(&said.at, what, remedy);
     None
@@ -356,10 +345,10 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
         return None;
     };
     let (word, keys) = match kind.value {
-        FlowWord::Video => ("a video", VIDEO.to_vec()),
+        FlowWord::Video => ("a video", [VIDEO.to_vec(), Vbr::keys()].concat()),
         FlowWord::Tcp => ("a tcp", [Config::names(), TCP.to_vec()].concat()),
-        FlowWord::Cbr => ("a cbr", CBR.to_vec()),
-        FlowWord::OnOff => ("an onoff", ONOFF.to_vec()),
+        FlowWord::Cbr => ("a cbr", Cbr::names()),
+        FlowWord::OnOff => ("an onoff", OnOff::names()),
     };
     for (key, at) in table.present() {
         if !COMMON.contains(&key) && !keys.contains(&key) {
@@ -370,81 +359,30 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     Some(match kind.value {
         FlowWord::Video => FlowKind::Video(Box::new(video(table, files, out)?)),
         FlowWord::Tcp => FlowKind::Tcp(Box::new(tcp(table, out)?)),
-        FlowWord::Cbr => {
-            let packet = packet(table, 1000, 29, out);
-            FlowKind::Cbr(Cbr { rate: needed_rate(table, out)?, packet })
-        }
-        FlowWord::OnOff => {
-            let packet = packet(table, 1000, 29, out);
-            let rate = needed_rate(table, out);
-            let mut ends = |said: &Option<Spanned<PeriodsTable>>, key: &str| match said {
-                Some(said) => periods(said, out),
-                None => {
-                    out.missing(&table.at, key, "write for example { dist = \"exponential\", mean = \"5s\" }");
-                    None
-                }
-            };
-            let (on, off) = (ends(&table.on, "on"), ends(&table.off, "off"));
-            FlowKind::OnOff(OnOff { rate: rate?, packet, on: on?, off: off? })
-        }
+        FlowWord::Cbr => FlowKind::Cbr(Cbr::fill(&table.cbr.item, None, out)?),
+        FlowWord::OnOff => FlowKind::OnOff(OnOff::fill(&table.onoff.item, None, out)?),
     })
 }
 
-fn needed_rate(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Rate> {
-    let Some(rate) = &table.rate else {
-        out.missing(&table.at, "rate", "write for example rate = \"400kbps\"");
-        return None;
-    };
-    positive(rate, out)
+/// A rate above 0.
+fn above_zero(said: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
+    keeping(said, &positive, out)
 }
 
-fn positive(rate: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
-    if rate.value == Rate::ZERO {
-        out.problem(&rate.at, "a rate of 0", "write a rate above 0");
-        return None;
-    }
-    Some(rate.value)
-}
-
-fn not_zero(span: &Spanned<Span>, out: &mut Findings) -> Option<Span> {
-    if span.is_zero() {
-        out.problem(&span.at, "a time of 0", "write a time above 0");
-        return None;
-    }
-    Some(span.value)
-}
-
-fn packet(table: &Spanned<FlowTable>, default: u64, least: u64, out: &mut Findings) -> Bytes {
-    let Some(said) = &table.packet else { return Bytes::new(default) };
-    if !(least..=65_535).contains(&said.get()) {
-        let what = format!("{} is no packet size", said.value);
-        out.problem(&said.at, what, format!("from \"{least}B\" (headers of IP included) to \"65535B\""));
-    }
-    said.value
-}
-
-fn periods(said: &Spanned<PeriodsTable>, out: &mut Findings) -> Option<Periods> {
-    let dist = match said.dist.as_ref().map_or(PeriodWord::Exponential, |d| d.value) {
-        PeriodWord::Constant => PeriodDist::Constant,
-        PeriodWord::Exponential => PeriodDist::Exponential,
-        PeriodWord::Pareto => PeriodDist::Pareto { shape: said.shape.as_ref().map_or(1.5, |s| s.value) },
-    };
-    if let Some(shape) = &said.shape {
-        if !matches!(dist, PeriodDist::Pareto { .. }) {
-            out.problem(&shape.at, "only pareto has a shape", "write dist = \"pareto\", or leave it out");
-        } else if !(shape.value > 1.0 && shape.value <= 100.0) {
-            out.problem(
-                &shape.at,
-                format!("{} is out of range", shape.value),
-                "above 1 (or there is no mean), at most 100",
-            );
+/// A value that keeps to its rule.
+fn keeping<T: Copy>(said: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
+    match rule.broken(&said.value) {
+        None => Some(said.value),
+        Some((what, remedy)) => {
+            out.problem(&said.at, what, remedy);
+            None
         }
     }
-    let Some(mean) = &said.mean else {
-        out.missing(&said.at, "mean", "write for example mean = \"5s\"");
-        return None;
-    };
-    Some(Periods { mean: not_zero(mean, out)?, dist })
+}
+
+/// The packet size of a video or TCP flow.
+fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
+    table.packet.as_ref().and_then(|said| keeping(said, &PacketSize { least: 100 }, out)).unwrap_or(default)
 }
 
 /// A class of the user's own, which only the Python side can look into: "file.py:Class".
@@ -489,68 +427,28 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         params.push((name.value.clone(), given.iter().map(|g| g.value.clone()).collect()));
     }
     let media = media(table, files, out);
-    let encode = encode(table.encode.as_ref(), media.as_ref(), out);
-    let vbr = match table.vbr.as_ref().map_or(VbrWord::Bucket, |v| v.value) {
-        VbrWord::Bucket => {
-            if let Some(said) = table.bucket.as_ref().filter(|b| !(0.1..=100.0).contains(&b.value)) {
-                out.problem(&said.at, format!("{} is out of range", said.value), "from 0.1 to 100 GoPs");
-            }
-            Vbr::Bucket { factor: table.bucket.as_ref().map_or(1.5, |b| b.value) }
-        }
-        VbrWord::Ladder => {
-            no_bucket(table, out);
-            Vbr::Ladder
-        }
-        VbrWord::Frame => {
-            no_bucket(table, out);
-            if let (Some(said), Some(Codec::Av1)) = (&table.vbr, encode.as_ref().map(|e| e.codec)) {
-                let what = "a frame of av1 can't follow one of another quantizer inside a group of pictures";
-                out.problem(&said.at, what, "write vbr = \"bucket\", or take another codec");
-            }
-            if let Some(said) = table.wait.as_ref().filter(|w| !(Span::millis(10)..=Span::secs(10)).contains(&w.value))
-            {
-                out.problem(&said.at, format!("{} is out of range", said.value), "from \"10ms\" to \"10s\"");
-            }
-            if let Some(said) = table.room.as_ref().filter(|r| !(1.0..=10.0).contains(&r.value)) {
-                out.problem(&said.at, format!("{} is out of range", said.value), "from 1 to 10");
-            }
-            Vbr::Frame {
-                wait: table.wait.as_ref().map_or(Span::millis(100), |w| w.value),
-                room: table.room.as_ref().map_or(2.5, |r| r.value),
-            }
-        }
-    };
-    if !matches!(vbr, Vbr::Frame { .. }) {
-        for at in table.wait.iter().map(|said| &said.at).chain(table.room.iter().map(|said| &said.at)) {
-            out.problem(at, "of no use without vbr = \"frame\"", "write vbr = \"frame\", or leave it out");
-        }
+    let absent = Item { value: Value::Table(Vec::new()), at: table.at.clone() };
+    let encode = table.encode.as_ref().map_or(&absent, |said| &said.item);
+    let encode = Encode::read_for(encode, media.as_ref(), out);
+    let vbr = Vbr::read_for(&table.vbr.item, &(), out);
+    if let (Some(Vbr::Frame(_)), Some(Codec::Av1), Some(said)) =
+        (vbr, encode.map(|e| e.codec), table.vbr.item.get(Vbr::KEY))
+    {
+        let what = "a frame of av1 can't follow one of another quantizer inside a group of pictures";
+        out.problem(&said.at, what, "write vbr = \"bucket\", or take another codec");
     }
     let playout = table.playout.as_ref().map_or(Playout::None, |said| said.value.0);
     if let (Playout::Fixed(Span::ZERO), Some(said)) = (playout, &table.playout) {
         out.problem(&said.at, "no frame is that early", "write a time above 0, or \"none\"");
     }
-    let buffer = table.buffer.as_ref().and_then(|buffer| {
-        let Some(size) = &buffer.size else {
-            out.missing(&buffer.at, "size", "write for example size = \"16KiB\"");
-            return None;
-        };
-        if size.value == Bytes::ZERO {
-            out.problem(&size.at, "nothing fits into it", "write for example \"16KiB\"");
-        }
-        if buffer.consume.is_none() && table.media.as_ref().is_some_and(|m| m.value == MediaWord::Greedy) {
-            out.problem(&buffer.at, "greedy media has no frames to play", "write for example consume = \"64kbps\"");
-        }
-        Some(Buffer { size: size.value, consume: buffer.consume.as_ref().and_then(|c| positive(c, out)) })
-    });
-    let said = table.rtcp.as_ref();
-    let rtcp = Rtcp {
-        profile: said.and_then(|r| r.profile.as_ref()).map_or(RtcpProfile::Avpf, |p| p.value),
-        session_bw: said.and_then(|r| r.session_bw.as_ref()).and_then(|r| positive(r, out)).unwrap_or(Rate::mbps(2)),
-        t_min: said.and_then(|r| r.t_min.as_ref()).map(|t| t.value),
-        reports: said.and_then(|r| r.reports.as_ref()).map(|r| r.value).unwrap_or_default(),
-    };
-    let floor = table.floor.as_ref().and_then(|r| positive(r, out));
-    let cap = table.cap.as_ref().and_then(|r| positive(r, out));
+    if let (Some(buffer), Some(MediaWord::Greedy)) = (&table.buffer, table.media.as_ref().map(|m| m.value))
+        && buffer.consume.is_none()
+    {
+        out.problem(&buffer.at, "greedy media has no frames to play", "write for example consume = \"64kbps\"");
+    }
+    let rtcp = Rtcp::read(table.rtcp.as_ref().map_or(&absent, |said| &said.item), out);
+    let floor = table.floor.as_ref().and_then(|r| above_zero(r, out));
+    let cap = table.cap.as_ref().and_then(|r| above_zero(r, out));
     if let (Some(floor), Some(cap), Some(said)) = (floor, cap, &table.cap)
         && cap < floor
     {
@@ -562,30 +460,23 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         params,
         media: media?,
         encode: encode?,
-        vbr,
+        vbr: vbr?,
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
         // What it can be depends on the receivers.
         repair: Repair::None,
         padding: false,
-        packet: packet(table, 1200, 100, out),
+        packet: packet(table, Bytes::new(1200), out),
         playout,
-        buffer,
-        rtcp,
+        buffer: table.buffer.as_ref().map(|said| said.value),
+        rtcp: rtcp?,
         floor,
         cap,
         ecn: table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0),
         feedback: table.feedback.as_ref().map(|said| said.value).unwrap_or_default(),
         clock: table.clock.as_ref().map(|said| clock(said, out)).unwrap_or_default(),
-        first: table.rtp.as_ref().map(|said| first_numbers(said, out)).unwrap_or_default(),
+        first: table.rtp.as_ref().map(|said| said.value).unwrap_or_default(),
         defences: table.defences.as_ref().is_some_and(|said| said.value),
     })
-}
-
-fn no_bucket(table: &FlowTable, out: &mut Findings) {
-    if let Some(said) = &table.bucket {
-        let what = "only vbr = \"bucket\" has a bucket";
-        out.problem(&said.at, what, "write vbr = \"bucket\", or leave it out");
-    }
 }
 
 fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Media> {
@@ -667,66 +558,10 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
     })
 }
 
-fn encode(said: Option<&Spanned<EncodeTable>>, media: Option<&Media>, out: &mut Findings) -> Option<Encode> {
-    let codec = said.and_then(|e| e.codec.as_ref()).map_or(Codec::Mpeg4, |c| c.value);
-    let sequence = match media {
-        Some(Media::Rfc8593 { frames, .. }) => frames.as_deref(),
-        other => other,
-    };
-    let codec_model = matches!(media, Some(Media::Rfc8593 { .. }));
-    let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
-    let size = said.and_then(|e| e.size.as_ref());
-    let fps = said.and_then(|e| e.fps.as_ref());
-    let own = [
-        size.filter(|s| matches!(s.0, Size::Clip)).map(|s| &s.at),
-        fps.filter(|f| matches!(f.value, FpsSaid(None))).map(|f| &f.at),
-    ];
-    for at in own.into_iter().flatten().filter(|_| !has_clip) {
-        out.problem(at, "there is no clip", "write what it is to be, or media = \"clip\"");
-    }
-    let gop = said.and_then(|e| e.gop.as_ref());
-    if let Some(said) = gop.filter(|g| !(1..=1000).contains(&g.value)) {
-        out.problem(&said.at, format!("{} is out of range", said.value), "from 1 to 1000 frames");
-    }
-    let frames = gop.map_or(12, |g| g.value);
-    let bframes = said.and_then(|e| e.bframes.as_ref());
-    if let Some(said) = bframes {
-        if !codec.has_b_frames() && said.value > 0 {
-            out.problem(&said.at, "this codec has no B frames here", "write bframes = 0, or another codec");
-        } else if said.value > 16 || said.value >= frames {
-            let what = format!("{} B frames in a row", said.value);
-            out.problem(&said.at, what, "fewer than the GoP has frames, and at most 16");
-        }
-    }
-    if let Some(said) = bframes.filter(|b| codec_model && b.value > 0) {
-        out.problem(&said.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
-    }
-    let default_b = if !codec.has_b_frames() || codec_model { 0 } else { 2.min(frames.saturating_sub(1)) };
-    let (least, QSaid(low, high), most) = match codec {
-        Codec::Mpeg2 | Codec::Mpeg4 | Codec::H263 => (1, QSaid(2, 31), 31),
-        Codec::H264 | Codec::H265 => (0, QSaid(18, 47), 51),
-        Codec::Vp8 | Codec::Vp9 | Codec::Av1 => (0, QSaid(10, 63), 63),
-    };
-    let q = said.and_then(|e| e.q.as_ref());
-    if let Some(said) = q.filter(|q| q.0 < least || q.1 > most) {
-        out.problem(&said.at, "quantizers that the codec does not have", format!("from {least} to {most}"));
-    }
-    let QSaid(q_min, q_max) = q.map_or(QSaid(low, high), |q| q.value);
-    Some(Encode {
-        codec,
-        size: size.map_or(Size::Pixels { width: 352, height: 288 }, |s| s.0),
-        fps: fps.map_or(Some(if codec_model { 30.0 } else { 25.0 }), |f| f.0),
-        gop: u32::try_from(frames).unwrap_or(u32::MAX),
-        bframes: u32::try_from(bframes.map_or(default_b, |b| b.value)).unwrap_or(u32::MAX),
-        q_min,
-        q_max,
-    })
-}
-
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
     let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
     let mut config = config?;
-    config.packet = packet(table, config.packet.get(), 100, out);
+    config.packet = packet(table, config.packet, out);
     Some(Tcp { config, source: source? })
 }
 
@@ -744,12 +579,12 @@ fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Workload
         (None, None, None, None) => Some(Workload::Bulk),
         (Some(bytes), None, None, None) => Some(Workload::File(bytes.value)),
         (Some(bytes), None, Some(off), None) => {
-            Some(Workload::Transfers { bytes: bytes.value, off: periods(off, out)? })
+            Some(Workload::Transfers { bytes: bytes.value, off: Periods::read(&off.item, out)? })
         }
         (None, Some(on), Some(off), rate) => {
-            let (on, off) = (periods(on, out), periods(off, out));
+            let (on, off) = (Periods::read(&on.item, out), Periods::read(&off.item, out));
             let rate = match rate {
-                Some(rate) => Some(positive(rate, out)?),
+                Some(rate) => Some(above_zero(rate, out)?),
                 None => None,
             };
             Some(Workload::OnOff { rate, on: on?, off: off? })

@@ -12,6 +12,7 @@
 //! *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone can't.
 
 mod clock;
+mod encode;
 mod expect;
 mod file;
 mod flow;
@@ -24,13 +25,14 @@ mod simulcast;
 mod text;
 mod tree;
 
+pub use encode::{Codec, Encode, Fps, Quantizers, Size};
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    AdaptivePlayout, Buffer, Cast, Cbr, Change, Codec, DirIx, Direction, Directions, Emit, Encode, Event, Expect,
-    FeedbackFormat, FirstNumbers, Flow, FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff,
-    OwnClock, PeriodDist, Periods, Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario,
-    Simulcast, Size, Start, Tcp, Trace, Video, What, Workload,
+    AdaptivePlayout, Buffer, Cast, Cbr, Change, DirIx, Direction, Directions, Emit, Event, Expect, FeedbackFormat,
+    FirstNumbers, Flow, FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto,
+    PeriodDist, Periods, Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Simulcast, Start,
+    Tcp, Trace, Video, What, Workload,
 };
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder};
 pub use steadycast_tcp::Congestion;

@@ -1,5 +1,6 @@
 //! A scenario as the worlds take it: checked, with every default filled in and every shape and range written out.
 
+use crate::encode::Encode;
 use std::path::PathBuf;
 use std::sync::Arc;
 use steadycast_control::Mode;
@@ -8,7 +9,7 @@ use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_media::{CodecSettings, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, Within, settings};
+use steadycast_words::{Findings, Kind, Rule, Within, kinds, positive, settings};
 
 /// A node: its place in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -392,13 +393,15 @@ pub struct OwnClock {
     pub drift: f64,
 }
 
-/// Where a session's numbers begin; what is `None` comes from the seed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FirstNumbers {
-    /// Sequence numbers.
-    pub seq: Option<u16>,
-    /// RTP timestamps.
-    pub timestamp: Option<u32>,
+settings! {
+    /// Where a session's numbers begin; what is not given comes from the seed.
+    #[derive(Copy, Default, Eq)]
+    FirstNumbers {
+        /// The first sequence number, from 0 to 65535.
+        seq: Option<u16> = None,
+        /// The timestamp of time zero, from 0 to 4294967295.
+        timestamp: Option<u32> = None,
+    }
 }
 
 impl Video {
@@ -467,67 +470,6 @@ const MAP001: Map001 = Map001 { exponent: 0.9, intra: 3.0 };
 const EXPONENT: Within<f64> = Within { least: 0.1, most: 3.0, remedy: "from 0.1 to 3" };
 const INTRA: Within<f64> = Within { least: 1.0, most: 100.0, remedy: "from 1 to 100" };
 
-/// How pictures are encoded.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Encode {
-    /// Which codec.
-    pub codec: Codec,
-    /// How large.
-    pub size: Size,
-    /// How many pictures per second; `None`: the clip's own.
-    pub fps: Option<f64>,
-    /// Frames per group of pictures.
-    pub gop: u32,
-    /// B frames between two others.
-    pub bframes: u32,
-    /// Lowest quantizer: the best picture.
-    pub q_min: u8,
-    /// Highest quantizer.
-    pub q_max: u8,
-}
-
-/// A codec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    /// MPEG-2 video.
-    Mpeg2,
-    /// MPEG-4 part 2.
-    Mpeg4,
-    /// H.263.
-    H263,
-    /// H.264; quantizers are QP.
-    H264,
-    /// H.265; quantizers are QP.
-    H265,
-    /// VP8; quantizers are libvpx's, 0 to 63.
-    Vp8,
-    /// VP9; quantizers are libvpx's, 0 to 63.
-    Vp9,
-    /// AV1; quantizers are SVT-AV1's, 0 to 63.
-    Av1,
-}
-
-impl Codec {
-    /// Whether frames can be made that no other needs, between two others.
-    pub const fn has_b_frames(self) -> bool {
-        matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
-    }
-}
-
-/// A picture's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// The clip's own.
-    Clip,
-    /// In pixels; both even.
-    Pixels {
-        /// Width.
-        width: u32,
-        /// Height.
-        height: u32,
-    },
-}
-
 /// How packets of a frame leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emit {
@@ -551,26 +493,35 @@ pub enum Repair {
     Auto,
 }
 
-/// A receiver's buffer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Buffer {
-    /// How much fits.
-    pub size: Bytes,
-    /// Consumption at a constant rate; `None`: frame by frame, as the clip plays.
-    pub consume: Option<Rate>,
+settings! {
+    /// A receiver's buffer.
+    #[derive(Copy)]
+    Buffer {
+        /// How much fits.
+        size: Bytes where (something) => "write for example size = \"16KiB\"",
+        /// Consumption at a constant rate; default: frame by frame, as the clip plays.
+        consume: Option<Rate> where (positive_if_any) = None,
+    }
+    /// RTCP's timing.
+    #[derive(Copy)]
+    Rtcp {
+        /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback).
+        profile: RtcpProfile = RtcpProfile::Avpf,
+        /// The session bandwidth, of which RTCP takes 5 %; where nobody gives one, no more than the narrowest link on the way carries.
+        session_bw: Rate where (positive) = Rate::mbps(2),
+        /// Overrides the profile's least interval.
+        t_min: Option<Span> = None,
+        /// Where a group's receivers report to: group, or source, which tells them how many they are (RFC 5760).
+        reports: Reports = Reports::Group,
+    }
 }
 
-/// RTCP's timing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rtcp {
-    /// Which profile.
-    pub profile: RtcpProfile,
-    /// Session bandwidth, of which RTCP takes 5 %. Where nobody gave one, 2 Mb/s, or what the narrowest link on the way carries.
-    pub session_bw: Rate,
-    /// Overrides the profile's minimum interval.
-    pub t_min: Option<Span>,
-    /// Where a group's receivers report to.
-    pub reports: Reports,
+fn something(size: &Bytes) -> Option<(String, String)> {
+    (*size == Bytes::ZERO).then(|| ("nothing fits into it".into(), "write for example \"16KiB\"".into()))
+}
+
+fn positive_if_any(rate: &Option<Rate>) -> Option<(String, String)> {
+    rate.as_ref().and_then(positive)
 }
 
 /// Where a group's receivers report to.
@@ -628,49 +579,80 @@ pub enum Workload {
     },
 }
 
-/// Packets at a constant rate.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cbr {
-    /// IP bits per second.
-    pub rate: Rate,
-    /// Packet size, as IP size.
-    pub packet: Bytes,
-}
-
-/// Packets at a constant rate in some periods; begins with one of them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OnOff {
-    /// IP bits per second while on.
-    pub rate: Rate,
-    /// Packet size, as IP size.
-    pub packet: Bytes,
-    /// Length of the periods in which it sends.
-    pub on: Periods,
-    /// Length of the others.
-    pub off: Periods,
-}
-
-/// Lengths of periods.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Periods {
-    /// Their mean.
-    pub mean: Span,
-    /// Their distribution.
-    pub dist: PeriodDist,
-}
-
-/// How periods are distributed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PeriodDist {
-    /// All the same.
-    Constant,
-    /// Exponential.
-    Exponential,
-    /// Pareto, heavy tailed.
+settings! {
+    /// Packets at a constant rate.
+    Cbr {
+        /// Its rate.
+        rate: Rate where (positive) => "write for example rate = \"400kbps\"",
+        /// Packet size, as IP size.
+        packet: Bytes where (PLAIN) = Bytes::new(1000),
+    }
+    /// Packets at a constant rate in some periods; begins with one of them.
+    OnOff {
+        /// The rate while on.
+        rate: Rate where (positive) => "write for example rate = \"400kbps\"",
+        /// Packet size, as IP size.
+        packet: Bytes where (PLAIN) = Bytes::new(1000),
+        /// Length of the periods with data.
+        on: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
+        /// Length of the periods without.
+        off: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
+    }
+    /// Lengths of periods.
+    #[derive(Copy)]
+    Periods {
+        /// How they are distributed.
+        [kind] dist: PeriodDist,
+        /// Their mean.
+        mean: Span where (lasting) => "write for example mean = \"5s\"",
+    }
+    /// A heavy tail.
+    #[derive(Copy)]
     Pareto {
         /// Above 1: the smaller, the heavier the tail.
-        shape: f64,
-    },
+        shape: f64 where (has_mean) = 1.5,
+    }
+}
+
+kinds! {
+    /// How periods are distributed.
+    #[derive(Copy)]
+    PeriodDist for (), by "dist", default "exponential" {
+        /// all the same.
+        "constant" => Constant, "constant periods";
+        /// many short ones and few long ones.
+        "exponential" => Exponential, "exponential periods";
+        /// heavy tailed.
+        "pareto" => Pareto(Pareto), "Pareto's periods";
+    }
+}
+
+impl Kind<()> for Pareto {}
+
+fn lasting(span: &Span) -> Option<(String, String)> {
+    span.is_zero().then(|| ("a time of 0".into(), "write a time above 0".into()))
+}
+
+fn has_mean(shape: &f64) -> Option<(String, String)> {
+    let fine = *shape > 1.0 && *shape <= 100.0;
+    (!fine).then(|| (format!("{shape} is out of range"), "above 1 (or there is no mean), at most 100".into()))
+}
+
+/// The sizes of packets that nothing is read from.
+const PLAIN: PacketSize = PacketSize { least: 29 };
+
+/// What a packet's size keeps to.
+pub(crate) struct PacketSize {
+    /// The smallest one in bytes.
+    pub(crate) least: u64,
+}
+
+impl Rule<Bytes> for PacketSize {
+    fn broken(&self, size: &Bytes) -> Option<(String, String)> {
+        let least = self.least;
+        let remedy = || format!("from \"{least}B\" (headers of IP included) to \"65535B\"");
+        (!(least..=65_535).contains(&size.get())).then(|| (format!("{size} is no packet size"), remedy()))
+    }
 }
 
 /// Groups that carry the same video at different rates; each receiver is in one of them at a time, first in the lowest.

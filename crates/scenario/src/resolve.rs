@@ -230,7 +230,7 @@ fn parts(network: &Network) -> Vec<u32> {
 
 /// A session bandwidth that nobody gave is no more than the narrowest link of constant rate on the media's way carries.
 fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
-    let said = group.table.rtcp.as_ref().is_some_and(|r| r.session_bw.is_some());
+    let said = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
     let constant = |direction: &crate::Direction| match direction.rate {
         RateSpec::Constant(rate) => Some(rate),
         _ => None,

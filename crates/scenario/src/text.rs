@@ -3,8 +3,8 @@
 use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, FeedbackFormat, FirstNumbers, Flow, FlowKind, Media, OwnClock, PeriodDist, Periods, Playout,
-    RateSpec, Repair, Reports, Size, Start, Tcp, Video, Workload,
+    Cast, Direction, FeedbackFormat, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Start,
+    Tcp, Video, Workload,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
@@ -12,9 +12,8 @@ use std::fmt::Display;
 use std::path::Path;
 use steadycast_control::registry::Given;
 use steadycast_link::Loss;
-use steadycast_media::Vbr;
 use steadycast_units::{Ecn, Offset};
-use steadycast_words::tree::{Item, Value, bare, string};
+use steadycast_words::tree::{Item, Table, Value, bare, string};
 use steadycast_words::{Settings, ToToml, Word};
 
 impl Loaded {
@@ -138,6 +137,11 @@ impl Text {
     fn setting(&mut self, key: &str, value: &impl ToToml) {
         self.lines(entry(key, value).into_iter().collect());
     }
+    fn table(&mut self, table: Table) {
+        for (key, item) in table {
+            self.key(&key, item.value.to_toml());
+        }
+    }
     fn lines(&mut self, lines: Vec<String>) {
         for line in lines {
             self.0.push_str(&line);
@@ -241,16 +245,6 @@ fn direction(
     keys
 }
 
-fn periods(p: &Periods) -> String {
-    match p.dist {
-        PeriodDist::Constant => format!("{{ dist = \"constant\", mean = {} }}", quote(p.mean)),
-        PeriodDist::Exponential => format!("{{ dist = \"exponential\", mean = {} }}", quote(p.mean)),
-        PeriodDist::Pareto { shape } => {
-            format!("{{ dist = \"pareto\", mean = {}, shape = {} }}", quote(p.mean), number(shape))
-        }
-    }
-}
-
 fn span(time: steadycast_units::Time) -> String {
     quote(time.since(steadycast_units::Time::ZERO))
 }
@@ -290,16 +284,8 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     match &flow.kind {
         FlowKind::Video(video) => video_text(video, text),
         FlowKind::Tcp(tcp) => tcp_text(tcp, text),
-        FlowKind::Cbr(cbr) => {
-            text.key("rate", quote(cbr.rate));
-            text.key("packet", quote(cbr.packet));
-        }
-        FlowKind::OnOff(onoff) => {
-            text.key("rate", quote(onoff.rate));
-            text.key("packet", quote(onoff.packet));
-            text.key("on", periods(&onoff.on));
-            text.key("off", periods(&onoff.off));
-        }
+        FlowKind::Cbr(cbr) => text.table(cbr.table()),
+        FlowKind::OnOff(onoff) => text.table(onoff.table()),
     }
 }
 
@@ -353,42 +339,13 @@ fn video_text(video: &Video, text: &mut Text) {
             text.setting("rfc8593", codec);
         }
     }
-    let e = &video.encode;
-    let size = match e.size {
-        Size::Clip => "clip".to_owned(),
-        Size::Pixels { width, height } => format!("{width}x{height}"),
-    };
-    let fps = e.fps.map_or_else(|| "\"clip\"".to_owned(), number);
-    text.key(
-        "encode",
-        format!(
-            "{{ codec = {}, size = {}, fps = {fps}, gop = {}, bframes = {}, q = \"{}-{}\" }}",
-            quote(e.codec.word()),
-            quote(size),
-            e.gop,
-            e.bframes,
-            e.q_min,
-            e.q_max
-        ),
-    );
-    match video.vbr {
-        Vbr::Bucket { factor } => {
-            text.key("vbr", "\"bucket\"");
-            text.key("bucket", number(factor));
-        }
-        Vbr::Ladder => text.key("vbr", "\"ladder\""),
-        Vbr::Frame { wait, room } => {
-            text.key("vbr", "\"frame\"");
-            text.key("wait", quote(wait));
-            text.key("room", number(room));
-        }
+    text.setting("encode", &video.encode);
+    if let Some(Value::Table(vbr)) = video.vbr.value() {
+        text.table(vbr);
     }
     text.key("emit", quote(video.emit.word()));
-    match video.repair {
-        Repair::None => {}
-        Repair::Rtx => text.key("repair", quote("rtx")),
-        Repair::Parity => text.key("repair", quote("parity")),
-        Repair::Auto => text.key("repair", quote("auto")),
+    if video.repair != Repair::None {
+        text.setting("repair", &video.repair);
     }
     if video.padding {
         text.key("padding", "true");
@@ -404,20 +361,10 @@ fn video_text(video: &Video, text: &mut Text) {
             }
         },
     );
-    if let Some(buffer) = &video.buffer {
-        let consume = buffer.consume.map_or_else(String::new, |c| format!(", consume = {}", quote(c)));
-        text.key("buffer", format!("{{ size = {}{consume} }}", quote(buffer.size)));
-    }
-    let r = &video.rtcp;
-    let t_min = r.t_min.map_or_else(String::new, |t| format!(", t_min = {}", quote(t)));
-    let profile = quote(r.profile.word());
-    let reports = if r.reports == Reports::default() { "" } else { ", reports = \"source\"" };
-    text.key("rtcp", format!("{{ profile = {profile}, session_bw = {}{t_min}{reports} }}", quote(r.session_bw)));
-    for (key, rate) in [("floor", video.floor), ("cap", video.cap)] {
-        if let Some(rate) = rate {
-            text.key(key, quote(rate));
-        }
-    }
+    text.setting("buffer", &video.buffer);
+    text.setting("rtcp", &video.rtcp);
+    text.setting("floor", &video.floor);
+    text.setting("cap", &video.cap);
     if video.defences {
         text.key("defences", true);
     }
@@ -432,32 +379,25 @@ fn video_text(video: &Video, text: &mut Text) {
         let by = quote(video.clock.ahead.abs());
         text.key("clock", format!("{{ {word} = {by}, drift = {} }}", number(video.clock.drift)));
     }
-    let FirstNumbers { seq, timestamp } = video.first;
-    let first = [("seq", seq.map(u32::from)), ("timestamp", timestamp)];
-    let first: Vec<String> = first.iter().filter_map(|(key, n)| Some(format!("{key} = {}", (*n)?))).collect();
-    if !first.is_empty() {
-        text.key("rtp", format!("{{ {} }}", first.join(", ")));
+    if video.first != FirstNumbers::default() {
+        text.setting("rtp", &video.first);
     }
 }
 
 fn tcp_text(tcp: &Tcp, text: &mut Text) {
-    for (name, item) in tcp.config.table() {
-        text.key(&name, item.value.to_toml());
-    }
+    text.table(tcp.config.table());
     text.key("packet", quote(tcp.config.packet));
     match &tcp.source {
         Workload::Bulk => {}
         Workload::File(bytes) => text.key("bytes", quote(bytes)),
         Workload::Transfers { bytes, off } => {
             text.key("bytes", quote(bytes));
-            text.key("off", periods(off));
+            text.setting("off", off);
         }
         Workload::OnOff { rate, on, off } => {
-            if let Some(rate) = rate {
-                text.key("rate", quote(rate));
-            }
-            text.key("on", periods(on));
-            text.key("off", periods(off));
+            text.setting("rate", rate);
+            text.setting("on", on);
+            text.setting("off", off);
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
 use steadycast_link::{BernoulliLoss, Policer};
+use steadycast_media::{Bucket, PerFrame, Vbr};
 use steadycast_scenario::{
-    Cast, CoDel, Congestion, Document, FeedbackFormat, FlowIx, FlowKind, FqCoDel, KERNEL_JITTER, Limit, Loaded, Loss,
-    Media, Problems, Queue, RateSpec, Repair, Scenario, Size, Start, What, Workload, schema,
+    Buffer, Cast, CoDel, Congestion, Document, FeedbackFormat, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel,
+    KERNEL_JITTER, Limit, Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec,
+    Repair, Reports, Scenario, Size, Start, What, Workload, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
@@ -284,6 +286,55 @@ fn probes_are_filled_up_where_there_are_retransmissions_and_it_reads_back() {
 }
 
 #[test]
+fn a_video_s_settings_read_back_with_their_defaults_filled_in() {
+    let of = |keys: &str| {
+        let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n"));
+        again(&loaded);
+        let FlowKind::Video(video) = loaded.scenario.flows[0].kind.clone() else { panic!("no video") };
+        video
+    };
+    let quantizers = |codec: &str| of(&format!("encode = {{ codec = \"{codec}\" }}")).encode.q;
+    for (codec, best, worst) in [("mpeg2", 2, 31), ("h263", 2, 31), ("h265", 18, 47), ("vp9", 10, 63), ("av1", 10, 63)]
+    {
+        assert_eq!(quantizers(codec), Quantizers(best, worst), "{codec}");
+    }
+    let encode = of(
+        "encode = { codec = \"h264\", fps = \"clip\", size = \"clip\", gop = 2, q = 30 }\nclip = \"tests/claims.rs\"",
+    )
+    .encode;
+    assert_eq!((encode.fps, encode.size, encode.bframes, encode.q), (Fps(None), Size::Clip, 1, Quantizers(30, 30)));
+    assert_eq!(of("").vbr, Vbr::Bucket(Bucket { bucket: 1.5 }));
+    assert_eq!(of("bucket = 3").vbr, Vbr::Bucket(Bucket { bucket: 3.0 }));
+    assert_eq!(of("vbr = \"ladder\"").vbr, Vbr::Ladder);
+    let frame = Vbr::Frame(PerFrame { wait: Span::millis(50), room: 2.5 });
+    assert_eq!(of("vbr = \"frame\"\nwait = \"50ms\"").vbr, frame);
+    let (plain, said) = (of(""), of("buffer = { size = \"16KiB\" }\nrtcp = { t_min = \"1s\", reports = \"source\" }"));
+    assert_eq!((plain.buffer, plain.rtcp.t_min, plain.rtcp.reports), (None, None, Reports::Group));
+    assert_eq!(said.buffer, Some(Buffer { size: Bytes::new(16 << 10), consume: None }));
+    assert_eq!((said.rtcp.t_min, said.rtcp.reports), (Some(Span::secs(1)), Reports::Source));
+    assert_eq!(of("rtp = { seq = 65535 }").first, FirstNumbers { seq: Some(u16::MAX), timestamp: None });
+}
+
+#[test]
+fn periods_read_back_with_the_shape_of_those_that_have_one() {
+    let of = |off: &str| {
+        let on = "on = { mean = \"1s\" }";
+        let flow = format!("[[flow]]\nname = \"v\"\nkind = \"onoff\"\nrate = \"1Mbps\"\n{on}\noff = {{ {off} }}\n");
+        let loaded = load(&format!("{NET}{flow}"));
+        again(&loaded);
+        let FlowKind::OnOff(onoff) = &loaded.scenario.flows[0].kind else { panic!("not onoff") };
+        assert_eq!(onoff.packet, Bytes::new(1000));
+        onoff.off
+    };
+    let mean = Span::secs(5);
+    assert_eq!(of("mean = \"5s\""), Periods { dist: PeriodDist::Exponential, mean });
+    assert_eq!(of("dist = \"constant\", mean = \"5s\""), Periods { dist: PeriodDist::Constant, mean });
+    let pareto = |shape| Periods { dist: PeriodDist::Pareto(Pareto { shape }), mean };
+    assert_eq!(of("dist = \"pareto\", mean = \"5s\""), pareto(1.5));
+    assert_eq!(of("dist = \"pareto\", mean = \"5s\", shape = 1.2"), pareto(1.2));
+}
+
+#[test]
 fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
     let of = |keys: &str| {
         let loaded = load(&format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n{keys}\n"));
@@ -397,7 +448,7 @@ fn events_are_sorted_and_ranges_written_out() {
 
 #[test]
 fn a_unicast_controller_is_refused_for_a_group_and_taken_for_a_session_each() {
-    let Some(controller) = registry::ALL.iter().find(|c| c.cast == registry::Cast::Unicast) else { return };
+    let Some(controller) = registry::ALL.iter().find(|c| c.receivers == registry::Receivers::One) else { return };
     let text =
         format!("{NET}[[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"{}\"\nreceivers = 3\n", controller.name);
     let said = fail(&text);

@@ -12,7 +12,7 @@ macro_rules! own_receivers {
         fn app(&self) -> [u8; 4] {
             self.own.app()
         }
-        fn feedback(&self) -> steadycast_control::registry::Feedback {
+        fn feedback(&self) -> steadycast_control::registry::FeedbackTiming {
             self.own.feedback()
         }
         fn repeats(&self) -> bool {

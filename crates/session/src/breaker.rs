@@ -19,7 +19,7 @@ use crate::around::{own_receivers, pass_on};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use steadycast_control::registry::{Factory, Feedback};
+use steadycast_control::registry::{Factory, FeedbackTiming};
 use steadycast_control::{Decision, ExtraSent, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, Wake};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -50,7 +50,7 @@ impl CircuitBreaker {
 
 impl Factory for CircuitBreaker {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        let (orders, deaf) = (self.orders.clone(), self.own.feedback() == Feedback::None);
+        let (orders, deaf) = (self.orders.clone(), self.own.feedback() == FeedbackTiming::None);
         Box::new(Breaker::new(self.own.sender(setup), orders, setup.packet, deaf))
     }
     own_receivers!();

@@ -39,7 +39,7 @@ pub use participant::{Identity, RtcpSettings};
 pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver};
 pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
-pub use sender::{Feedback, Sender, SenderSettings};
+pub use sender::{FeedbackCounts, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;
 pub use steadycast_media::{Fragment, Frame, FrameKind, Part};

@@ -104,7 +104,7 @@ pub struct Sender {
     /// What a notice cost in the packet before: most notices are of one size.
     notice_cost: Bytes,
     purse: AllowanceLeft,
-    feedback: Feedback,
+    feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
     /// The group's size as it was told last, and when.
     told: (u32, Time),
@@ -235,7 +235,7 @@ const BETWEEN_SUMMARIES: Span = Span::millis(50);
 
 /// Feedback that has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Feedback {
+pub struct FeedbackCounts {
     /// Compounds with a report on our stream.
     pub packets: u64,
     /// Their IP bytes.
@@ -246,7 +246,7 @@ pub struct Feedback {
     pub refused: u64,
 }
 
-impl std::ops::Add for Feedback {
+impl std::ops::Add for FeedbackCounts {
     type Output = Self;
     fn add(self, more: Self) -> Self {
         Self {
@@ -287,7 +287,7 @@ impl Sender {
             greedy_frame: 0,
             notice_cost: Bytes::ZERO,
             purse: AllowanceLeft::default(),
-            feedback: Feedback::default(),
+            feedback: FeedbackCounts::default(),
             gate: settings.gated.then(|| ReportLimiter::new(settings.rtcp.session_bandwidth)),
             told: (0, now),
             siblings: None,
@@ -461,7 +461,7 @@ impl Sender {
     }
 
     /// Feedback that has arrived so far.
-    pub fn feedback(&self) -> Feedback {
+    pub fn feedback(&self) -> FeedbackCounts {
         self.feedback
     }
 

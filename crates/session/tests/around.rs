@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::sync::{Arc, Mutex};
-use steadycast_control::registry::{Chosen, Factory, Feedback, Setup};
+use steadycast_control::registry::{Chosen, Factory, FeedbackTiming, Setup};
 use steadycast_control::{
     Allowance, Check, Decision, Due, Limit, MediaQueue, Mode, ReceiverHalf, ReceiverId, Report, SenderHalf, Sent, Wake,
     Why,
@@ -70,8 +70,8 @@ impl Factory for Makes {
     fn app(&self) -> [u8; 4] {
         *b"TEST"
     }
-    fn feedback(&self) -> Feedback {
-        Feedback::Clocked
+    fn feedback(&self) -> FeedbackTiming {
+        FeedbackTiming::Clocked
     }
 }
 

@@ -4,7 +4,7 @@
 //! | macro | declares | reads into |
 //! |---|---|---|
 //! | [`settings!`] | a struct whose keys have defaults and ranges | the struct, complete |
-//! | [`kinds!`] | an enum of settings, told apart by the key `kind` | the enum |
+//! | [`kinds!`] | an enum of settings, told apart by the key `kind` or another | the enum |
 //! | [`words!`] | an enum whose values are words | the enum |
 //! | [`tables!`] | a table whose keys are looked at one by one | what was said, each with its place |
 //!
@@ -38,8 +38,8 @@ pub mod tree;
 pub use near::nearest;
 pub use problem::{Findings, Problem, Problems, remedy};
 pub use settings::{
-    Kind, Refused, Rule, Settings, Within, entry, field, keep_known, kind_first, kind_schema, refuse_others,
-    with_default,
+    Kind, Refused, Rule, Settings, Within, entry, field, keep_known, kind_first, kind_schema, of_kind, positive,
+    refuse_others, with_default,
 };
 pub use table::{
     Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, Word, add_keys, described, not_a_table,

@@ -5,6 +5,7 @@ use crate::table::{FromToml, ToToml};
 use crate::tree::{Item, Table, Value};
 use serde_json::{Map, Value as Json};
 use std::fmt::Display;
+use steadycast_units::Rate;
 
 /// A struct that is a table of keys; [`settings!`](crate::settings) implements it.
 pub trait Settings: Sized {
@@ -106,14 +107,24 @@ pub fn keep_known(item: &Item, keys: &[&str], out: &mut Findings) -> Option<Item
 
 /// Says of keys that only other kinds have that this kind has not got them, and which kinds have, unless the kind was named.
 #[doc(hidden)]
-pub fn refuse_others(item: &Item, what: &str, own: &[&str], others: &[(&str, Vec<&str>)], out: &mut Findings) {
+pub fn refuse_others(
+    item: &Item,
+    kind: &str,
+    what: &str,
+    own: &[&str],
+    others: &[(&str, Vec<&str>)],
+    out: &mut Findings,
+) {
     let strange = item
         .table()
         .map_or(&[][..], |table| table)
         .iter()
-        .filter(|(key, _)| key != "kind" && !own.contains(&key.as_str()));
+        .filter(|(key, _)| key != kind && !own.contains(&key.as_str()));
     for (key, at) in strange {
-        let has = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+        let (has, or) = match own {
+            [] => ("leave it out".to_owned(), ", or"),
+            own => (format!("it has: {}", own.join(", ")), "; or"),
+        };
         let kinds: Vec<_> = others
             .iter()
             .filter(|(_, keys)| keys.contains(&key.as_str()))
@@ -121,11 +132,11 @@ pub fn refuse_others(item: &Item, what: &str, own: &[&str], others: &[(&str, Vec
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
-            _ if item.get("kind").is_some() => String::new(),
-            [one] => format!("; or write kind = {one}"),
-            [all @ .., last] => format!("; or write kind = {} or {last}", all.join(", ")),
+            _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
+            [one] => format!("{or} write {kind} = {one}"),
+            [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),
         };
-        out.problem(&at.at, format!("not a key of {what}"), format!("it has: {has}{hint}"));
+        out.problem(&at.at, format!("not a key of {what}"), format!("{has}{hint}"));
     }
 }
 
@@ -149,15 +160,15 @@ pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
 
 /// A table with a key before the others.
 #[doc(hidden)]
-pub fn kind_first(kind: &str, rest: Table) -> Value {
-    let kind = ("kind".to_owned(), Value::Text(kind.to_owned()).into());
+pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
+    let kind = (key.to_owned(), Value::Text(kind.to_owned()).into());
     Value::Table(std::iter::once(kind).chain(rest).collect())
 }
 
 /// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `as TYPE` for a form in the file that
 /// is another type's, `where (RULE)`, and then either `= DEFAULT`, or `=> "what to write"` if it has to be there; one that has neither
 /// is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's keys as its own, `[inner] name: Type` is a field that
-/// is no key. `checked by FUNCTION` names what looks at the whole: a `fn(&Self, &Item, &mut Findings)`.
+/// is no key, and `[kind] name: Type` one of [`kinds!`](crate::kinds) whose keys stand among the others. `checked by FUNCTION` names what looks at the whole: a `fn(&Self, &Item, &mut Findings)`.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -235,6 +246,7 @@ macro_rules! settings {
 
     (@names $all:ident; $key:ident: $type:ty) => { $all.push($crate::plain(stringify!($key))); };
     (@names $all:ident; [flat] $key:ident: $type:ty) => { $all.extend(<$type as $crate::Settings>::names()); };
+    (@names $all:ident; [kind] $key:ident: $type:ty) => { $all.extend(<$type as $crate::Declared>::keys()); };
     (@names $all:ident; [inner] $key:ident: $type:ty) => {};
 
     (@with $type:ty;) => { $type };
@@ -270,6 +282,13 @@ macro_rules! settings {
             None => <$type as $crate::Settings>::fill($item, Some(&$default), $out),
         };
     };
+    (@read $item:ident, $base:ident, $out:ident; [kind] $key:ident: $type:ty; []; []; []; []) => {
+        let own = $item.split(&<$type as $crate::Declared>::keys()).0;
+        let $key: Option<$type> = match $base {
+            Some(base) if own.table().is_none_or(|keys| keys.is_empty()) => Some(base.$key.clone()),
+            _ => <$type>::read_for(&own, &(), $out),
+        };
+    };
     (@read $item:ident, $base:ident, $out:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; []) => {
         let $key: Option<$type> = match $base {
             Some(base) => Some(base.$key.clone()),
@@ -283,6 +302,11 @@ macro_rules! settings {
     };
     (@write $self:ident, $all:ident; [flat] $key:ident: $type:ty; []) => {
         $all.extend($crate::Settings::table(&$self.$key));
+    };
+    (@write $self:ident, $all:ident; [kind] $key:ident: $type:ty; []) => {
+        if let Some($crate::tree::Value::Table(keys)) = $crate::ToToml::value(&$self.$key) {
+            $all.extend(keys);
+        }
     };
     (@write $self:ident, $all:ident; [inner] $key:ident: $type:ty; []) => {};
 
@@ -302,16 +326,23 @@ macro_rules! settings {
         let base = $base.map_or(&default, |base| &base.$key);
         $all.extend(<$type as $crate::Settings>::properties(Some(base)));
     };
+    (@schema $base:ident, $all:ident; [kind] $key:ident: $type:ty; []; []; []; [$($doc:literal),+]) => {
+        if let $crate::serde_json::Value::Object(keys) = <$type as $crate::Declared>::schema()["properties"].take() {
+            $all.extend(keys);
+        }
+    };
     (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
-/// Declares enums of settings that the key `kind` tells apart, and the order in which messages and the schema name them. After each
-/// kind's word and type comes what its keys are keys of. `default KIND` is taken where `kind` is not there; without it `kind` has to be.
+/// Declares enums of settings that the key `kind` tells apart, or the key after `by`, and the order in which messages and the schema name
+/// them. After each kind's word and type comes what its keys are keys of. `default KIND` is taken where the key is not there; without it
+/// the key has to be.
 #[macro_export]
 macro_rules! kinds {
     ($(
         $(#[doc = $about:literal])+
-        $name:ident for $context:ty $(, default $standard:literal)? {
+        $(#[derive($($derive:ident),+)])?
+        $name:ident for $context:ty $(, by $by:literal)? $(, default $standard:literal)? {
             $(
                 $(#[doc = $doc:literal])+
                 $word:literal => $kind:ident $(($type:ty))?, $what:literal;
@@ -319,11 +350,13 @@ macro_rules! kinds {
         }
     )*) => {$(
         $(#[doc = $about])+
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq $($(, $derive)+)?)]
         pub enum $name {
             $($(#[doc = $doc])+ $kind $(($type))?,)+
         }
         impl $name {
+            /// The key that tells the kinds apart.
+            pub const KEY: &'static str = $crate::kinds!(@key $($by)?);
             /// The words that name the kinds.
             pub const KINDS: &'static [&'static str] = &[$($word),+];
 
@@ -343,11 +376,11 @@ macro_rules! kinds {
                 #[allow(unused_variables, reason = "there may be no default")]
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
-                let kind = match (item.get("kind"), standard) {
+                let kind = match (item.get(Self::KEY), standard) {
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
-                        out.missing(&item.at, "kind", &format!("choose from: {}", Self::KINDS.join(", ")));
+                        out.missing(&item.at, Self::KEY, &format!("choose from: {}", Self::KINDS.join(", ")));
                         return None;
                     }
                 };
@@ -356,12 +389,12 @@ macro_rules! kinds {
                 match kind {
                     $($word => {
                         let before = out.problems.len();
-                        $crate::refuse_others(item, $what, own, &all, out);
+                        $crate::refuse_others(item, Self::KEY, $what, own, &all, out);
                         let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
                         if out.problems.len() > before { None } else { read }
                     })+
                     _ => {
-                        if let Some(kind) = item.get("kind") {
+                        if let Some(kind) = item.get(Self::KEY) {
                             $crate::not_one_of(kind, Self::KINDS, out);
                         }
                         None
@@ -371,7 +404,7 @@ macro_rules! kinds {
         }
         impl $crate::Declared for $name {
             fn keys() -> Vec<&'static str> {
-                let mut keys = vec!["kind"];
+                let mut keys = vec![Self::KEY];
                 for key in Self::each().into_iter().flat_map(|(_, keys)| keys) {
                     if !keys.contains(&key) {
                         keys.push(key);
@@ -382,9 +415,9 @@ macro_rules! kinds {
             fn schema() -> $crate::serde_json::Value {
                 let mut keys = $crate::serde_json::Map::new();
                 let kinds: &[(&str, &[&str])] = &[$(($word, &[$($doc),+])),+];
-                $($crate::kinds!(@schema keys, $word $(, $type)?);)+
+                $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
-                keys.insert("kind".to_owned(), kind);
+                keys.insert(Self::KEY.to_owned(), kind);
                 $crate::described(
                     $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
                     &[$($about),+],
@@ -399,29 +432,37 @@ macro_rules! kinds {
         }
     )*};
 
+    (@key) => { "kind" };
+    (@key $by:literal) => { $by };
     (@names) => { Vec::new() };
     (@names $type:ty) => { <$type as $crate::Settings>::names() };
     (@read Self::$kind:ident; $item:ident, $context:ident, $out:ident) => { Some(Self::$kind) };
     (@read Self::$kind:ident($type:ty); $item:ident, $context:ident, $out:ident) => {
         <$type as $crate::Kind<_>>::read_for($item, $context, $out).map(Self::$kind)
     };
-    (@schema $keys:ident, $word:literal) => {};
-    (@schema $keys:ident, $word:literal, $type:ty) => {
-        $crate::add_keys(&mut $keys, <$type as $crate::Declared>::schema(), &[$word]);
+    (@schema $keys:ident, $key:expr, $word:literal) => {};
+    (@schema $keys:ident, $key:expr, $word:literal, $type:ty) => {
+        $crate::add_keys(&mut $keys, <$type as $crate::Declared>::schema(), &$crate::of_kind($key, $word));
     };
     (@write $self:ident, Self::$kind:ident, $word:literal) => {
         if matches!($self, Self::$kind) {
-            return Some($crate::kind_first($word, $crate::tree::Table::new()));
+            return Some($crate::kind_first(Self::KEY, $word, $crate::tree::Table::new()));
         }
     };
     (@write $self:ident, Self::$kind:ident($type:ty), $word:literal) => {
         if let Self::$kind(settings) = $self {
-            return Some($crate::kind_first($word, <$type as $crate::Settings>::table(settings)));
+            return Some($crate::kind_first(Self::KEY, $word, <$type as $crate::Settings>::table(settings)));
         }
     };
 }
 
-/// The schema of the key `kind`.
+/// Whose keys those of a kind are, in the schema.
+#[doc(hidden)]
+pub fn of_kind(key: &str, kind: &str) -> String {
+    if key == "kind" { kind.to_owned() } else { format!("{key} = {kind}") }
+}
+
+/// The schema of the key that tells kinds apart.
 #[doc(hidden)]
 pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
     let words: Vec<_> = kinds.iter().map(|(word, _)| *word).collect();
@@ -434,4 +475,9 @@ pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
         schema["default"] = (*default).into();
     }
     schema
+}
+
+/// What a rate above 0 has to keep to.
+pub fn positive(rate: &Rate) -> Option<(String, String)> {
+    (*rate == Rate::ZERO).then(|| ("a rate of 0".into(), "write a rate above 0".into()))
 }

@@ -141,7 +141,7 @@ macro_rules! tables {
                     $crate::plain(stringify!($key)).to_owned(),
                     $crate::described(<$type as $crate::Declared>::schema(), &[$($doc),+]),
                 );)*
-                $($crate::add_keys(&mut keys, <$other as $crate::Declared>::schema(), &[$whose]);)*
+                $($crate::add_keys(&mut keys, <$other as $crate::Declared>::schema(), $whose);)*
                 $crate::described(
                     $crate::serde_json::json!({ "type": "object", "properties": keys, "additionalProperties": false }),
                     &[$($about),+],
@@ -160,9 +160,8 @@ pub fn not_a_table(item: &Item, keys: &[&str], out: &mut Findings) {
 
 /// Adds a table's keys to those of several; what each says of a key is told with whose it is.
 #[doc(hidden)]
-pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &[&str]) {
+pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &str) {
     let Json::Object(keys) = schema["properties"].take() else { return };
-    let whose = whose.join(", ");
     for (key, mut value) in keys {
         let about = value["description"].as_str().unwrap_or_default().to_owned();
         match all.get_mut(&key) {
@@ -357,7 +356,7 @@ macro_rules! whole_numbers {
         }
     )*};
 }
-whole_numbers! { u32 u64 }
+whole_numbers! { u16 u32 u64 }
 
 impl Declared for f64 {
     fn schema() -> Json {

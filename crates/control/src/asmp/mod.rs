@@ -12,7 +12,7 @@ mod rtt;
 mod sender;
 pub(crate) mod suppress;
 
-use crate::entry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Values};
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
@@ -20,8 +20,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "asmp",
     about: "smooth TCP-friendly multicast: receivers compute a rate per RTCP report, the least one counts",
     source: "Bouras, Gkamas, Kioumourtzis: ASMP (Wiley, 2009); Multi-Evalvid-RA (2009)",
-    cast: Cast::Any,
-    feedback: Feedback::Periodic,
+    receivers: Receivers::OneOrMany,
+    feedback: FeedbackTiming::Periodic,
     needs: |_| &[],
     standard_reports: true,
     repeats: true,

@@ -18,7 +18,7 @@ mod sender;
 mod trendline;
 
 use crate::Need;
-use crate::entry::{Cast, Controller, Feedback, Kind, Param, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Values};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
 /// The registry's entry.
@@ -26,8 +26,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "gcc",
     about: "the trend of the delay and a model of loss, at the sender, with probes: as libwebrtc has it",
     source: "libwebrtc, goog_cc; draft-ietf-rmcat-gcc-02; Carlucci et al. (MMSys 2016)",
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |values| if values.switch("probes") { &[Need::PacketReports, Need::Probes] } else { &[Need::PacketReports] },
     standard_reports: false,
     repeats: false,

@@ -9,7 +9,7 @@ mod law;
 mod many;
 mod one;
 
-use crate::entry::{Cast, Controller, Feedback, Param};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers};
 use crate::tfrc;
 use steadycast_units::Span;
 
@@ -20,8 +20,8 @@ pub(crate) const MULTFRC: Controller = Controller {
     name: "multfrc",
     about: "several TFRC connections at once: one more in n periods, one less when the round-trip time grows by a quarter",
     source: PAPER,
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[],
     standard_reports: false,
     repeats: false,

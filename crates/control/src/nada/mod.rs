@@ -11,7 +11,7 @@ mod sender;
 mod signal;
 
 use crate::Need;
-use crate::entry::{Cast, Controller, Feedback, Param, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Setup, Values};
 use steadycast_units::{Rate, Span};
 
 /// The registry's entry.
@@ -19,8 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "nada",
     about: "delay, loss and marks as one signal; the rate settles where the signal is in inverse proportion to it",
     source: "RFC 8698",
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
     repeats: false,

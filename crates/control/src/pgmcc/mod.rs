@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Cast, Controller, Feedback, Kind, Param, Values};
+use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -16,8 +16,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "pgmcc",
     about: "the receiver with the least throughput acknowledges each packet, and TCP's window runs on that",
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
-    cast: Cast::Any,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::OneOrMany,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[],
     standard_reports: false,
     repeats: false,

@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Cast, Controller, Feedback, Param, Values};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
 use crate::fixed::{CONTROLLER as CONSTANT, Constant};
 use receiver::Receiver;
 use sender::Sender;
@@ -22,8 +22,8 @@ pub(crate) const TYPE1: Controller = Controller {
     name: "rbuf-type1",
     about: "keeps the receiver's buffer between a fifth and nine tenths, by its level and its change",
     source: SOURCE,
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[],
     standard_reports: false,
     repeats: false,

@@ -12,7 +12,7 @@ mod sender;
 mod window;
 
 use crate::Need;
-use crate::entry::{Cast, Controller, Feedback, Mode, Param, Setup, Value, Values};
+use crate::entry::{Controller, FeedbackTiming, Mode, Param, Receivers, Setup, Value, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -20,8 +20,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "scream",
     about: "a window in bytes, held by loss, marks and 60 ms of queue; the encoder gets what it carries per round trip",
     source: "draft-ietf-ccwg-rfc8298bis-screamv2; EricssonResearch/scream",
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[Need::PacketReports],
     standard_reports: false,
     repeats: false,

@@ -25,7 +25,7 @@ mod tests;
 mod verdict;
 
 use crate::Need;
-use crate::entry::{Cast, Controller, Feedback, Param, Setup, Values};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Setup, Values};
 use steadycast_units::{Ecn, Span};
 
 /// The registry's entry.
@@ -33,8 +33,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
     about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
     source: "own; RFC 9438 beside TCP",
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[Need::PacketReports],
     standard_reports: false,
     repeats: false,

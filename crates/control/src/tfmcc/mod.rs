@@ -11,7 +11,7 @@ mod rtt;
 mod sender;
 mod timer;
 
-use crate::entry::{Cast, Controller, Feedback, Param, Values};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
 use steadycast_units::Span;
 
 /// The registry's entry.
@@ -19,8 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfmcc",
     about: "the limiting receiver reports each round trip and sets the rate; the others report in rounds, few of them",
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
-    cast: Cast::Any,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::OneOrMany,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[],
     standard_reports: false,
     repeats: false,

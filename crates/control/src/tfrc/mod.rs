@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Cast, Controller, Feedback, Param, Values};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, Values};
 use crate::loss::LossSettings;
 pub(crate) use message::{Finding, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
 pub(crate) use receiver::{Among, Receiver};
@@ -20,8 +20,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfrc",
     about: "TCP-friendly rate control for one receiver: TCP's throughput equation at the measured loss event rate",
     source: "RFC 5348",
-    cast: Cast::Unicast,
-    feedback: Feedback::Clocked,
+    receivers: Receivers::One,
+    feedback: FeedbackTiming::Clocked,
     needs: |_| &[],
     standard_reports: false,
     repeats: false,

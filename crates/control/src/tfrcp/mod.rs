@@ -9,7 +9,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Cast, Controller, Dashes, Feedback, Param, Setup, Values};
+use crate::entry::{Controller, Dashes, FeedbackTiming, Param, Receivers, Setup, Values};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -39,8 +39,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         name,
         about,
         source: "Miyabayashi et al. 2001",
-        cast: Cast::Unicast,
-        feedback: Feedback::Clocked,
+        receivers: Receivers::One,
+        feedback: FeedbackTiming::Clocked,
         needs: |_| &[],
         standard_reports: true,
         repeats: false,

@@ -5,7 +5,7 @@ use crate::intake::Intake;
 use crate::{Activity, Body, Rows};
 use steadycast_link::Ecn;
 use steadycast_record::{Figures, flow};
-use steadycast_scenario::{PeriodDist, Periods};
+use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 /// A source that was called later than this lets the packets go that it missed.
@@ -36,7 +36,7 @@ pub fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     match periods.dist {
         PeriodDist::Constant => periods.mean,
         PeriodDist::Exponential => Span::from_secs_f64(chance.exponential(mean)),
-        PeriodDist::Pareto { shape } => Span::from_secs_f64(chance.pareto(mean, shape)),
+        PeriodDist::Pareto(Pareto { shape }) => Span::from_secs_f64(chance.pareto(mean, shape)),
     }
 }
 

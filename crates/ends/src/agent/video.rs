@@ -16,7 +16,7 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    EcnCounts, EcnPath, Feedback, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protected,
+    EcnCounts, EcnPath, FeedbackCounts, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protected,
     Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
@@ -158,7 +158,7 @@ pub struct VideoSource {
     /// RTCP's share of the session bandwidth, step by step (INV-2).
     pub rtcp_shares: Rows<f64>,
     /// Feedback and skipped frames of sessions before the present one.
-    past_feedback: Feedback,
+    past_feedback: FeedbackCounts,
     ecn: Ecn,
     past_ecn: EcnCounts,
     pads: bool,
@@ -214,7 +214,7 @@ impl VideoSource {
             encoder,
             capped_by_ladder,
             epochs: Vec::new(),
-            past_feedback: Feedback::default(),
+            past_feedback: FeedbackCounts::default(),
             ecn: Ecn::NotEct,
             past_ecn: EcnCounts::default(),
             pads: false,
@@ -550,7 +550,7 @@ impl VideoSource {
     }
 
     /// What came back.
-    pub fn feedback(&self) -> Feedback {
+    pub fn feedback(&self) -> FeedbackCounts {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 

@@ -1,0 +1,246 @@
+//! How pictures are encoded: the keys of `encode`, with defaults that follow the codec and what is encoded.
+
+use crate::model::Media;
+use serde_json::{Value as Json, json};
+use std::fmt;
+use steadycast_words::tree::{Item, Value};
+use steadycast_words::{Declared, Findings, FromToml, Settings, ToToml, Within, field, settings, words};
+
+/// A codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// MPEG-2 video.
+    Mpeg2,
+    /// MPEG-4 part 2.
+    Mpeg4,
+    /// H.263.
+    H263,
+    /// H.264; quantizers are QP.
+    H264,
+    /// H.265; quantizers are QP.
+    H265,
+    /// VP8; quantizers are libvpx's, 0 to 63.
+    Vp8,
+    /// VP9; quantizers are libvpx's, 0 to 63.
+    Vp9,
+    /// AV1; quantizers are SVT-AV1's, 0 to 63.
+    Av1,
+}
+
+words! {
+    Codec { "mpeg2" => Self::Mpeg2, "mpeg4" => Self::Mpeg4, "h263" => Self::H263, "h264" => Self::H264, "h265" => Self::H265, "vp8" => Self::Vp8, "vp9" => Self::Vp9, "av1" => Self::Av1, }
+}
+
+impl Codec {
+    /// Whether frames can be made that no other needs, between two others.
+    pub const fn has_b_frames(self) -> bool {
+        matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
+    }
+
+    /// The quantizers that are taken where none are given, and those that there are.
+    const fn quantizers(self) -> (Quantizers, Quantizers) {
+        match self {
+            Self::Mpeg2 | Self::Mpeg4 | Self::H263 => (Quantizers(2, 31), Quantizers(1, 31)),
+            Self::H264 | Self::H265 => (Quantizers(18, 47), Quantizers(0, 51)),
+            Self::Vp8 | Self::Vp9 | Self::Av1 => (Quantizers(10, 63), Quantizers(0, 63)),
+        }
+    }
+}
+
+settings! {
+    /// How pictures are encoded.
+    #[derive(Copy)]
+    Encode {
+        /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
+        codec: Codec = STANDARD.codec,
+        /// sqcif, qcif, cif, 4cif, qvga, vga, "640x480", or the clip's own: "clip".
+        size: Size = STANDARD.size,
+        /// Pictures per second, or the clip's own: "clip".
+        fps: Fps = STANDARD.fps,
+        /// Frames per group of pictures.
+        gop: u32 where (GOP) = STANDARD.gop,
+        /// B frames between two others, with mpeg2, mpeg4 and h264.
+        bframes: u32 = STANDARD.bframes,
+        /// Quantizers from best to worst (by default h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12".
+        q: Quantizers = STANDARD.q,
+    }
+}
+
+const STANDARD: Encode = Encode {
+    codec: Codec::Mpeg4,
+    size: Size::Pixels { width: 352, height: 288 },
+    fps: Fps(Some(25.0)),
+    gop: 12,
+    bframes: 2,
+    q: Codec::Mpeg4.quantizers().0,
+};
+const GOP: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 to 1000 frames" };
+
+impl Encode {
+    /// Reads it for what is encoded, which is `None` where that could not be read.
+    pub(crate) fn read_for(item: &Item, media: Option<&Media>, out: &mut Findings) -> Option<Self> {
+        let (sequence, modelled) = match media {
+            Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),
+            other => (other, false),
+        };
+        let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
+        for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
+            if own.text() == Some("clip") && !has_clip {
+                out.problem(&own.at, "there is no clip", "write what it is to be, or media = \"clip\"");
+            }
+        }
+        let codec = field(item, "codec", &[], out).ok().flatten().unwrap_or(STANDARD.codec);
+        let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
+        let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
+        let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
+        let fps = if modelled { Fps(Some(30.0)) } else { STANDARD.fps };
+        let encode = Self::fill(item, Some(&Self { codec, fps, gop, bframes, q, ..STANDARD }), out);
+        if let (Some(said), Ok(Some(number))) = (item.get("bframes"), field::<u32>(item, "bframes", &[], out)) {
+            if !can_b && number > 0 {
+                out.problem(&said.at, "this codec has no B frames here", "write bframes = 0, or another codec");
+            } else if number > 16 || number >= gop {
+                let what = format!("{number} B frames in a row");
+                out.problem(&said.at, what, "fewer than the GoP has frames, and at most 16");
+            }
+            if modelled && number > 0 {
+                out.problem(&said.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
+            }
+        }
+        let encode = encode?;
+        if let Some(said) = item.get("q").filter(|_| encode.q.0 < known.0 || encode.q.1 > known.1) {
+            let remedy = format!("from {} to {}", known.0, known.1);
+            out.problem(&said.at, "quantizers that the codec does not have", remedy);
+        }
+        Some(encode)
+    }
+}
+
+/// A picture's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// The clip's own.
+    Clip,
+    /// In pixels; both even.
+    Pixels {
+        /// Width.
+        width: u32,
+        /// Height.
+        height: u32,
+    },
+}
+
+/// Sizes that have a name.
+const SIZES: &[(&str, u32, u32)] = &[
+    ("sqcif", 128, 96),
+    ("qcif", 176, 144),
+    ("cif", 352, 288),
+    ("4cif", 704, 576),
+    ("qvga", 320, 240),
+    ("vga", 640, 480),
+];
+
+impl Declared for Size {
+    fn schema() -> Json {
+        json!({ "type": "string", "pattern": "^(clip|sqcif|qcif|cif|4cif|qvga|vga|[0-9]+x[0-9]+)$" })
+    }
+}
+
+impl FromToml for Size {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let text = item.text().unwrap_or_default();
+        if text == "clip" {
+            return Some(Self::Clip);
+        }
+        if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
+            return Some(Self::Pixels { width: *width, height: *height });
+        }
+        let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
+        if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
+            return Some(Self::Pixels { width, height });
+        }
+        let names: Vec<_> = SIZES.iter().map(|(name, ..)| *name).collect();
+        let what = format!("{} is not a picture size", item.shown());
+        let remedy = format!("\"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
+        out.problem(&item.at, what, remedy);
+        None
+    }
+}
+
+impl ToToml for Size {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.to_string()))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clip => f.write_str("clip"),
+            Self::Pixels { width, height } => write!(f, "{width}x{height}"),
+        }
+    }
+}
+
+/// Pictures per second; `None`: the clip's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fps(pub Option<f64>);
+
+impl Declared for Fps {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "const": "clip" }, { "type": "number", "minimum": 1, "maximum": 240 }] })
+    }
+}
+
+impl FromToml for Fps {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        if item.text() == Some("clip") {
+            return Some(Self(None));
+        }
+        let fps = f64::read(item, out)?;
+        if (1.0..=240.0).contains(&fps) {
+            return Some(Self(Some(fps)));
+        }
+        out.problem(&item.at, format!("{fps} is out of range"), "from 1 to 240 pictures per second, or \"clip\"");
+        None
+    }
+}
+
+impl ToToml for Fps {
+    fn value(&self) -> Option<Value> {
+        Some(self.0.map_or_else(|| Value::Text("clip".to_owned()), Value::Real))
+    }
+}
+
+/// The lowest quantizer, which gives the best picture, and the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantizers(pub u8, pub u8);
+
+impl Declared for Quantizers {
+    fn schema() -> Json {
+        json!({ "anyOf": [{ "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" }, { "type": "integer" }] })
+    }
+}
+
+impl FromToml for Quantizers {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let text = match &item.value {
+            Value::Whole(n) => n.to_string(),
+            _ => item.text().unwrap_or_default().to_owned(),
+        };
+        let (low, high) = text.split_once('-').unwrap_or((&text, &text));
+        match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
+            (Ok(low), Ok(high)) if low <= high && high <= 63 => Some(Self(low, high)),
+            _ => {
+                let what = format!("{} is not a range of quantizers", item.shown());
+                out.problem(&item.at, what, "write for example \"2-31\", the best first");
+                None
+            }
+        }
+    }
+}
+
+impl ToToml for Quantizers {
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(format!("{}-{}", self.0, self.1)))
+    }
+}
