@@ -139,7 +139,18 @@ def pytest(count: Count, which: list[str]) -> None:
     print(f"\n{' '.join(['pytest', *which])} …", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")
-        words = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junit-xml={file}", *which]
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "2",
+            "--dist",
+            "loadgroup",
+            f"--junit-xml={file}",
+            *which,
+        ]
         code = subprocess.run(words, cwd=ROOT, check=False).returncode
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")

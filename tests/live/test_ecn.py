@@ -23,7 +23,7 @@ wait $sender
 def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(tmp_path: Path) -> None:
     def over(bleach: bool) -> Emulated:
         link = 'queue = { kind = "dualpi2" }' + ("\nbleach = true" if bleach else "")
-        return emulate(tmp_path / str(bleach), SCRIPT.format(seconds=6), link=link)
+        return emulate(tmp_path / str(bleach), SCRIPT.format(seconds=9), link=link)
 
     with ThreadPoolExecutor(2) as pool:
         kept, cleared = pool.map(over, (False, True))
@@ -48,6 +48,7 @@ def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(
         <= received["ecn_marked_packets"]
     )
 
+    # Each end says how it goes every five seconds.
     assert "packets marked" in (kept.folder / "said.txt").read_text()
     assert "packets marked" in (kept.folder / "seen.txt").read_text()
 

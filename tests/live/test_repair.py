@@ -136,7 +136,7 @@ SHOWN = (
     "2> ffmpeg.log"
 )
 BIN = (
-    "timeout 60 gst-launch-1.0 -v -e rtpbin name=r latency=200 udpsrc port=5004 caps='{caps}' ! r.recv_rtp_sink_0 "
+    "timeout 60 gst-launch-1.0 -v -e rtpbin name=r latency=1000 udpsrc port=5004 caps='{caps}' ! r.recv_rtp_sink_0 "
     "r. ! rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4 ! fakesink silent=false sync=false > gst.log 2>&1"
 )
 BESIDE = """
@@ -145,7 +145,7 @@ nsenter --net=$STEADYCAST_NET_R {player} & player=$!
 sleep 0.5
 $STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 8s \
   --repair parity --json > sent.json
-sleep 1; kill -INT $player; nsenter --net=$STEADYCAST_NET_R true; wait $player; true
+sleep 2; kill -INT $player; nsenter --net=$STEADYCAST_NET_R true; wait $player; true
 """
 
 

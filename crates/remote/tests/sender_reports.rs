@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::sync::{Arc, Mutex};
-use steadycast_control::registry::{Factory, Feedback, Setup};
+use steadycast_control::registry::{Factory, FeedbackTiming, Setup};
 use steadycast_control::{
     Announcement, Arrival, Body, Departing, Due, FrameEdge, Limit, PacketReport, ReceiverHalf, ReceiverId, Reply,
     Report, SenderHalf, Sent, Slot, Wake, Why,
@@ -38,8 +38,8 @@ impl Factory for Noting {
     fn app(&self) -> [u8; 4] {
         *b"NOTE"
     }
-    fn feedback(&self) -> Feedback {
-        Feedback::Clocked
+    fn feedback(&self) -> FeedbackTiming {
+        FeedbackTiming::Clocked
     }
 }
 
