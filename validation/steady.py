@@ -183,7 +183,7 @@ def own_queue(loss: float, key: str) -> Judge:
 
 def cells() -> list[Cell]:
     """List all of them, in the table's order."""
-    return [*_a(), *_b(), *_c(), *_d(), *_e(), *_f()]
+    return [*_a(), *_b(), *_c(), *_d(), *_e(), *_f(), *_stalls(), *_g()]
 
 
 def _deep(rate: float, rtt: float) -> int:
@@ -448,6 +448,94 @@ def _f() -> list[Cell]:
     return found
 
 
+def _stalls() -> list[Cell]:
+    """Cells of row F with a machine that stands still: what comes meanwhile is seen at once when it goes on.
+
+    They stand behind the others so that the same cells are unseen as before.
+    """
+    found = []
+    for plain, other in (("A1 4 Mb/s 40 ms", ""), ("B1 4 Mb/s 40 ms 2 BDP", tcp())):
+        packets = 50 if not other else round(2 * 4e3 * 40 / SEGMENT_BITS)
+        events = "".join(
+            f'[[event]]\nat = "{at}ms"\nset = {{ link = "right-video.dst1", rate = "{rate}" }}\n'
+            for begin in range(2_500, 90_000, 5_000)
+            for at, rate in ((begin, "1kbps"), (begin + 50, "1Gbps"))
+        )
+
+        def judge(seen: Seen, beside: Mapping[str, Seen], plain: str = plain) -> bool:
+            return abs(seen["bps"] / max(beside[plain]["bps"], 1e-9) - 1) <= 0.1
+
+        name = f"stalls of 50 ms, {'alone' if not other else 'beside CUBIC'}"
+        text = dumbbell(4, 40, droptail(packets), video() + other, events=events)
+        found.append(Cell("F", name, text, judge=judge, beside=(f"={plain}",), facts={"rate": 4e6}))
+    return found
+
+
+def star(leaf: str, elsewhere: str, tcp_to: str | None) -> str:
+    """Return a scenario: a group of eight behind links of their own, and a CUBIC towards one of them."""
+    links = (("server", "hub", ""), ("peer", "hub", ""), ("hub", "r1", leaf), ("hub", "r[2-8]", elsewhere))
+    fast = 'rate = "1Gbps"\ndelay = "1ms"\nqueue = { kind = "droptail", limit = "10000p" }'
+    text = 'format = 1\nname = "steady"\nduration = "90s"\nwarmup = "20s"\n'
+    text += 'nodes = ["server", "peer", "hub", "r[1-8]"]\n'
+    for a, b, line in links:
+        name = 'name = "bottleneck"\n' if b == "r1" else ""
+        text += f'[[link]]\n{name}between = ["{a}", "{b}"]\n{line or fast}\n'
+    text += video(more='from = "server"\nto = ["r[1-8]"]')
+    if tcp_to is not None:
+        text += tcp(more=f'from = "peer"\nto = "{tcp_to}"\nstart = {{ uniform = ["0s", "1s"] }}')
+    return text
+
+
+GROUPS = ("steady", "asmp", "tfmcc")
+"""Controllers that serve groups."""
+
+
+def _g() -> list[Cell]:
+    def line(rate: float) -> str:
+        return f'rate = "{rate:g}Mbps"\ndelay = "19ms"\nqueue = {droptail(27)}'
+
+    def judge(seen: Seen, beside: Mapping[str, Seen], key: str) -> bool:
+        return abs(seen["video"] / max(beside[key]["video"], 1e-9) - 1) <= 0.2 and seen["elsewhere_ms"] <= 12
+
+    found = []
+    behind = "one of 8 behind a CUBIC"
+    all_behind = "8 behind one link with a CUBIC"
+    for name, text in (
+        (behind, star(line(4), line(4), "r1")),
+        (
+            all_behind,
+            dumbbell(4, 40, droptail(27), video(more="receivers = 8") + tcp()),
+        ),
+    ):
+        key = f"G {name}"
+        found.append(
+            Cell(
+                "G",
+                name,
+                text,
+                "group",
+                lambda seen, beside, key=key: judge(seen, beside, key),
+                beside=(f"asmp={key}",),
+                only=GROUPS,
+            )
+        )
+    found.append(
+        Cell(
+            "G",
+            "one of 8 behind 2 Mb/s",
+            star(line(2), line(4), None),
+            "group",
+            lambda seen, _: (
+                seen["used"] >= 0.95
+                and seen["loss"] == 0
+                and max(seen["queue_ms"], seen["elsewhere_ms"]) <= 4 * 1200 * 8 / 2e3
+            ),
+            only=GROUPS,
+        )
+    )
+    return found
+
+
 def unseen(all_cells: Sequence[Cell]) -> set[str]:
     """Return the keys of every third cell, counted over the whole list."""
     return {cell.key for n, cell in enumerate(all_cells) if n % 3 == 2}
@@ -586,6 +674,19 @@ def _modes(done: Run, _: Cell) -> Seen:
     }
 
 
+def _group(done: Run, _: Cell) -> Seen:
+    """Of a group: the most that a receiver lost, and the longest queue on the way to those that no TCP is behind."""
+    first = done.summary["flows"][0]
+    others = [
+        link["queue_ms"]["p95"] or 0.0 for link in done.summary["links"] if link["name"].startswith("hub-r")
+    ]
+    return {
+        **_basic(done),
+        "loss": max(r.get("loss_frac") or 0.0 for r in first["receivers"]),
+        "elsewhere_ms": max(others, default=0.0),
+    }
+
+
 READERS: Mapping[str, Callable[[Run, Cell], Seen]] = {
     "shares": lambda done, _: _basic(done),
     "alone": _alone,
@@ -594,6 +695,7 @@ READERS: Mapping[str, Callable[[Run, Cell], Seen]] = {
     "lte": lambda done, _: _basic(done),
     "steps": _steps,
     "modes": _modes,
+    "group": _group,
 }
 
 
@@ -616,7 +718,8 @@ class Found:
         seen = self.runs[controller, cell.key, seed]
         beside = {}
         for key in cell.beside:
-            who, plain = (controller, key[1:]) if key.startswith("=") else (CUBIC, key)
+            who, _, plain = key.rpartition("=")
+            who = who or (controller if key.startswith("=") else CUBIC)
             known = self.runs.get((who, plain, seed))
             if known is None:
                 return None
@@ -706,6 +809,7 @@ def figures(runs: Sequence[Seen], names: Sequence[str]) -> str:
 STYLE: Mapping[str, tuple[float, int, str]] = {
     "loss": (100.0, 2, " %"),
     "queue_ms": (1.0, 0, " ms"),
+    "elsewhere_ms": (1.0, 0, " ms"),
     "delay_ms": (1.0, 0, " ms"),
     "frames": (100.0, 1, " %"),
     "jain": (1.0, 3, ""),
@@ -715,6 +819,7 @@ STYLE: Mapping[str, tuple[float, int, str]] = {
 }
 LABELS = {
     "queue_ms": "queue p95",
+    "elsewhere_ms": "elsewhere",
     "delay_ms": "delay p95",
     "tcp": "beside",
     "entered_s": "in after",
@@ -729,6 +834,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "lte": ("used", "loss", "delay_ms"),
     "steps": ("fall", "rise", "loss"),
     "modes": ("entered_s", "left_s", "competes_s", "video", "loss"),
+    "group": ("video", "tcp", "used", "loss", "queue_ms", "elsewhere_ms"),
 }
 
 

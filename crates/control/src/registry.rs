@@ -103,6 +103,12 @@ pub trait Factory: Send + Sync {
     fn needs(&self) -> &'static [Need] {
         &[]
     }
+    /// What it needs of a session with a group. Many receivers can't each report every packet: a controller that serves groups does
+    /// without there.
+    fn needs_in(&self, group: bool) -> Vec<Need> {
+        let _ = group;
+        self.needs().to_vec()
+    }
 }
 
 /// A registry entry with its parameters' values.
@@ -154,6 +160,10 @@ impl Factory for Chosen {
     }
     fn needs(&self) -> &'static [Need] {
         (self.controller.needs)(&self.values)
+    }
+    fn needs_in(&self, group: bool) -> Vec<Need> {
+        let without = group && self.controller.cast == Cast::Any;
+        self.needs().iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }
 

@@ -259,13 +259,13 @@ proptest! {
     fn whatever_a_sender_hears_its_rate_stays_within_its_bounds(
         ops in prop::collection::vec((op(), 0u64..2_000), 1..100), which in 0usize..4, paper in any::<bool>(),
     ) {
-        sender_stands(ALL[which], if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
+        sender_stands(ALL[which], &[], if paper { Mode::Paper } else { Mode::Repaired }, ops)?;
     }
 
     #[test]
     fn whatever_a_receiver_hears_its_reports_are_sound(many in arrivals(9), one in arrivals(8)) {
-        receiver_stands("multfrc", many)?;
-        receiver_stands("eaio-tfrc", one)?;
+        receiver_stands("multfrc", &[], many)?;
+        receiver_stands("eaio-tfrc", &[], one)?;
     }
 
     #[test]

@@ -233,14 +233,16 @@ impl<'a> AgentFactory<'a> {
             Some(factory) => Arc::clone(factory),
             None => Chosen::shared(&video.controller, video.mode, video.given()).map_err(wrong)?,
         };
-        let own = FeedbackFormat::own_of(&*factory);
+        let group = flow.cast == sc::Cast::Multicast;
+        let own = FeedbackFormat::own_of(&*factory, group);
         let feedback = match video.feedback {
             sc::FeedbackFormat::Own => own,
             sc::FeedbackFormat::Rfc8888 => FeedbackFormat::Rfc8888,
             sc::FeedbackFormat::Twcc => FeedbackFormat::TransportWide,
         };
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
-        check_needs(&video.controller, factory.needs(), &feedback.offered(video.ecn, !greedy)).map_err(wrong)?;
+        check_needs(&video.controller, &factory.needs_in(group), &feedback.offered(video.ecn, !greedy))
+            .map_err(wrong)?;
         // A class in Python is told of packets where there are such reports, whatever it makes of them.
         let replayed = feedback.is_replayed_for(own) && !self.inputs.factories.contains_key(&flow.name);
         let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };

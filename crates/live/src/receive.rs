@@ -106,11 +106,11 @@ impl Receiving {
         let description = options.description.clone();
         let announced = Announced::of(&description)?;
         let factory = Chosen::shared(&announced.controller, announced.mode, &announced.params)?;
-        let own_format = FeedbackFormat::own_of(&*factory);
+        let group = description.address.ip().is_multicast();
+        let own_format = FeedbackFormat::own_of(&*factory, group);
         let feedback = description.feedback.map_or(own_format, PacketFeedback::format);
         let replayed = feedback.is_replayed_for(own_format);
         let factory = if replayed { Replayed::around(factory, Span::ZERO) } else { factory };
-        let group = description.address.ip().is_multicast();
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
         let pair_options = PairOptions { source, mux, ..options.pair.clone() };

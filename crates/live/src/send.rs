@@ -195,9 +195,9 @@ pub struct Sending {
 }
 
 /// What goes before a payload: IP, UDP, RTP with the send time, the largest notice of a controller that has one, and the transport-wide
-/// number where there is one.
-fn overhead(factory: &dyn Factory, feedback: FeedbackFormat) -> u64 {
-    let notice = if factory.extension() == 0 { 0 } else { 24 };
+/// number where there is one. A controller whose `own` reports are those of single packets tells its receivers nothing.
+fn overhead(factory: &dyn Factory, own: FeedbackFormat, feedback: FeedbackFormat) -> u64 {
+    let notice = if factory.extension() == 0 || own != FeedbackFormat::Own { 0 } else { 24 };
     let number = if feedback == FeedbackFormat::TransportWide { 4 } else { 0 };
     28 + 12 + 4 + 8 + notice + number
 }
@@ -237,9 +237,9 @@ impl Sending {
         let mut offered = vec![Need::Queue, Need::Probes];
         offered.extend((!group).then_some(Need::PacketReports));
         offered.extend(options.ecn.is_capable().then_some(Need::Ecn));
-        check_needs(&options.controller, chosen.needs(), &offered)?;
+        check_needs(&options.controller, &chosen.needs_in(group), &offered)?;
         let factory: Arc<dyn Factory> = Arc::new(chosen);
-        let own_format = FeedbackFormat::own_of(&*factory);
+        let own_format = FeedbackFormat::own_of(&*factory, group);
         let feedback = if options.feedback == FeedbackFormat::Own { own_format } else { options.feedback };
         if options.ecn.is_capable() && feedback != FeedbackFormat::Rfc8888 {
             return Err(LiveError::EcnUntold);
@@ -270,7 +270,7 @@ impl Sending {
         let tag = if options.key.is_some() { RTP_TAG as u64 } else { 0 };
         // What a packet that is sent again, or its parity, is longer by.
         let more = if protects { PARITY_MORE.get() } else { u64::from(repairs) * OSN as u64 };
-        let cost = overhead(&*factory, feedback) + tag + more;
+        let cost = overhead(&*factory, own_format, feedback) + tag + more;
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);

@@ -65,7 +65,7 @@ impl Session {
         let settings = SenderSettings {
             credit: Span::millis(4),
             greedy: true,
-            feedback: FeedbackFormat::own_of(&*self.factory()),
+            feedback: FeedbackFormat::own_of(&*self.factory(), false),
             first_seq: 65_500,
             epoch: clock.epoch(),
             ..SenderSettings::new(
@@ -86,7 +86,7 @@ impl Session {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
             let chance = Seed(u64::from(ssrc)).part("rtcp");
             Receiver::new(identity, rtcp, factory.app(), factory.receiver(&setup), chance, now)
-                .with_feedback(FeedbackFormat::own_of(&*factory), setup.session_bandwidth)
+                .with_feedback(FeedbackFormat::own_of(&*factory, false), setup.session_bandwidth)
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
         WiredSink::new(sink, Box::new(taken.clone()), None, Departure::Stamped, reports)

@@ -24,9 +24,10 @@ pub enum FeedbackFormat {
 }
 
 impl FeedbackFormat {
-    /// What a controller's own receivers report: RFC 8888's feedback where its sender half reads reports of single packets.
-    pub fn own_of(factory: &dyn Factory) -> Self {
-        if factory.needs().contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
+    /// What a controller's own receivers report, of a group or one alone: RFC 8888's feedback where its sender half reads reports of
+    /// single packets.
+    pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
+        if factory.needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
     /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then replayed at the

@@ -222,7 +222,13 @@ impl Compete {
             self.restore = BETA * received.unwrap_or(0.0);
             rule = "compete: loss";
         } else {
+            let before = cubic.w;
             cubic.grow(now, dt, rtt, config.start_up);
+            if let Some(received) = received.filter(|_| !step.place.limits) {
+                // A window that is not used does not grow (RFC 9438, 5.8).
+                let used = (config.ahead * received + 2.0 * config.bits / rtt) * rtt / config.segment();
+                cubic.limit(used.max(before));
+            }
         }
         if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {
             cubic.limit(most);
@@ -322,6 +328,7 @@ impl Compete {
     ) -> After {
         let Step { now, rtt, signals, .. } = *step;
         if self.test.is_none()
+            && step.place.limits
             && now > self.next_test
             && signals.q > 2.0 * target
             && now - self.cut_at > 3.0 * rtt

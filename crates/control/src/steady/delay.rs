@@ -1,11 +1,15 @@
 //! The law of a sender that is alone, or among its kind: a rate that keeps a packet or two in the queue.
 
 use super::Config;
+use super::law::Place;
 use super::signals::{Loss, News, Signals};
 use super::verdict::{Backoff, Chance, Memory, Press};
 
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
+
+/// The rule by which the rate grows.
+pub(super) const UP: &str = "delay: up";
 
 /// Over the target: since when, and how it was then.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +45,7 @@ pub(super) struct Step<'a> {
     pub(super) loss: Option<Loss>,
     /// The same of a packet that carries CE.
     pub(super) mark: bool,
+    pub(super) place: Place,
 }
 
 #[derive(Clone, Debug)]
@@ -273,6 +278,10 @@ impl Delay {
         if low >= over.peak {
             (over.peak, over.peak_at) = (low, now);
         }
+        if !step.place.obeyed {
+            // More is sent than this law asks for: nobody yields yet.
+            over.since = now;
+        }
         if received < 0.85 * over.rate {
             // The path itself carries less.
             over.rate = received / 0.9;
@@ -324,6 +333,7 @@ impl Delay {
         let most = 1.3 * received.max(signals.received(0.5).unwrap_or(0.0)) + 2.0 * config.bits;
         // Caps only stop growth: what a source with little to send is allowed stays.
         let next = if rate < most { faster.min(most) } else { rate };
-        Turn::Rate(next, "delay: up")
+        // What arrives without a queue, whoever asked for it, is what the path carries.
+        Turn::Rate(if step.place.limits { next } else { next.max(received) }, UP)
     }
 }

@@ -16,6 +16,10 @@
 
 mod compete;
 mod delay;
+mod follower;
+mod law;
+mod listener;
+mod message;
 mod receiver;
 mod scalable;
 mod sender;
@@ -33,26 +37,54 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
     about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
     source: "own; RFC 9438 beside TCP",
-    receivers: Receivers::One,
+    receivers: Receivers::Any,
     feedback: FeedbackTiming::Clocked,
-    needs: |_| &[Need::PacketReports],
+    needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
     repeats: false,
     fallback: false,
     own_rate: false,
-    extension: 0,
+    extension: message::NOTICE_ID,
     app: *b"STDY",
     colour: "#00798c",
     dashes: &[],
     params: PARAMS,
-    sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
-    receiver: |setup, values| Box::new(receiver::Receiver::new(Config::new(setup, values))),
+    sender: |setup, values| {
+        let config = Config::new(setup, values);
+        if decides_at_receivers(setup, values) {
+            Box::new(follower::Follower::new(setup, config))
+        } else {
+            Box::new(sender::Sender::new(setup, config))
+        }
+    },
+    receiver: |setup, values| {
+        let config = Config::new(setup, values);
+        if decides_at_receivers(setup, values) {
+            Box::new(listener::Listener::new(setup, config))
+        } else {
+            Box::new(receiver::Receiver::new(config))
+        }
+    },
 };
+
+/// Whether receivers run the law: many can't each report every packet.
+fn decides_at_receivers(setup: &Setup, values: &Values) -> bool {
+    setup.group || values.choice("at") == "receiver"
+}
+
+/// Where the law runs; in groups always at the receivers.
+const AT: Param = Param::choice(
+    "at",
+    "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always there",
+    "own",
+    ["sender", "sender"],
+    &["sender", "receiver"],
+);
 
 /// Declares a parameter and the field of [`Config`] that has its value: numbers as they are, times in seconds.
 macro_rules! params {
     ($($kind:ident $name:ident: $about:literal, $source:literal, $default:expr, $range:expr;)*) => {
-        const PARAMS: &[Param] = &[$(params!(@param $kind $name, $about, $source, $default, $range)),*];
+        const PARAMS: &[Param] = &[AT, $(params!(@param $kind $name, $about, $source, $default, $range)),*];
 
         /// What the parameters say, looked up once.
         #[derive(Clone, Copy, Debug)]

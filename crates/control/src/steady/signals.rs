@@ -125,6 +125,15 @@ struct Told {
     lost: u32,
 }
 
+/// Where a round-trip time comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Round {
+    /// The sender's own measurement; without one, the age of the newest packet that the report tells of.
+    Measured(Option<Span>),
+    /// What the sender told a receiver, if it has.
+    Told(Option<Span>),
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signals {
     flight: VecDeque<Out>,
@@ -190,19 +199,31 @@ impl Signals {
         }
     }
 
+    /// The sender's clock is another one: what was known of single packets is worthless.
+    pub(super) fn begin_again(&mut self) {
+        *self = Self { rtts: std::mem::take(&mut self.rtts), base_rtt: self.base_rtt, ..Self::default() };
+    }
+
+    /// A packet that has not come yet comes, late: when it left and what it measures are known now.
+    pub(super) fn on_late(&mut self, at: Time, number: u64, size: u64) {
+        if let Ok(place) = self.flight.binary_search_by_key(&number, |out| out.number) {
+            (self.flight[place].sent, self.flight[place].size) = (at.as_secs_f64(), size);
+        }
+    }
+
+    /// A packet of another stream has come, which has no number among these.
+    pub(super) fn on_extra(&mut self, size: u64) {
+        self.sent_bytes += size;
+        self.arrived_bytes += size;
+    }
+
     /// The round-trip time now: the least one and the queueing delay.
     pub(super) fn rtt(&self) -> f64 {
         self.base_rtt + self.q
     }
 
-    /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the sender was allowed until now.
-    pub(super) fn hear(
-        &mut self,
-        at: Time,
-        rtt: Option<Span>,
-        packets: &[PacketReport],
-        (rate, keep): (f64, u64),
-    ) -> News {
+    /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the law asked for until now.
+    pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], (rate, keep): (f64, u64)) -> News {
         let now = at.as_secs_f64();
         let mut news = News::default();
         self.see_clock(now, packets);
@@ -227,7 +248,10 @@ impl Signals {
                 news.latest_marked = Some(news.latest_marked.unwrap_or(0.0).max(out.sent));
             }
         }
-        let round = rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent));
+        let round = match round {
+            Round::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
+            Round::Told(rtt) => rtt.map(Span::as_secs_f64),
+        };
         if let Some(round) = round.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, round);
         }
@@ -302,7 +326,9 @@ impl Signals {
     fn count_losses(&mut self, news: &mut News) {
         let Some(highest) = self.highest else { return };
         let mut newest = None;
-        while let Some(out) = self.flight.front().copied().filter(|out| out.number + REORDERING <= highest) {
+        while let Some(out) =
+            self.flight.front().copied().filter(|out| out.number.saturating_add(REORDERING) <= highest)
+        {
             self.flight.pop_front();
             match out.delay {
                 Some(delay) => self.before = Some(delay),

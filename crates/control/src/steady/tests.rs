@@ -1,10 +1,14 @@
 //! What this law must not take for something else.
-use super::signals::{Burst, Loss, Signals};
+use super::compete::{After, Compete};
+use super::delay::{Delay, Step, Turn};
+use super::law::{Law, Mode as Rules, Place};
+use super::signals::{Burst, Loss, News, Round, Signals};
 use super::verdict::{Backoff, Chance, Follows, Memory, Press};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
+use crate::equation::{LossRate, throughput_full};
 use crate::half::{PacketArrival, PacketReport, Stream};
-use steadycast_units::{Bytes, PeerTime, Rate, Seed, Span, Time};
+use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
 fn config() -> Config {
     let setup = Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("steady"));
@@ -104,7 +108,7 @@ fn burst(told: Option<Burst>) -> (f64, f64) {
         free = free.max(sent + 0.02) + 0.008;
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((free * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-        signals.hear(Time::ZERO + Span::from_secs_f64(free + 0.02), None, &[report], (1e6, 20));
+        signals.hear(Time::ZERO + Span::from_secs_f64(free + 0.02), Round::Measured(None), &[report], (1e6, 20));
     };
     (0..10).for_each(|n| hear(&mut signals, n, 0.02 * n as f64));
     (0..20).for_each(|n| hear(&mut signals, 10 + n, 1.0 + 0.0032 * n as f64));
@@ -127,4 +131,286 @@ fn a_burst_at_a_path_that_carries_half_the_rate_is_still_a_queue() {
     let told = Burst { rate: 2e6, pacing: 1.25, most: 0.25 };
     let (less, _) = burst(Some(told));
     assert!((0.07..0.095).contains(&less), "2.5 Mb/s is no burst at 2 Mb/s: {less}");
+}
+
+/// The way back, in seconds, on paths whose way there is told.
+const BACK: f64 = 0.02;
+
+/// A law whose packets of 1000 B, one by one, have the delays that it is told.
+struct Told {
+    law: Law,
+    now: f64,
+    number: u64,
+    /// The rules that stood after each packet, and when.
+    rules: Vec<(f64, &'static str)>,
+}
+
+impl Told {
+    fn new(cap: Rate) -> Self {
+        let setup = Setup { packet: Bytes::new(1_000), ..Setup::unicast(Rate::kbps(1), cap, Seed(1).part("steady")) };
+        let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
+        Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
+    }
+
+    /// Sends until `end`, at the law's rate or at this one. `delay`: one-way, in seconds, of a packet by its time and number and the law;
+    /// none where it is lost.
+    fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
+        while self.now < end {
+            let (at, size) = (Time::ZERO + Span::from_secs_f64(self.now), Bytes::new(1_000));
+            self.law.on_sent(at, self.number, size.get(), false, 0.0);
+            if let Some(delay) = delay(self.now, self.number, &self.law) {
+                let came = Time::ZERO + Span::from_secs_f64(self.now + delay);
+                let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
+                let report =
+                    PacketReport { number: self.number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
+                self.law.hear(came + Span::from_secs_f64(BACK), Round::Measured(None), &[report], Place::ALONE);
+            }
+            self.rules.push((self.now, self.law.rule));
+            self.number += 1;
+            self.now += 8_000.0 / rate.unwrap_or(self.law.rate);
+        }
+    }
+
+    fn stood(&self, from: f64, rule: &str) -> usize {
+        self.rules.iter().filter(|(at, stood)| *at >= from && stood.starts_with(rule)).count()
+    }
+}
+
+/// A packet lost each so often, at no regular distance.
+fn chance_loss(number: u64, each: u64) -> bool {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).is_multiple_of(each)
+}
+
+#[test]
+fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_are_near_one() {
+    let ranks = |lost: fn(u64, f64) -> bool| {
+        let (mut signals, mut found) = (Signals::new(), Vec::new());
+        for number in 0..20_000u64 {
+            let sent = 0.004 * number as f64;
+            // A saw of a third of a second, as a queue has it.
+            let queue = 0.03 * (sent * 3.0).fract();
+            let at = Time::ZERO + Span::from_secs_f64(sent);
+            signals.on_sent(at, number, 1_000, None);
+            if lost(number, queue) {
+                continue;
+            }
+            let came = at + Span::from_secs_f64(0.02 + queue);
+            let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
+            let report = PacketReport {
+                number,
+                sent: at,
+                size: Bytes::new(1_000),
+                stream: Stream::Media,
+                arrived: Some(arrived),
+            };
+            let news = signals.hear(came, Round::Measured(None), &[report], (2e6, 20));
+            found.extend(news.loss.filter(|_| sent > 5.0).map(|loss| loss.rank));
+        }
+        found.iter().sum::<f64>() / found.len() as f64
+    };
+    let by_chance = ranks(|number, _| chance_loss(number, 50));
+    assert!((0.45..0.55).contains(&by_chance), "{by_chance}");
+    let at_the_top = ranks(|number, queue| queue > 0.028 && number.is_multiple_of(3));
+    assert!((0.9..1.0).contains(&at_the_top), "{at_the_top}");
+}
+
+/// A step of a law at `now`, on signals.
+fn step<'a>(signals: &'a Signals, news: &'a News, now: f64, rate: f64) -> Step<'a> {
+    Step { now, dt: 0.1, rate, rtt: signals.rtt(), signals, news, loss: None, mark: false, place: Place::ALONE }
+}
+
+#[test]
+fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_arrives_and_a_fifth() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    let (signals, news, config) = (&told.law.signals, News::default(), config());
+    let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::new());
+    // 4 Mb/s over 200 ms are a window that would give 20 Mb/s over 40 ms.
+    compete.begin(2.9, 4e6, 0.2, (false, false), &config);
+    compete.restore = 0.0;
+    let after = compete.step(&step(signals, &news, 3.0, 1e6), &mut chance, &backoff, 0.003, &config);
+    let After::Stay(Turn::Rate(rate, _)) = after else { panic!("{after:?}") };
+    let most = 1.2e6 + 2.0 * 8_000.0 / signals.rtt();
+    assert!((1.2e6..=most + 1e4).contains(&rate), "{rate}");
+}
+
+#[test]
+fn the_base_delay_is_kept_for_minutes_while_competing_and_for_seconds_otherwise() {
+    for (mode, least, most) in [(Rules::Delay, 0.0, 0.001), (Rules::Compete, 0.099, 0.101)] {
+        let mut told = Told::new(Rate::mbps(1));
+        told.run(5.0, Some(1e6), |_, _, _| Some(0.02));
+        for second in 5..60 {
+            // Whatever the law makes of it.
+            told.law.mode = mode;
+            told.run(f64::from(second), Some(1e6), |_, _, _| Some(0.12));
+            told.law.mode = mode;
+        }
+        told.law.mode = mode;
+        told.run(59.009, Some(1e6), |_, _, _| Some(0.12));
+        let q = told.law.signals.q;
+        assert!((least..=most).contains(&q), "{mode:?}: {q}");
+    }
+}
+
+#[test]
+fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
+    for (lasts, competes) in [(0.5, false), (4.0, true)] {
+        let mut told = Told::new(Rate::mbps(4));
+        told.run(10.0, None, |_, _, _| Some(0.02));
+        told.run(16.0, None, |at, _, _| Some(if at < 10.0 + lasts { 0.06 } else { 0.02 }));
+        assert_eq!(told.stood(10.0, "compete: yielded") > 0, competes, "a queue of {lasts} s");
+        assert_eq!(told.stood(10.0, "compete") > 0, competes, "a queue of {lasts} s");
+    }
+}
+
+#[test]
+fn a_test_needs_a_queue_that_falls_beside_a_rate_that_stays() {
+    for alone in [false, true] {
+        let mut told = Told::new(Rate::mbps(1));
+        told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+        let (mut queue, mut stood) = (0.25, Vec::new());
+        (told.law.mode, told.law.rule) = (Rules::Compete, "compete: up");
+        // What arrives stays what it was in both cases: nothing but the queue differs.
+        told.run(40.0, Some(1e6), |at, _, law| {
+            stood.push((at, law.rule));
+            let then = stood.partition_point(|(when, _)| *when < at - law.signals.rtt());
+            if alone && stood[then.min(stood.len() - 1)].1 == "compete: test" {
+                queue -= 0.25 * 0.008;
+            }
+            Some(0.02 + queue)
+        });
+        assert!((10..2_000).contains(&told.stood(3.0, "compete: test")), "{}", told.stood(3.0, "compete: test"));
+        assert_eq!(told.stood(3.0, "delay: tests show nobody else") > 0, alone);
+    }
+}
+
+#[test]
+fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
+    let mut told = Told::new(Rate::mbps(4));
+    told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, news, config) = (&told.law.signals, News::default(), config());
+    let (mut delay, mut chance, backoff) = (Delay::new(), Chance::new(), Backoff::new());
+    delay.begin(2.0, 4e6);
+    let at_1_mbps = |delay: &Delay| delay.target(1e6, &config);
+    let whole = at_1_mbps(&delay);
+    let marked = Step { mark: true, ..step(signals, &news, 3.0, 4e6) };
+    delay.step(&marked, &mut chance, &backoff, None, &config);
+    let half = at_1_mbps(&delay);
+    let mut after = |seconds: u32| {
+        for n in 0..10 * seconds {
+            delay.step(&step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, &backoff, None, &config);
+        }
+        at_1_mbps(&delay)
+    };
+    assert!((0.5..0.6).contains(&(half / whole)), "{half} of {whole}");
+    let soon = after(12);
+    assert!((half..1.15 * half).contains(&soon), "12 s later {soon} of {half}");
+    let late = after(100);
+    assert!((0.99 * whole..=whole).contains(&late), "two minutes later {late} of {whole}");
+}
+
+#[test]
+fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.run(3.0, Some(8e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.12 }));
+    let (signals, news) = (&told.law.signals, News::default());
+    let rates = [300, 1_000, 1_500].map(|packet| {
+        let setup =
+            Setup { packet: Bytes::new(packet), ..Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("")) };
+        let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
+        let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::new());
+        compete.begin(3.0, 1e6, signals.rtt(), (false, false), &config);
+        let grown = (0..20).map(|n| {
+            let step = step(signals, &news, 3.0 + 0.1 * f64::from(n), 1e6);
+            compete.step(&step, &mut chance, &backoff, 0.003, &config)
+        });
+        match grown.last() {
+            Some(After::Stay(Turn::Rate(rate, _))) => rate,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!((1.1e6..8e6).contains(&rates[0]), "{rates:?}");
+    assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 1e-9), "{rates:?}");
+}
+
+#[test]
+fn an_eighth_lost_is_a_policer_at_a_hundred_packets_a_second_and_nothing_at_ten() {
+    for (cap, policed) in [(Rate::kbps(80), false), (Rate::mbps(1), true)] {
+        let mut told = Told::new(cap);
+        told.run(10.0, Some(cap.as_bps_f64()), |_, _, _| Some(0.02));
+        told.run(40.0, Some(cap.as_bps_f64()), |_, number, _| (!number.is_multiple_of(8)).then_some(0.02));
+        assert_eq!(told.stood(10.0, "delay: policed") > 0, policed, "{cap}");
+    }
+}
+
+#[test]
+fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_outs() {
+    let mut told = Told::new(Rate::mbps(50));
+    told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.12 }));
+    let (signals, config) = (&told.law.signals, config());
+    let (mut compete, mut chance, backoff) = (Compete::new(), Chance::new(), Backoff::new());
+    compete.begin(3.0, 4e6, signals.rtt(), (false, false), &config);
+    let mut rates = Vec::new();
+    for n in 0..1_200u32 {
+        let news = News { arrived: 9, lost: 1, ..News::default() };
+        let now = 3.0 + 0.1 * f64::from(n);
+        let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.01, rank: 0.9 });
+        match compete.step(&Step { loss, ..step(signals, &news, now, 1e6) }, &mut chance, &backoff, 0.003, &config) {
+            After::Stay(Turn::Rate(rate, _)) | After::Leave { rate, .. } => rates.push(rate),
+            other => panic!("{other:?}"),
+        }
+    }
+    let late = rates[600..].iter().fold(0.0, |most: f64, rate| most.max(*rate));
+    let rtt = Span::from_secs_f64(signals.rtt());
+    let p = LossRate::new(0.1).unwrap();
+    let fair = throughput_full(Bytes::new(1_500), rtt, p, (rtt * 4).max(Span::millis(200)), 1.0).as_bps_f64();
+    // No less than two segments per round trip.
+    let most = (1.3 * fair).max(1.05 * 2.0 * 12_000.0 / signals.rtt());
+    assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
+}
+
+/// The delay of a packet that leaves at `at` towards a machine that stands still for 50 ms each 5 s: what comes meanwhile is seen at the
+/// end.
+fn stalls(at: f64) -> f64 {
+    let came = at + 0.02;
+    let into = came.rem_euclid(5.0);
+    if into < 0.05 { 0.02 + 0.05 - into } else { 0.02 }
+}
+
+#[test]
+fn a_machine_that_stalls_for_50_ms_is_nobody_in_the_queue_and_costs_little() {
+    let mut told = Told::new(Rate::mbps(4));
+    told.run(60.0, None, |at, _, _| Some(stalls(at)));
+    assert_eq!(told.stood(1.0, "compete"), 0);
+    let mean = {
+        let late = told.rules.iter().filter(|(at, _)| *at >= 10.0).count();
+        late as f64 * 8_000.0 / 50.0
+    };
+    assert!((3.6e6..=4.0e6).contains(&mean), "{mean}");
+}
+
+#[test]
+fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_received() {
+    let mut signals = Signals::new();
+    let at = |s: f64| Time::ZERO + Span::from_secs_f64(s);
+    let report = |number: u64, sent: f64, came: f64| {
+        let at_peer = PeerTime::from_nanos((came * 1e9) as i64);
+        let arrived = Some(PacketArrival { at: Some(at_peer), ecn: Some(Ecn::NotEct) });
+        PacketReport { number, sent: at(sent), size: Bytes::new(1_000), stream: Stream::Media, arrived }
+    };
+    // The second packet left at 1.01 s and is taken to have left half-way to the third one, until it comes.
+    for (number, sent) in [(0, 1.0), (1, 1.5), (2, 2.0)] {
+        signals.on_sent(at(sent), number, 1_000, None);
+    }
+    signals.hear(at(2.1), Round::Told(None), &[report(0, 1.0, 1.05), report(2, 2.0, 2.05)], (1e6, 20));
+    signals.on_late(at(1.01), 1, 1_000);
+    signals.hear(at(2.2), Round::Told(None), &[report(1, 1.01, 2.06)], (1e6, 20));
+    assert!((signals.q - 1.0).abs() < 0.001, "{}", signals.q);
+    assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was told: {}", signals.base_rtt);
+    let before = signals.received(3.0).unwrap();
+    signals.on_extra(10_000);
+    signals.on_sent(at(2.2), 3, 1_000, None);
+    signals.hear(at(2.3), Round::Told(Some(Span::millis(40))), &[report(3, 2.2, 2.25)], (1e6, 20));
+    assert!(signals.received(3.0).unwrap() > 3.0 * before, "{before}");
+    assert!((signals.base_rtt - 0.04).abs() < 1e-9);
 }

@@ -1,0 +1,229 @@
+use super::Config;
+use super::message::{Claim, Forward};
+use super::sender::SILENT_ROUNDS;
+use crate::entry::Setup;
+use crate::silence::Silence;
+use crate::{
+    Check, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
+};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use steadycast_units::{Rate, Span, Time};
+
+/// Receivers in the table. With more of them only one that asks for less is let in.
+const MOST_RECEIVERS: usize = 1 << 17;
+/// A round-trip time above this is no measurement.
+const ABSURD_RTT: Span = Span::secs(60);
+/// The round-trip time before the first one, in seconds.
+const FIRST_RTT: f64 = 0.1;
+/// A receiver that asks for this share of what is sent asks for no less.
+pub(super) const SIMILAR: f64 = 0.95;
+/// The longest time, in seconds, for which the rate rises at one report.
+const MOST_STEP: f64 = 0.2;
+/// Silences in a row after which the receiver that limits the rate is taken to be gone.
+const GIVES_UP: u32 = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    claim: Claim,
+    /// It waits to be told its round-trip time.
+    waits: bool,
+    rtt: Option<Span>,
+}
+
+/// The order in which receivers take the place of one that is gone: those that something holds down come first.
+type Turn = (bool, Rate, ReceiverId);
+
+/// The sending half that follows one receiver, until another one asks for less.
+pub(super) struct Follower {
+    config: Config,
+    floor: f64,
+    cap: f64,
+    rate: f64,
+    table: BTreeMap<ReceiverId, Entry>,
+    turns: BTreeSet<Turn>,
+    limiting: Option<ReceiverId>,
+    to_tell: VecDeque<ReceiverId>,
+    silence: Silence,
+    silences: u32,
+    /// When the rate was set last.
+    set_at: Option<Time>,
+    frames: bool,
+    rule: &'static str,
+    /// After a receiver has asked for less, no more is sent.
+    heeded: Check,
+}
+
+impl Follower {
+    pub(super) fn new(setup: &Setup, config: Config) -> Self {
+        let cap = setup.cap.as_bps_f64();
+        let floor = setup.floor.as_bps_f64().min(cap);
+        Self {
+            floor,
+            cap,
+            rate: config.start.clamp(floor, cap),
+            table: BTreeMap::new(),
+            turns: BTreeSet::new(),
+            limiting: None,
+            to_tell: VecDeque::new(),
+            silence: Silence::default(),
+            silences: 0,
+            set_at: None,
+            frames: false,
+            rule: "start: first packets",
+            heeded: Check::new("INV-3"),
+            config,
+        }
+    }
+
+    fn rtt(&self) -> f64 {
+        let entry = self.limiting.and_then(|id| self.table.get(&id));
+        entry.and_then(|entry| entry.rtt).map_or(FIRST_RTT, Span::as_secs_f64)
+    }
+
+    fn forget(&mut self, id: ReceiverId) {
+        let Some(entry) = self.table.remove(&id) else { return };
+        self.turns.remove(&(entry.claim.free, entry.claim.rate, id));
+        if self.limiting == Some(id) {
+            // The next one says what it wants once it knows that it counts; until then the rate stays.
+            self.limiting = self.turns.first().map(|(_, _, id)| *id);
+            self.silences = 0;
+        }
+    }
+
+    /// Takes the rate of the receiver that counts. A rise is that of a start at most: a claim may be old.
+    fn follow(&mut self, now: Time) {
+        let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
+        let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(MOST_STEP));
+        let most = self.rate * libm::pow(self.config.start_up, dt / self.rtt().max(0.05));
+        let wanted = entry.claim.rate.as_bps_f64();
+        self.rule = entry.claim.rule;
+        self.rate = wanted.min(most.max(self.floor)).max(self.config.least).clamp(self.floor, self.cap);
+        self.set_at = Some(now);
+    }
+
+    /// Whether this receiver asks for less than is sent. Each one says so by itself once it does, so that what it said before is of no
+    /// account.
+    fn objects(&self, claim: &Claim) -> bool {
+        !claim.free && claim.rate.as_bps_f64() < SIMILAR * self.rate
+    }
+
+    fn sent(&mut self, at: Time) {
+        let patience = self.config.silence.max(SILENT_ROUNDS * self.rtt());
+        // The first reports of a group are spread over some time.
+        let patience = if self.limiting.is_none() { 2.0 * patience } else { patience };
+        self.silence.on_sent(at, Span::from_secs_f64(patience));
+    }
+}
+
+impl SenderHalf for Follower {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent(sent.at);
+    }
+
+    fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        self.sent(sent.at);
+    }
+
+    fn on_queue(&mut self, _: &MediaQueue) {
+        self.frames = true;
+    }
+
+    fn on_report(&mut self, report: &Report<'_>) {
+        let (now, id) = (report.at, report.from);
+        let Some(claim) = report.body.and_then(Claim::read) else { return };
+        let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
+        if full && claim.rate.as_bps_f64() >= self.rate {
+            return;
+        }
+        let rtt = Some(now.since(claim.echo.own(now))).filter(|rtt| !rtt.is_zero() && *rtt < ABSURD_RTT);
+        let before = self.table.get(&id).copied();
+        if let Some(before) = before {
+            self.turns.remove(&(before.claim.free, before.claim.rate, id));
+        }
+        let waits = before.is_some_and(|before| before.waits);
+        if rtt.is_some() && !waits {
+            self.to_tell.push_back(id);
+        }
+        let rtt = rtt.or(before.and_then(|before| before.rtt));
+        self.table.insert(id, Entry { claim, waits: waits || rtt.is_some(), rtt });
+        self.turns.insert((claim.free, claim.rate, id));
+        if self.limiting.is_none() || self.objects(&claim) {
+            self.limiting = Some(id);
+        }
+        if self.limiting == Some(id) {
+            self.silence.on_heard();
+            self.silences = 0;
+            self.follow(now);
+        }
+        if !claim.free {
+            let most = claim.rate.as_bps_f64().max(self.config.least).clamp(self.floor, self.cap);
+            self.heeded.see(SIMILAR * self.rate <= most + 8.0);
+        }
+    }
+
+    fn on_leave(&mut self, _: Time, receiver: ReceiverId) {
+        self.forget(receiver);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if !self.silence.is_over(now) {
+            return;
+        }
+        self.rate = (self.rate / 2.0).max(self.floor);
+        (self.rule, self.set_at) = ("no feedback: halved", Some(now));
+        self.silences += 1;
+        if self.silences >= GIVES_UP
+            && let Some(id) = self.limiting
+        {
+            self.silences = 0;
+            self.forget(id);
+        }
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.silence.wake()
+    }
+
+    fn decision(&self) -> Decision {
+        let counts = self.limiting.and_then(|id| Some((id, self.table.get(&id)?)));
+        let limit = if self.rate >= self.cap {
+            Limit::Cap
+        } else if counts.is_none_or(|(_, entry)| entry.claim.start) {
+            Limit::Start
+        } else if self.rate <= self.floor {
+            Limit::Floor
+        } else {
+            Limit::Network
+        };
+        let pacing = if self.frames { self.config.pacing * self.rate } else { self.rate };
+        Decision {
+            target: Rate::from_bps_f64(self.rate),
+            pacing: Rate::from_bps_f64(pacing),
+            window: None,
+            limit,
+            why: Why {
+                rule: Cow::Borrowed(self.rule),
+                loss: counts.map(|(_, entry)| entry.claim.loss),
+                rtt: counts.and_then(|(_, entry)| entry.rtt),
+                by: counts.map(|(id, _)| id),
+            },
+        }
+    }
+
+    fn notice(&mut self, _: &Departing) -> Notice {
+        let mut told = None;
+        while let (None, Some(id)) = (told, self.to_tell.pop_front()) {
+            if let Some(entry) = self.table.get_mut(&id) {
+                entry.waits = false;
+                told = entry.rtt.map(|rtt| (id, rtt));
+            }
+        }
+        let rate = Rate::from_bps_f64(self.rate);
+        Forward { rate, frames: self.frames, limiting: self.limiting, told }.notice()
+    }
+
+    fn checks(&self) -> &[Check] {
+        std::slice::from_ref(&self.heeded)
+    }
+}

@@ -1,0 +1,256 @@
+//! The laws and which of them rules, told what became of packets: at the sender, or at a receiver that hears them itself.
+
+use super::Config;
+use super::compete::{After, Compete, OWN_QUEUE};
+use super::delay::{Delay, Step, Turn};
+use super::scalable::Scalable;
+use super::signals::{Burst, News, Round, Signals};
+use super::verdict::{Backoff, Chance};
+use crate::entry::Setup;
+use crate::{Check, Limit, PacketReport};
+use steadycast_units::{Span, Time};
+
+/// The longest time, in seconds, for which a law grows at one report.
+const MOST_STEP: f64 = 0.5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Start,
+    Delay,
+    Compete,
+}
+
+/// How the rate that a law asks for stands to what is sent. Towards one receiver both hold always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// What is sent is no more than the law asks for, so that a yield is one.
+    pub(super) obeyed: bool,
+    /// What is sent is what the law asks for.
+    pub(super) limits: bool,
+}
+
+impl Place {
+    pub(super) const ALONE: Self = Self { obeyed: true, limits: true };
+}
+
+/// All that decides on a rate.
+pub(super) struct Law {
+    pub(super) config: Config,
+    floor: f64,
+    cap: f64,
+    pub(super) signals: Signals,
+    pub(super) mode: Mode,
+    pub(super) rate: f64,
+    delay: Delay,
+    compete: Compete,
+    scalable: Scalable,
+    chance: Chance,
+    backoff: Backoff,
+    /// When the last report came.
+    pub(super) heard: Option<f64>,
+    /// When a loss and a mark were answered last: what left before belongs to them.
+    loss_at: Option<f64>,
+    mark_at: Option<f64>,
+    pub(super) rule: &'static str,
+    pub(super) checks: [Check; 2],
+}
+
+impl Law {
+    pub(super) fn new(setup: &Setup, config: Config) -> Self {
+        let cap = setup.cap.as_bps_f64();
+        let floor = setup.floor.as_bps_f64().min(cap);
+        Self {
+            floor,
+            cap,
+            signals: Signals::new(),
+            mode: Mode::Start,
+            rate: config.start.clamp(floor, cap),
+            delay: Delay::new(),
+            compete: Compete::new(),
+            scalable: Scalable::default(),
+            chance: Chance::new(),
+            backoff: Backoff::new(),
+            heard: None,
+            loss_at: None,
+            mark_at: None,
+            rule: "start: first packets",
+            checks: [Check::new("INV-1"), Check::new("INV-2")],
+            config,
+        }
+    }
+
+    /// A packet has left, of a source with `frames` that may leave in bursts, while the rate was `rate`.
+    pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, frames: bool, rate: f64) {
+        let Config { pacing, burst_most: most, .. } = self.config;
+        let burst = frames.then_some(Burst { rate: rate.max(1.0), pacing, most });
+        self.signals.on_sent(at, number, size, burst);
+    }
+
+    fn start(&mut self, step: &Step<'_>) {
+        let Step { now, dt, rtt, .. } = *step;
+        let config = &self.config;
+        let Some(received) = step.signals.received((0.6 * rtt).max(0.06)) else { return };
+        if let Some(loss) = &step.loss {
+            let queued = self.chance.see(now, loss, 0.0, config) || loss.q > config.drain_above;
+            let (arrived, share) = step.signals.lossy(now, 1.0);
+            if queued || (share > config.policer && f64::from(arrived) > config.policer_packets) {
+                self.enter_compete(step, 0.7 * received, "compete: loss in the start");
+                return;
+            }
+        }
+        let target = self.delay.target(self.rate, config);
+        let grows = step.signals.slope((0.5 * rtt).max(0.03)).is_some_and(|slope| slope > config.start_slope);
+        let low = step.signals.low(0.03);
+        if low > (0.7 * target).max(0.004) || step.mark || (grows && low > 0.002) {
+            self.rate = config.start_to * received;
+            self.delay.begin(now, received);
+            (self.delay.started, self.delay.refill) = (now, true);
+            (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
+            return;
+        }
+        let most = config.start_most * received.max(step.signals.received(0.5).unwrap_or(0.0));
+        if self.rate < most {
+            self.rate = (self.rate * libm::pow(config.start_up, dt / rtt.max(0.05))).min(most);
+        }
+        if !step.place.limits {
+            self.rate = self.rate.max(received);
+        }
+        self.rule = "start: up";
+    }
+
+    fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
+        let again = self.backoff.again(step.now, step.rtt, &self.config);
+        let first = self.backoff.left.is_none();
+        self.backoff.enter(step.now, step.rtt, &self.config);
+        self.compete.begin(step.now, rate, step.rtt, (again, first), &self.config);
+        (self.mode, self.rule) = (Mode::Compete, rule);
+    }
+
+    fn leave_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str, proven: bool) {
+        let received = step.signals.carries(step.rtt.max(self.config.received_span), step.rate).unwrap_or(rate);
+        self.backoff.left = Some(step.now);
+        let waits = step.signals.q > self.delay.target(self.rate, &self.config);
+        if proven {
+            self.backoff.clear();
+            self.rate = rate;
+            self.delay.begin(step.now, rate / 0.85);
+            if rule == OWN_QUEUE {
+                self.delay.own_until = step.now + self.config.own_kept;
+            }
+        } else {
+            self.rate = if waits { 0.85 * received } else { rate.min(received) };
+            self.delay.begin(step.now, received);
+        }
+        (self.mode, self.rule) = (Mode::Delay, rule);
+    }
+
+    fn law(&mut self, step: &Step<'_>) {
+        if self.scalable.rules(step, &self.config) {
+            let Turn::Rate(rate, rule) = self.scalable.step(step, &self.config) else { return };
+            (self.rate, self.rule, self.mode) = (rate, rule, Mode::Delay);
+            self.delay.begin(step.now, rate);
+            return;
+        }
+        match self.mode {
+            Mode::Start => self.start(step),
+            Mode::Delay => {
+                let window = self.compete.would_carry(step.now, step.rtt, &self.config);
+                match self.delay.step(step, &mut self.chance, &self.backoff, window, &self.config) {
+                    Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                    Turn::Go(rate, rule) => self.enter_compete(step, rate, rule),
+                }
+            }
+            Mode::Compete => {
+                let target = self.delay.target(self.rate, &self.config);
+                match self.compete.step(step, &mut self.chance, &self.backoff, target, &self.config) {
+                    After::Stay(Turn::Rate(rate, rule) | Turn::Go(rate, rule)) => (self.rate, self.rule) = (rate, rule),
+                    After::Leave { rate, rule, proven } => self.leave_compete(step, rate, rule, proven),
+                }
+            }
+        }
+    }
+
+    /// Looks at its promises.
+    fn look(&mut self, now: f64, (mode, rate): (Mode, f64), place: Place) {
+        if self.mode != mode || !place.limits {
+            return;
+        }
+        match mode {
+            Mode::Delay if self.signals.low(self.config.low_span) > 2.0 * self.delay.target(rate, &self.config) => {
+                self.checks[0].see(self.rate <= rate.max(self.floor).max(self.config.least));
+            }
+            Mode::Compete if !self.signals.is_idle(now, self.config.idle) => {
+                let rtt = self.signals.rtt();
+                let Some(received) = self.signals.received((2.0 * rtt).max(0.5)) else { return };
+                let most = (2.0 * received).max(self.compete.restore) + 4.0 * self.config.bits / rtt;
+                self.checks[1].see(self.rate <= most.max(self.floor).max(self.config.least));
+            }
+            _ => {}
+        }
+    }
+
+    fn clamp(&mut self) {
+        let rate = if self.rate.is_finite() { self.rate } else { self.floor };
+        self.rate = rate.max(self.config.least).clamp(self.floor, self.cap);
+    }
+
+    /// Hears what became of packets; whether that was anything new.
+    pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], place: Place) -> bool {
+        let keep = match self.mode {
+            Mode::Compete => self.config.base_kept_competing,
+            Mode::Start | Mode::Delay => self.config.base_kept,
+        };
+        let news: News = self.signals.hear(at, round, packets, (self.rate, keep as u64));
+        if news.arrived == 0 && news.lost == 0 {
+            return false;
+        }
+        let now = at.as_secs_f64();
+        let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, MOST_STEP));
+        self.heard = Some(now);
+        self.compete.watch(self.signals.q, dt);
+        let loss = news.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
+        let mark = news.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
+        if loss.is_some() {
+            self.loss_at = Some(now);
+        }
+        if mark || loss.is_some() {
+            self.mark_at = Some(now);
+        }
+        let signals = std::mem::take(&mut self.signals);
+        let step =
+            Step { now, dt, rate: self.rate, rtt: signals.rtt(), signals: &signals, news: &news, loss, mark, place };
+        let before = (self.mode, self.rate);
+        self.law(&step);
+        self.signals = signals;
+        self.clamp();
+        self.look(now, before, place);
+        true
+    }
+
+    /// What limits the rate, and the share of packets that were lost in the last second, once something was heard.
+    pub(super) fn limit(&self) -> Limit {
+        if self.rate >= self.cap {
+            Limit::Cap
+        } else if self.mode == Mode::Start {
+            Limit::Start
+        } else if self.rate <= self.floor {
+            Limit::Floor
+        } else {
+            Limit::Network
+        }
+    }
+
+    pub(super) fn loss(&self) -> Option<f64> {
+        self.heard.map(|heard| self.signals.lossy(heard, 1.0).1)
+    }
+
+    pub(super) fn rtt(&self) -> Option<Span> {
+        self.heard.map(|_| Span::from_secs_f64(self.signals.rtt()))
+    }
+
+    /// Nothing was heard for too long.
+    pub(super) fn halve(&mut self) {
+        self.rate = (self.rate / 2.0).max(self.floor);
+        self.rule = "no feedback: halved";
+    }
+}

@@ -1,0 +1,251 @@
+//! What the halves of `steady` say to each other where receivers decide: in groups, and with `at = "receiver"`.
+//!
+//! ```text
+//! notice, on every packet:     flags u8 │ rate u24 (100 bit/s) │ limiting u32 [│ told u32 │ RTT u32 µs]
+//! report (APP "STDY" 1):       rate f32 B/s │ loss f32 │ queue u32 µs │ RTT u32 µs │ echo u32 │ rule u8 │ flags u8 │ 0 0
+//! ```
+//!
+//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in network byte
+//! order. What is too short, or a number that can't be, is no message.
+
+use crate::{Body, Notice, ReceiverId};
+use steadycast_units::{Rate, Span, Stamp};
+
+/// The header extension element's id.
+pub(super) const NOTICE_ID: u8 = 9;
+const REPORT: u8 = 1;
+const UNIT_BPS: u64 = 100;
+const MOST_UNITS: u64 = (1 << 24) - 1;
+
+const FRAMES: u8 = 1;
+const HAS_LIMITING: u8 = 2;
+
+const FREE: u8 = 1;
+const START: u8 = 2;
+const HAS_RTT: u8 = 4;
+
+/// What goes forward with each packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Forward {
+    /// What is sent.
+    pub(super) rate: Rate,
+    /// The source has frames, whose packets may leave in bursts.
+    pub(super) frames: bool,
+    /// Whose rate that is.
+    pub(super) limiting: Option<ReceiverId>,
+    /// A receiver's round-trip time.
+    pub(super) told: Option<(ReceiverId, Span)>,
+}
+
+impl Forward {
+    pub(super) fn notice(&self) -> Notice {
+        let mut bytes = [0; 16];
+        let units = (self.rate.as_bps() / UNIT_BPS).min(MOST_UNITS) as u32;
+        bytes[..4].copy_from_slice(&units.to_be_bytes());
+        for (set, bit) in [(self.frames, FRAMES), (self.limiting.is_some(), HAS_LIMITING)] {
+            bytes[0] |= if set { bit } else { 0 };
+        }
+        bytes[4..8].copy_from_slice(&self.limiting.unwrap_or_default().0.to_be_bytes());
+        let Some((id, rtt)) = self.told else { return Notice::new(NOTICE_ID, &bytes[..8]) };
+        bytes[8..12].copy_from_slice(&id.0.to_be_bytes());
+        bytes[12..].copy_from_slice(&micros(rtt).to_be_bytes());
+        Notice::new(NOTICE_ID, &bytes)
+    }
+
+    pub(super) fn read(notice: &[u8]) -> Option<Self> {
+        let (head, rest) = notice.split_first_chunk::<8>()?;
+        let flags = head[0];
+        let told =
+            rest.first_chunk::<8>().map(|told| (ReceiverId(word(told, 0)), Span::micros(u64::from(word(told, 4)))));
+        Some(Self {
+            rate: Rate::bps(u64::from(word(head, 0) & 0x00ff_ffff) * UNIT_BPS),
+            frames: flags & FRAMES != 0,
+            limiting: (flags & HAS_LIMITING != 0).then_some(ReceiverId(word(head, 4))),
+            told,
+        })
+    }
+}
+
+/// One receiver's report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Claim {
+    /// The rate that its law asks for.
+    pub(super) rate: Rate,
+    /// The share of packets that it lost in the last second.
+    pub(super) loss: f64,
+    /// The queue on its path.
+    pub(super) queue: Span,
+    /// The round-trip time by which its law goes.
+    pub(super) rtt: Span,
+    /// When its newest packet left, moved later by the time since that arrived.
+    pub(super) echo: Stamp,
+    /// The rule that set the rate.
+    pub(super) rule: &'static str,
+    /// Nothing but what is sent holds the rate down.
+    pub(super) free: bool,
+    /// Its law is in the start.
+    pub(super) start: bool,
+    /// It has been told a round-trip time.
+    pub(super) has_rtt: bool,
+}
+
+impl Claim {
+    /// Bytes of a report.
+    pub(super) const LEN: usize = 24;
+
+    pub(super) fn body(&self) -> Body {
+        let rule = RULES.iter().position(|rule| *rule == self.rule).unwrap_or(0);
+        let mut flags = 0;
+        for (set, bit) in [(self.free, FREE), (self.start, START), (self.has_rtt, HAS_RTT)] {
+            flags |= if set { bit } else { 0 };
+        }
+        let mut bytes = Vec::with_capacity(Self::LEN);
+        bytes.extend((self.rate.as_bytes_per_s() as f32).to_be_bytes());
+        bytes.extend((self.loss as f32).to_be_bytes());
+        bytes.extend(micros(self.queue).to_be_bytes());
+        bytes.extend(micros(self.rtt).to_be_bytes());
+        bytes.extend(self.echo.0.to_be_bytes());
+        bytes.extend([u8::try_from(rule).unwrap_or(0), flags, 0, 0]);
+        Body { subtype: REPORT, bytes }
+    }
+
+    pub(super) fn read(body: &Body) -> Option<Self> {
+        let bytes = body.bytes.first_chunk::<{ Self::LEN }>().filter(|_| body.subtype == REPORT)?;
+        let rate = f64::from(f32::from_bits(word(bytes, 0)));
+        let loss = f64::from(f32::from_bits(word(bytes, 4)));
+        if !(rate.is_finite() && rate >= 0.0 && (0.0..=1.0).contains(&loss)) {
+            return None;
+        }
+        Some(Self {
+            rate: Rate::from_bytes_per_s(rate),
+            loss,
+            queue: Span::micros(u64::from(word(bytes, 8))),
+            rtt: Span::micros(u64::from(word(bytes, 12))),
+            echo: Stamp(word(bytes, 16)),
+            rule: RULES.get(usize::from(bytes[20])).copied().unwrap_or(RULES[0]),
+            free: bytes[21] & FREE != 0,
+            start: bytes[21] & START != 0,
+            has_rtt: bytes[21] & HAS_RTT != 0,
+        })
+    }
+}
+
+/// The laws' rules, by their number in a report; the first one stands for those that this version does not know.
+pub(super) const RULES: &[&str] = &[
+    "a receiver's rule",
+    "start: first packets",
+    "start: up",
+    "delay: the start found a queue",
+    "delay: wait",
+    "delay: drained",
+    "delay: policed",
+    "delay: marked",
+    "delay: down",
+    "delay: over target",
+    "delay: up",
+    "delay: drained, so nobody's",
+    "delay: try",
+    "delay: queue is empty",
+    "delay: tests show nobody else",
+    "delay: a queue of its own",
+    "compete: loss in the start",
+    "compete: pushed down, with losses",
+    "compete: pressed, with a loss",
+    "compete: losses of a queue",
+    "compete: lost, with a queue",
+    "compete: lost again, in a standing queue",
+    "compete: pushed down, and still a queue",
+    "compete: yielded, and still a queue",
+    "compete: up",
+    "compete: loss",
+    "compete: drain",
+    "compete: test",
+    "l4s: up",
+    "l4s: loss",
+    "l4s: marks",
+];
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|word| word.first_chunk::<4>()).map_or(0, |word| u32::from_be_bytes(*word))
+}
+
+fn micros(span: Span) -> u32 {
+    u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_rule_of_the_laws_has_a_number() {
+        let sources =
+            [include_str!("law.rs"), include_str!("delay.rs"), include_str!("compete.rs"), include_str!("scalable.rs")];
+        let mut seen = 0;
+        for source in sources {
+            let names = source
+                .split('"')
+                .filter(|text| ["start: ", "delay: ", "compete: ", "l4s: "].iter().any(|mode| text.starts_with(mode)));
+            for name in names {
+                assert!(RULES.contains(&name), "{name}");
+                seen += 1;
+            }
+        }
+        assert!((RULES.len() - 1..2 * RULES.len()).contains(&seen), "{seen} rules for {} numbers", RULES.len());
+    }
+
+    #[test]
+    fn what_one_half_says_the_other_reads() {
+        let claim = Claim {
+            rate: Rate::kbps(1_000),
+            loss: 0.25,
+            queue: Span::micros(4_321),
+            rtt: Span::millis(41),
+            echo: Stamp(0xdead_beef),
+            rule: "compete: drain",
+            free: true,
+            start: false,
+            has_rtt: true,
+        };
+        let body = claim.body();
+        assert_eq!((body.bytes.len(), Claim::read(&body)), (Claim::LEN, Some(claim)));
+        for told in [None, Some((ReceiverId(7), Span::millis(40)))] {
+            let forward = Forward { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), told };
+            assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
+        }
+        let nobody = Forward { rate: Rate::ZERO, frames: false, limiting: None, told: None };
+        assert_eq!(Forward::read(nobody.notice().bytes()), Some(nobody));
+    }
+
+    #[test]
+    fn a_report_that_is_short_of_another_kind_or_no_number_is_none() {
+        let good = Claim::read(&Body { subtype: REPORT, bytes: vec![0; Claim::LEN] });
+        assert!(good.is_some());
+        assert_eq!(Claim::read(&Body { subtype: 2, bytes: vec![0; Claim::LEN] }), None);
+        assert_eq!(Claim::read(&Body { subtype: REPORT, bytes: vec![0; Claim::LEN - 1] }), None);
+        for (place, number) in [(0, f32::NAN), (0, -1.0), (0, f32::INFINITY), (4, 1.1), (4, f32::NAN)] {
+            let mut bytes = vec![0; Claim::LEN];
+            bytes[place..place + 4].copy_from_slice(&number.to_be_bytes());
+            assert_eq!(Claim::read(&Body { subtype: REPORT, bytes }), None, "{number} at {place}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_that_is_written_the_same_or_none(
+            bytes in prop::collection::vec(any::<u8>(), 0..40), subtype in 0u8..4,
+        ) {
+            if let Some(claim) = Claim::read(&Body { subtype, bytes: bytes.clone() }) {
+                let again = Claim::read(&claim.body());
+                // A number on the wire has 24 bits.
+                let rate = again.map_or(Rate::ZERO, |again| again.rate);
+                prop_assert!((rate.as_bps_f64() - claim.rate.as_bps_f64()).abs() <= 1e-6 * claim.rate.as_bps_f64() + 8.0);
+                prop_assert_eq!(again, Some(Claim { rate, ..claim }));
+            }
+            if let Some(forward) = Forward::read(&bytes) {
+                prop_assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
+            }
+        }
+    }
+}
