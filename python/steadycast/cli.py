@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,8 @@ from steadycast.files import scenario_at
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from steadycast.report.page import Drawings
 
 app = typer.Typer(
     name="steadycast",
@@ -235,22 +238,27 @@ def run(
     if place is not None:
         free_or_force(place, force=force)
 
-    runner = _module("steadycast.run")
-    common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
     whole = ""
-    try:
-        with Terminal() as progress:
-            if many is not None:
-                summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
-            else:
-                filmed = film and place is not None
-                summary = runner.run(file, seed=seed, progress=progress, film=filmed, **common).summary
-            if place is not None:
-                whole = f"the results are whole, without their report: steadycast report {place}"
-            report = _write_report(place) if place is not None else None
-    except KeyboardInterrupt as stop:
-        _left.extend(getattr(stop, "__notes__", [whole] if whole else ()))
-        raise typer.Exit(Exit.INTERRUPTED) from None
+    with ExitStack() as stack:
+        # Its process starts before anything else is loaded here.
+        ahead = (
+            None if place is None or many else stack.enter_context(_module("steadycast.ahead").Ahead(place))
+        )
+        runner = _module("steadycast.run")
+        common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
+        try:
+            with Terminal() as progress:
+                if many is not None:
+                    summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
+                else:
+                    common["film"], common["recorded"] = film and place is not None, ahead and ahead.draw
+                    summary = runner.run(file, seed=seed, progress=progress, **common).summary
+                if place is not None:
+                    whole = f"the results are whole, without their report: steadycast report {place}"
+                report = _write_report(place, ahead and ahead.drawings) if place is not None else None
+        except KeyboardInterrupt as stop:
+            _left.extend(getattr(stop, "__notes__", [whole] if whole else ()))
+            raise typer.Exit(Exit.INTERRUPTED) from None
     _finish(summary, as_json=as_json, report=report)
 
 
@@ -392,12 +400,12 @@ def seed_range(text: str) -> range:
     raise UserError(f"--seeds {text}", "this is not a range", "write for example --seeds 1-5")
 
 
-def _write_report(place: Path) -> Path:
+def _write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
     from steadycast.folder import is_seeds
     from steadycast.report import write_report, write_seeds_report
 
     if not is_seeds(place):
-        return write_report(place)
+        return write_report(place, drawings=drawings() if drawings is not None else None)
     for each in sorted(place.glob("seed-*")):
         if each.is_dir() and each.suffix != ".part":
             write_report(each)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steadycast.ahead import Ahead
 from steadycast.builtin import FOLDER
 from steadycast.folder import Folder
 from steadycast.run import run
@@ -24,9 +25,12 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
     from steadycast.report import write_report
     from steadycast.report.pictures import side_by_side
 
-    done = run(FOLDER / "demo.toml", out=out, force=force, progress=progress, film=True)
-    folder = Folder.open(out)
-    return done.summary, write_report(folder, pictures=side_by_side(folder, worst_frame(folder)))
+    with Ahead(out) as ahead:
+        scenario = FOLDER / "demo.toml"
+        done = run(scenario, out=out, force=force, progress=progress, film=True, recorded=ahead.draw)
+        folder = Folder.open(out)
+        pictures = side_by_side(folder, worst_frame(folder))
+        return done.summary, write_report(folder, pictures=pictures, drawings=ahead.drawings())
 
 
 def worst_frame(folder: Folder) -> int:

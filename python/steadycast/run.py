@@ -188,10 +188,18 @@ class Run:
 
     def fill(self, draft: Draft) -> None:
         """Write what stands beside the summary into a folder that is being made."""
-        draft.text("scenario.toml", self.scenario)
+        self.fill_tables(draft)
+        self.fill_rest(draft)
+
+    def fill_rest(self, draft: Draft) -> None:
+        """Write what stands beside the summary and the tables: cost and film."""
         draft.json("cost.json", self.cost)
         if self.film is not None:
             draft.film(*self.film)
+
+    def fill_tables(self, draft: Draft) -> None:
+        """Write the scenario and the tables alone: what figures are drawn from."""
+        draft.text("scenario.toml", self.scenario)
         for name, table in self.tables.items():
             frame = table.to_polars() if isinstance(table, Columns) else table
             if frame.height or name not in SOMETIMES:
@@ -299,6 +307,7 @@ def run(
     vmaf: bool = False,
     controllers: Mapping[str, type] | None = None,
     film: bool = False,
+    recorded: Callable[[Folder], None] | None = None,
 ) -> Run:
     """Run a scenario, and measure what each viewer saw.
 
@@ -314,6 +323,7 @@ def run(
         vmaf: measure VMAF as well, by the FFmpeg of `imageio-ffmpeg`.
         controllers: classes that steer video flows, by the flows' names, instead of what the scenario says.
         film: film the ten seconds in which a viewer missed most, for the report; only with ``quality``.
+        recorded: with ``out``, called when the tables are written, before the film, with the folder in the making.
 
     Raises:
         UserError: the scenario, a clip or a controller is wrong; it says where, and what to do.
@@ -334,7 +344,7 @@ def run(
     with ExitStack() as stack:
         told = progress or stack.enter_context(shown())
         runner = _Runner(scenario, changes, told, quality, vmaf, classes)
-        runner.film = film
+        runner.film, runner.recorded = film, recorded
         return runner.go(out, force)
 
 
@@ -509,6 +519,7 @@ class _Runner:
     """One run, step by step."""
 
     film = False
+    recorded: Callable[[Folder], None] | None = None
 
     def __init__(
         self,
@@ -615,16 +626,19 @@ class _Runner:
             raise
         done = self._record(simulation, complete=complete)
         began = time.perf_counter()
-        if self.quality:
-            try:
-                seen = self._measure(done.summary, done.tables)
-                if self.film and seen is not None:
-                    done = replace(done, film=self._film(done.summary, seen))
-            except KeyboardInterrupt:
-                if draft is not None:
-                    done.fill(draft)
-                    draft.progress(done.summary)
-                raise
+        try:
+            seen = self._measure(done.summary, done.tables) if self.quality else None
+            if draft is not None:
+                done.fill_tables(draft)
+                if self.recorded is not None:
+                    self.recorded(Folder(draft.part, done.summary))
+            if self.film and seen is not None:
+                done = replace(done, film=self._film(done.summary, seen))
+        except KeyboardInterrupt:
+            if draft is not None:
+                done.fill(draft)
+                draft.progress(done.summary)
+            raise
         expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]
         done.summary["expect"] = judge(done.summary, expectations, place=self.where)
         done.cost.update(
@@ -637,7 +651,7 @@ class _Runner:
             peak_memory_bytes=_peak_memory(),
         )
         if draft is not None:
-            done.fill(draft)
+            done.fill_rest(draft)
         return replace(done, captures=captures)
 
     def _record(self, simulation: _core.Simulation | _core.Emulation, *, complete: bool) -> Run:

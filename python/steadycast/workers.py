@@ -162,6 +162,40 @@ class Workers:
         self._all.clear()
 
 
+class Helper:
+    """One process that does one task beside this one; where it fails, whoever asked does the task.
+
+    Args:
+        work: MODULE:FUNCTION, called once in the process with `None`; it returns what is called with the task.
+
+    """
+
+    def __init__(self, work: str) -> None:
+        self._worker = _Worker((work, None))
+
+    def ask(self, task: object) -> None:
+        """Give it its task."""
+        self._worker.give((0, task))
+
+    def answer(self) -> Any:
+        """Wait for what came of the task; `None` where there was none, or it raised, or the process ended."""
+        if not self._worker.given:
+            return None
+        try:
+            while (heard := self._worker.channel.recv()) is None:
+                pass
+        except (EOFError, OSError):
+            return None
+        outcome = heard[1]
+        return None if isinstance(outcome, Exception) else outcome
+
+    def end(self) -> None:
+        """End the process, whatever it is at."""
+        self._worker.process.kill()
+        self._worker.process.wait()
+        self._worker.channel.close()
+
+
 class _Worker:
     """A process, and what it has been given."""
 

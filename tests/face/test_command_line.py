@@ -177,7 +177,7 @@ def test_an_interrupt_is_130_and_names_what_is_left(
 def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
     say: Say, scenario: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def stops(_: object) -> None:
+    def stops(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("steadycast.cli._write_report", stops)

@@ -69,6 +69,11 @@ class Emulated:
         flow: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())["flows"][0]
         return flow
 
+    def warnings(self, name: str = "sent") -> list[str]:
+        """What that summary warns of."""
+        warnings: list[str] = json.loads((self.folder / f"{name}.json").read_text())["warnings"]
+        return warnings
+
     def link(self, first: float, last: float) -> tuple[float, float]:
         """Loss and utilisation of the way forth, in these seconds after its first packet."""
         rows = pl.read_parquet(self.folder / "net" / "links.parquet").filter(pl.col("direction") == "forward")

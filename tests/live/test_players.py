@@ -201,7 +201,7 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
 @BOTH
 @needs("ffmpeg")
 def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool) -> None:
-    def session(case: tuple[str, str], port: int) -> list[int]:
+    def session(case: tuple[str, str], port: int) -> tuple[list[int], Any]:
         codec, to = case
         folder = tmp_path / f"{codec}-{to}"
         folder.mkdir()
@@ -210,17 +210,21 @@ def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool
         player = play([*head, "-i", str(sdp), "-f", "null", "-"])
         try:
             listening(port)
-            send(clip, codec, f"{to}:{port}")
+            flow = send(clip, codec, f"{to}:{port}")
             time.sleep(0.5)
         finally:
             said = end(player)
-        return [int(n) for n in re.findall(r"frame= *(\d+)", said)]
+        return [int(n) for n in re.findall(r"frame= *(\d+)", said)], flow
 
     cases = [(codec, "127.0.0.1") for codec in of([*DECODERS], newer)]
     cases += [] if newer else [("mpeg4", "239.255.7.1")]
-    for case, counts in at_once(session, cases).items():
+    for case, (counts, flow) in at_once(session, cases).items():
         assert counts, case
-        assert 0.98 * FRAMES <= counts[-1] <= FRAMES, case
+        # A machine that is busy leaves some out before they are coded, or has packets wait that the next ones have no
+        # room beside: those are no matter of the player.
+        left_out = flow["left_out_frames"] + flow["no_room_frames"]
+        assert 0.9 * FRAMES <= flow["coded_frames"] == FRAMES - left_out, case
+        assert 0.98 * flow["coded_frames"] <= counts[-1] <= flow["coded_frames"], case
 
 
 @needs("ffmpeg")

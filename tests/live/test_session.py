@@ -36,7 +36,7 @@ def pair(
     ]
     sender = subprocess.Popen([*sent, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 20
-    while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
+    while not (sdp.exists() and sdp.read_bytes().endswith(b"\r\n")) and time.monotonic() < until:
         time.sleep(0.05)
     received = run("receive", sdp, "--for", "4s", "--json", *receive, code=code)
     # Ctrl-C is how an operator ends a session.
@@ -377,7 +377,7 @@ def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, 
         words += ["--buffer", "64KiB", "--consume", "400kbps", "--max-rate", "1500kbps", "--for", "60s"]
         sender = subprocess.Popen(steadycast(*words), stderr=subprocess.PIPE)
         until = time.monotonic() + 20
-        while not (sdp.exists() and sdp.read_text().endswith("\r\n")) and time.monotonic() < until:
+        while not (sdp.exists() and sdp.read_bytes().endswith(b"\r\n")) and time.monotonic() < until:
             time.sleep(0.05)
         done = run("receive", sdp, "--for", "6s", "--json", "-o", folder)
         sender.send_signal(signal.SIGINT)

@@ -20,8 +20,8 @@ TEXT = ["tshark", "-d", "udp.port==5004,rtp", "-d", "udp.port==5005,rtcp", "-d",
 ROUND_TRIPS = ["-o", "rtcp.show_roundtrip_calculation:TRUE", "-o", "rtcp.roundtrip_min_threshhold:0"]
 
 SCRIPT = """
-dumpcap -q -i any -w s.pcapng 2>/dev/null & near=$!
-nsenter --net=$STEADYCAST_NET_R dumpcap -q -i any -w r.pcapng 2>/dev/null & far=$!
+dumpcap -q -i any -w s.pcapng 2>near.txt & near=$!
+nsenter --net=$STEADYCAST_NET_R dumpcap -q -i any -w r.pcapng 2>far.txt & far=$!
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json > received.json & ours=$!
 {ready}
 $STEADYCAST send testsrc --codec mpeg2 --size 176x144 --max-rate 800kbps --controller {controller} --repair none \\
@@ -42,6 +42,8 @@ class Seen:
     malformed: int
     rtt_ms: tuple[float, float]
     jitter_ms: tuple[float, float]
+    told: str
+    """What the captures and our sender say of packets that are missing."""
 
     def row(self) -> str:
         """A line of the table."""
@@ -100,13 +102,19 @@ def compare(controller: str, done: Emulated) -> Seen:
     # What is compared with our reports is what tshark computes too.
     assert abs(highest - streams_jitter(far)) <= 0.01, controller
     blocks = fields(near, "rtcp.ssrc.jitter && ip.src == 10.0.0.2", "rtcp.ssrc.jitter")
+    # A capture on a busy machine may miss a packet; the link loses none, so that both together have each of them.
+    numbers = [[int(row[0]) for row in fields(side, "rtp", "rtp.seq")] for side in (near, far)]
+    leaving, arriving = map(set, numbers)
+    assert [len(leaving), len(arriving)] == [len(each) for each in numbers], f"{controller}: some came twice"
+    captures = " ".join((done.folder / f"{side}.txt").read_text() for side in ("near", "far"))
     return Seen(
         controller,
-        (sent["sent_packets"], len(fields(near, "rtp", "frame.number"))),
+        (sent["sent_packets"], len(leaving | arriving)),
         (sink["feedback_packets"], len(reports)),
         sum(len(fields(side, "_ws.malformed", "frame.number")) for side in (near, far)),
         (peer["rtt_ms"], mean(float(row[0]) for row in trips[-5:])),
         (mean(float(row[0]) / 90 for row in blocks), at_reports),
+        f"one capture alone has {sorted(leaving ^ arriving)}; {captures}; {done.warnings()}",
     )
 
 

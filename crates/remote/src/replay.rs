@@ -5,6 +5,10 @@
 //! arrival that it tells: the way back then counts as part of the way there. Delays keep their variation, and what a
 //! half computes as the round trip is the round trip. Time goes on for such a half with the reports alone, so that
 //! silence of a receiver is silence to the sender half, too.
+//!
+//! A sender report reaches the half with the first packet that left after it. The round trip beside what the half says
+//! afterwards is that of this packet, as with RTCP it is the sender report's (RFC 3550, section 6.4.1): halves move it
+//! on by the delay since then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +18,7 @@ use steadycast_control::{
     MediaQueue, Notice, PacketReport, Probe, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent,
     Setup, Slot, Stream, Wake,
 };
-use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
+use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
 /// Makes the halves of a controller whose receivers report single packets, in RFC 8888's format or by transport-wide
 /// numbers.
@@ -130,11 +134,21 @@ struct Replay {
 /// Reports that are farther apart than this say nothing of how far apart they come.
 const RARE: Span = Span::secs(1);
 
+/// Sender reports that are under way to a receiver at most.
+const UNDER_WAY: usize = 16;
+
 /// What a half that stands in for a receiver has reported.
 struct Said {
     body: Option<Body>,
+    /// The delay of the sender report that it answers.
+    answers: Option<OneWay>,
     /// What the report block beside it would tell.
     reception: Reception,
+}
+
+/// A packet's delay on the two clocks, where its arrival is told.
+fn one_way(packet: &PacketReport) -> Option<OneWay> {
+    packet.arrived?.at.map(|at| OneWay::to_peer(packet.sent, at))
 }
 
 /// The receiver half that stands in for a receiver.
@@ -145,6 +159,10 @@ struct Shadow {
     offsets: ([Option<i64>; 3], Time),
     /// How far its time has come.
     until: Time,
+    /// Sender reports that no later packet has overtaken yet: when each left, and what it announced.
+    under_way: VecDeque<(Time, Option<Body>)>,
+    /// The delay of the last one that has come, on both clocks.
+    answers: Option<OneWay>,
     /// First and highest sequence number, and packets that came.
     seqs: Option<(u64, u64)>,
     came: u64,
@@ -156,7 +174,27 @@ struct Shadow {
 impl Shadow {
     fn new(half: Box<dyn ReceiverHalf>, now: Time) -> Self {
         let (offsets, until) = (([None; 3], now), Time::ZERO);
-        Self { half, offsets, until, seqs: None, came: 0, said: (0, 0), said_at: now }
+        let (under_way, answers, seqs) = (VecDeque::new(), None, None);
+        Self { half, offsets, until, under_way, answers, seqs, came: 0, said: (0, 0), said_at: now }
+    }
+
+    /// A sender report has left.
+    fn announce(&mut self, now: Time, body: Option<Body>) {
+        if self.under_way.len() == UNDER_WAY {
+            self.under_way.pop_front();
+        }
+        self.under_way.push_back((now, body));
+    }
+
+    /// Sender reports that left before this packet have come before it.
+    fn hear(&mut self, at: Time, packet: &PacketReport) {
+        while let Some((_, body)) = self.under_way.pop_front_if(|(left, _)| *left <= packet.sent) {
+            self.half.on_sender_report(at);
+            if let Some(body) = &body {
+                self.half.on_announce(&Announcement { at, body });
+            }
+            self.answers = one_way(packet);
+        }
     }
 
     /// Learns how the clocks stand from the newest arrival of a report.
@@ -195,6 +233,7 @@ impl Shadow {
 
     fn arrive(&mut self, at: Time, packet: &PacketReport, left: &Left, ecn: Ecn) {
         self.timers(at);
+        self.hear(at, packet);
         let (first, highest) = self.seqs.unwrap_or((left.seq, left.seq));
         self.seqs = Some((first.min(left.seq), highest.max(left.seq)));
         self.came += 1;
@@ -214,6 +253,7 @@ impl Shadow {
 
     fn arrive_extra(&mut self, at: Time, packet: &PacketReport, ecn: Ecn) {
         self.timers(at);
+        self.hear(at, packet);
         let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
         let (stream, size) = (packet.stream, packet.size);
         self.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
@@ -249,7 +289,11 @@ impl Shadow {
         let share = (lost.max(0) as f64 / expected_since.max(1) as f64).min(1.0);
         let fraction = (share * 256.0).floor().min(255.0) / 256.0;
         let jitter = Span::ZERO;
-        Some(Said { body, reception: Reception { expected: expected_since, lost, fraction, highest, jitter } })
+        Some(Said {
+            body,
+            answers: self.answers,
+            reception: Reception { expected: expected_since, lost, fraction, highest, jitter },
+        })
     }
 }
 
@@ -293,14 +337,18 @@ impl Replay {
         }
         shadow.timers(now);
         said.extend(shadow.report(now, report.members, interval, true));
-        // The last of several says all that the others do, but for halves that acknowledge packets one by one.
+        let newest = report.packets.iter().rev().find_map(one_way);
+        let rtt = |answers: Option<OneWay>| {
+            let since = answers.zip(newest).map_or(Offset::ZERO, |(answers, newest)| answers.variation_since(newest));
+            report.rtt.map(|rtt| rtt.moved(since))
+        };
         if said.is_empty() {
-            half.on_report(&Report { packets: &[], ..*report });
+            half.on_report(&Report { rtt: rtt(shadow.answers), packets: &[], ..*report });
         }
-        for Said { body, reception } in said.drain(..) {
+        for Said { body, answers, reception } in said.drain(..) {
             // A report block that has come is the receiver's own count.
             let reception = report.reception.or(Some(reception));
-            half.on_report(&Report { body: body.as_ref(), reception, packets: &[], ..*report });
+            half.on_report(&Report { body: body.as_ref(), rtt: rtt(answers), reception, packets: &[], ..*report });
         }
     }
 }
@@ -376,10 +424,7 @@ impl SenderHalf for Replay {
     fn announce(&mut self, now: Time) -> Option<Body> {
         let body = self.half.announce(now);
         for shadow in self.shadows.values_mut() {
-            shadow.half.on_sender_report(now);
-            if let Some(body) = &body {
-                shadow.half.on_announce(&Announcement { at: now, body });
-            }
+            shadow.announce(now, body.clone());
         }
         body
     }

@@ -1,16 +1,15 @@
 //! What receivers report: whether a controller does the same on reports of single packets as on its own.
 //!
-//! The bounds of both claims (a tenth and a quarter of the rate, a tenth and a quarter of the loss, 2 % lost) were set after their first
-//! results were seen.
+//! A tenth of the rate is what was asked for; the bounds of the loss were set after their first results were seen.
 
 mod lab;
 
 use lab::{num, run};
 
-/// Mean rate and loss over five seeds.
-fn means(controller: &str, feedback: &str, beside: bool) -> (f64, f64) {
+/// Mean rate and loss over some seeds.
+fn means(controller: &str, feedback: &str, beside: bool, seeds: u64) -> (f64, f64) {
     let tcp = if beside { "[[flow]]\nname = \"tcp\"\nkind = \"tcp\"\n" } else { "" };
-    let runs: Vec<_> = (1..=5)
+    let runs: Vec<_> = (1..=seeds)
         .map(|seed| {
             let run = run(&format!(
                 "duration = \"120s\"\nwarmup = \"20s\"\nseed = {seed}\n[topology]\nshape = \"dumbbell\"\n\
@@ -23,7 +22,9 @@ fn means(controller: &str, feedback: &str, beside: bool) -> (f64, f64) {
         })
         .collect();
     let mean = |of: &dyn Fn(&(f64, f64)) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
-    (mean(&|run| run.0), mean(&|run| run.1))
+    let (rate, loss) = (mean(&|run| run.0), mean(&|run| run.1));
+    println!("{controller}, {feedback}, beside TCP: {beside}: {:.3} Mb/s, {:.3} % lost", rate / 1e6, loss * 100.0);
+    (rate, loss)
 }
 
 /// Whether two numbers differ by less than a share of the first.
@@ -35,9 +36,9 @@ fn near(one: f64, other: f64, share: f64, what: &str) {
 #[ignore = "claim: 30 runs of 120 s"]
 fn tfrcs_rate_is_that_of_its_own_reports_and_its_loss_nearly() {
     for beside in [true, false] {
-        let own = means("tfrc", "own", beside);
+        let own = means("tfrc", "own", beside, 5);
         for feedback in ["rfc8888", "twcc"] {
-            let (rate, loss) = means("tfrc", feedback, beside);
+            let (rate, loss) = means("tfrc", feedback, beside, 5);
             let what = format!("{feedback}, beside TCP: {beside}");
             near(own.0, rate, 0.1, &what);
             near(own.1, loss, if beside { 0.25 } else { 0.1 }, &what);
@@ -45,15 +46,17 @@ fn tfrcs_rate_is_that_of_its_own_reports_and_its_loss_nearly() {
     }
 }
 
+/// One run beside TCP differs from the next by a seventh: a mean of twenty is known to 3 %.
 #[test]
-#[ignore = "claim: 30 runs of 120 s"]
-fn asmps_rate_is_within_a_quarter_of_that_of_its_own_reports() {
+#[ignore = "claim: 120 runs of 120 s"]
+fn asmps_rate_is_that_of_its_own_reports() {
     for beside in [true, false] {
-        let own = means("asmp", "own", beside);
+        let own = means("asmp", "own", beside, 20);
         for feedback in ["rfc8888", "twcc"] {
-            let (rate, loss) = means("asmp", feedback, beside);
-            near(own.0, rate, 0.25, &format!("{feedback}, beside TCP: {beside}"));
-            assert!(loss < 0.02, "{feedback}, beside TCP: {beside}: {loss}");
+            let (rate, loss) = means("asmp", feedback, beside, 20);
+            let what = format!("{feedback}, beside TCP: {beside}");
+            near(own.0, rate, 0.1, &what);
+            near(own.1, loss, 0.5, &what);
         }
     }
 }

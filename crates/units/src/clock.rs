@@ -70,6 +70,13 @@ impl Span {
     }
 }
 
+impl Span {
+    /// Longer, or shorter, by this; not below zero.
+    #[must_use]
+    pub fn moved(self, by: Offset) -> Self {
+        if by < Offset::ZERO { self.saturating_sub(by.abs()) } else { self + by.later() }
+    }
+}
 impl Add for Span {
     type Output = Self;
     fn add(self, other: Self) -> Self {

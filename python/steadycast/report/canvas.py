@@ -25,6 +25,8 @@ _RC: Any = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
+    # Where it stands by itself, too, as no ticks are above; looking for them takes a third of a drawing's time.
+    "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": style.MUTED,

@@ -6,7 +6,7 @@ The answer, a table per flow, figures, a table per receiver, and everything that
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,16 @@ _CSS, _SCRIPT = (
 )
 
 
-def write_report(folder: Folder | Path | str, *, pictures: str = "") -> Path:
-    """Write DIR/report.html and return its path; `pictures` is a section of it, from `report.pictures`.
+Drawings = Mapping[str, str | None]
+"""Figures of a run as inline SVG, by their names; `None` where the run has nothing that one could show."""
+
+
+def write_report(
+    folder: Folder | Path | str, *, pictures: str = "", drawings: Drawings | None = None
+) -> Path:
+    """Write DIR/report.html and return its path.
+
+    `pictures` is a section of it, from `report.pictures`; `drawings` are its figures, where they are drawn already.
 
     Raises:
         UserError: the folder is not a run, or a table of it is damaged.
@@ -38,11 +46,11 @@ def write_report(folder: Folder | Path | str, *, pictures: str = "") -> Path:
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
-    write_text(path, page(folder, pictures=pictures))
+    write_text(path, page(folder, pictures=pictures, drawings=drawings))
     return path
 
 
-def page(folder: Folder, *, pictures: str = "") -> str:
+def page(folder: Folder, *, pictures: str = "", drawings: Drawings | None = None) -> str:
     """Report as HTML."""
     summary = folder.summary
     name = str(reach(summary, "scenario", "name") or folder.name)
@@ -51,7 +59,7 @@ def page(folder: Folder, *, pictures: str = "") -> str:
         expectations(summary),
         _flows(summary),
         section(*film.shown([folder])),
-        *_figures(folder),
+        *_figures(folder, drawings),
         pictures,
         *_reasons(folder),
         *_receivers(summary),
@@ -193,12 +201,21 @@ def _flows(summary: Json) -> str:
     return table(head, rows, text=[len(head) - 1]) + note + jain
 
 
-def _figures(folder: Folder) -> list[str]:
+def drawings(folder: Folder) -> Drawings:
+    """Draw the figures of a run.
+
+    Raises:
+        UserError: a table of it is damaged.
+
+    """
+    return {plot.name: figures.drawn(plot, folder) for plot in PLOTS if _needs(plot.name, folder)}
+
+
+def _figures(folder: Folder, drawn: Drawings | None) -> list[str]:
     parts = []
+    drawn = drawings(folder) if drawn is None else drawn
     for plot in PLOTS:
-        if not _needs(plot.name, folder):
-            continue
-        drawing = figures.drawn(plot, folder)
+        drawing = drawn.get(plot.name)
         if drawing is not None:
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(

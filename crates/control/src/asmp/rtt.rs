@@ -68,7 +68,7 @@ impl RoundTrip {
         if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
             // A clock was set: go on from what the old reference gave.
             if let Some(anchor) = &mut self.anchor {
-                anchor.rtt = moved(anchor.rtt, mean.variation_since(anchor.reference));
+                anchor.rtt = anchor.rtt.moved(mean.variation_since(anchor.reference));
                 anchor.reference = sample;
             }
             (self.one_way, self.recent) = (Some(sample), Some(sample));
@@ -129,7 +129,7 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            return Some(moved(anchor.rtt, one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
+            return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
         // The printed form takes the difference of two clocks for a delay; with an offset between them this breaks.
         let delay = one_way.assuming_one_clock().as_secs_f64();
@@ -138,10 +138,6 @@ impl RoundTrip {
             .map_or(1.0, |anchor| anchor.rtt.as_secs_f64() / anchor.reference.assuming_one_clock().as_secs_f64() - 1.0);
         Some(Span::from_secs_f64((1.0 + a) * delay))
     }
-}
-
-fn moved(span: Span, by: Offset) -> Span {
-    if by < Offset::ZERO { span.saturating_sub(by.abs()) } else { span + by.later() }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ pub(super) fn elapsed(stamp: Stamp, now: Time) -> Option<Span> {
 }
 
 fn moved(span: Span, by: Offset) -> Span {
-    if by < Offset::ZERO { span.saturating_sub(by.abs()) } else { span + by.later() }.clamp(LEAST, MOST)
+    span.moved(by).clamp(LEAST, MOST)
 }
 
 #[cfg(test)]

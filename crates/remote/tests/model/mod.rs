@@ -51,7 +51,6 @@ const FRAME: u64 = 4;
 enum Event {
     Arrives(u64),
     Report(Option<Body>, Reception, Option<Span>, Vec<PacketReport>),
-    Announced(Option<Body>),
     Fates(Vec<PacketResult>),
 }
 
@@ -62,6 +61,9 @@ struct Pair {
     counted: (u64, u64),
     reported: Time,
     told: Time,
+    /// Sender reports that left right before the packet of this number, and what they announce.
+    under_way: VecDeque<(u64, Option<Body>)>,
+    /// When the last one that has come left, and when it came.
     last: Option<(Time, Time)>,
 }
 
@@ -108,7 +110,8 @@ pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outco
             };
             let half = (chosen.controller.sender)(&setup(1, "sender"), &chosen.values);
             let receiver = (chosen.controller.receiver)(&setup(2, "receiver"), &chosen.values);
-            Driven::Pair(Pair { sender: half, receiver, counted: (0, 0), reported: start, told: start, last: None })
+            let (counted, under_way) = ((0, 0), VecDeque::new());
+            Driven::Pair(Pair { sender: half, receiver, counted, reported: start, told: start, under_way, last: None })
         }
         Side::Remote => {
             let mut bounds = Bounds::new(floor, cap);
@@ -229,7 +232,13 @@ impl World {
                 let edge = FrameEdge { first: number.is_multiple_of(FRAME), last: number % FRAME == FRAME - 1 };
                 let peer = PeerTime::from_nanos(sent.as_nanos() as i64);
                 if let Driven::Pair(pair) = &mut self.driven {
-                    pair.last = Some((*sent, now));
+                    while let Some((_, body)) = pair.under_way.pop_front_if(|(next, _)| *next <= number) {
+                        pair.last = Some((*sent, now));
+                        pair.receiver.on_sender_report(now + AHEAD);
+                        if let Some(body) = &body {
+                            pair.receiver.on_announce(&Announcement { at: now + AHEAD, body });
+                        }
+                    }
                     pair.receiver.on_arrival(&Arrival {
                         at: now + AHEAD,
                         seq: number,
@@ -247,13 +256,6 @@ impl World {
                 let Driven::Pair(pair) = &mut self.driven else { return };
                 let (from, reception, body) = (ReceiverId(2), Some(reception), body.as_ref());
                 pair.sender.on_report(&Report { at: now, from, rtt, reception, body, packets: &packets, members: 2 });
-            }
-            Event::Announced(body) => {
-                let Driven::Pair(pair) = &mut self.driven else { return };
-                pair.receiver.on_sender_report(now + AHEAD);
-                if let Some(body) = &body {
-                    pair.receiver.on_announce(&Announcement { at: now + AHEAD, body });
-                }
             }
             Event::Fates(fates) => {
                 let Driven::Remote(remote, _) = &mut self.driven else { return };
@@ -285,7 +287,7 @@ impl World {
                 if pair.announces() <= now {
                     let body = pair.sender.announce(now);
                     pair.told = now;
-                    self.later(now + way, Event::Announced(body));
+                    pair.under_way.push_back((self.packets.len() as u64, body));
                 } else if pair.reports() <= now {
                     let since = (expected - pair.counted.0, arrived - pair.counted.1);
                     let lost = since.0 as i64 - since.1 as i64;

@@ -1,0 +1,114 @@
+"""Figures drawn by a process beside the run: the same as without it, and drawn all the same where it fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from steadycast import ahead as ahead_module
+from steadycast.ahead import Ahead
+from steadycast.folder import Folder
+from steadycast.progress import Silent
+from steadycast.report import page, write_report
+from steadycast.run import run
+from steadycast.workers import Helper
+
+from tests.face.conftest import Said
+
+SCENARIO = """
+format = 1
+name = "beside"
+duration = "6s"
+
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "1Mbps", delay = "10ms" }
+
+[[flow]]
+name = "video"
+kind = "video"
+controller = "asmp"
+media = "greedy"
+
+[[flow]]
+name = "tcp"
+kind = "tcp"
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scenario in a folder of its own; two processors, whatever the machine has."""
+    monkeypatch.setattr(ahead_module, "cores", lambda: 2)
+    path = tmp_path / "beside.toml"
+    path.write_text(SCENARIO)
+    return path
+
+
+@pytest.fixture
+def ran(scenario: Path) -> Folder:
+    run(scenario, out=scenario.parent / "ran", progress=Silent())
+    return Folder.open(scenario.parent / "ran")
+
+
+def test_the_commands_report_is_the_one_that_is_drawn_afterwards(
+    say: Callable[..., Said], scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[object] = []
+    answer = Helper.answer
+    monkeypatch.setattr(Helper, "answer", lambda self: answers.append(answer(self)) or answers[-1])
+    assert say("run", scenario, "-o", "ran").code == 0
+    (drawings,) = answers
+    assert isinstance(drawings, dict)
+    assert {"rates", "delay", "why", "queue", "tcp"} <= {name for name, svg in drawings.items() if svg}
+    beside = Path("ran/report.html").read_text()
+    assert beside.count('<svg role="img"') == sum(svg is not None for svg in drawings.values())
+    assert write_report("ran").read_text() == beside
+
+
+@pytest.mark.parametrize("named", ["before", "meanwhile"])
+def test_a_folder_may_get_its_name_before_its_figures_are_drawn_or_meanwhile(ran: Folder, named: str) -> None:
+    part, place = ran.path.with_name("late.part"), ran.path.with_name("late")
+    shutil.copytree(ran.path, part)
+    with Ahead(place) as ahead:
+        folder = Folder(part, ran.summary)
+        if named == "before":
+            part.rename(place)
+        ahead.draw(folder)
+        if named == "meanwhile":
+            part.rename(place)
+        drawings = ahead.drawings()
+    assert drawings == page.drawings(ran)
+
+
+def test_where_its_process_ends_or_fails_the_report_is_drawn_as_without_it(ran: Folder) -> None:
+    with Ahead(ran.path) as ahead:
+        assert ahead._helper is not None
+        os.kill(ahead._helper._worker.process.pid, signal.SIGKILL)
+        ahead.draw(ran)
+        killed = ahead.drawings()
+    with Ahead(ran.path) as ahead:
+        ahead.draw(Folder(ran.path.with_name("nowhere"), {"flows": "none"}))
+        failed = ahead.drawings()
+    assert killed is failed is None
+    assert write_report(ran, drawings=None).read_text().count('<svg role="img"') >= 5
+
+
+def test_what_was_not_asked_for_is_not_waited_for_and_no_process_is_left(ran: Folder) -> None:
+    with Ahead(ran.path) as ahead:
+        assert ahead.drawings() is None
+        assert ahead._helper is not None
+        process = ahead._helper._worker.process
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_one_processor_draws_by_itself(ran: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead_module, "cores", lambda: 1)
+    with Ahead(ran.path) as ahead:
+        ahead.draw(ran)
+        assert ahead._helper is None
+        assert ahead.drawings() is None
