@@ -122,7 +122,11 @@ def capabilities(trees: list[Path]) -> list[tuple[str, ...]]:
     controllers = [
         found(root, "crates/control/src/registry.rs", r"    &[a-z_]+::[A-Z_0-9]+,") for root in trees
     ]
-    commands = [found(root, "python/steadycast/cli.py", r"@app\.command\(") for root in trees]
+    places = ("cli.py", *(f"cli/{path.name}" for path in (ROOT / "python/steadycast/cli").glob("*.py")))
+    commands = [
+        sum(found(root, f"python/steadycast/{place}", r"@(?:base\.)?app\.command\(") for place in places)
+        for root in trees
+    ]
     tests = [
         sum(
             len(re.findall(r"#\[test\]|^\s*(?:async )?def test_", text, re.MULTILINE)) for text in texts(root)

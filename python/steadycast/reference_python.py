@@ -64,17 +64,25 @@ def _entry(name: str, what: Any) -> Iterator[str]:
         yield from _told(what)
     else:
         yield from _called(name, what)
-    attributes = [*_attributes(what)]
+    attributes = [found for each in _ours(what) for found in _attributes(each)]
     if attributes:
         yield from ("", "| attribute | type | what it is |", "|---|---|---|")
         yield from (f"| `{key}` | `{_cell(kind)}` | {_cell(about)} |" for key, kind, about in attributes)
     methods = [
         (key, each)
-        for key, each in vars(what).items()
-        if inspect.isfunction(each) and key[0] != "_" and f"{name}.{key}" not in _INNER
+        for key in dict.fromkeys(key for each in _ours(what) for key in vars(each))
+        if inspect.isfunction(each := inspect.getattr_static(what, key))
+        and key[0] != "_"
+        and f"{name}.{key}" not in _INNER
     ]
     for key, each in methods:
         yield from ("", f"### `{name}.{key}`", "", *_called(f"{name}.{key}", each))
+
+
+def _ours(what: type) -> list[type]:
+    """Return a class and those of the package that it stands on, but for those that have an entry of their own."""
+    below = [each for each in what.__mro__[1:] if each.__module__.startswith("steadycast.")]
+    return [what, *(each for each in below if each.__name__ not in NAMES)]
 
 
 def _called(name: str, what: Any) -> Iterator[str]:

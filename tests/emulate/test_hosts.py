@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from steadycast.cli import _programs
+from steadycast.cli.real import _programs
 from steadycast.errors import UserError
 
 from .conftest import steadycast

@@ -180,7 +180,7 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
     def stops(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steadycast.cli._write_report", stops)
+    monkeypatch.setattr("steadycast.cli.base.write_report", stops)
     said = say("run", scenario, "-o", "home")
     assert said.code == 130
     assert said.err == (
@@ -224,10 +224,7 @@ def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
 def test_outside_of_a_checkout_reproduce_says_so_in_one_line(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from steadycast import cli
-
-    installed = tmp_path / "lib" / "steadycast" / "cli.py"
-    monkeypatch.setattr(cli, "__file__", str(installed))
+    monkeypatch.setattr("steadycast.cli.laboratories._CHECKOUT", tmp_path / "lib")
     monkeypatch.chdir(tmp_path)
     said = say("reproduce", "K-A")
     assert said.code == 3

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from steadycast.errors import UserError
 from steadycast.live import session
@@ -57,6 +60,67 @@ def by_argument() -> Iterator[None]:
 def rate_text(given: str | float | None) -> str | None:
     """Write a rate as the command line takes it; a number is in bit/s."""
     return given if given is None or isinstance(given, str) else f"{given:.0f}bps"
+
+
+class Ends:
+    """A session of a program: it ends once, by itself, by `close` or with its block, and leaves a run behind."""
+
+    def __init__(self, core: Any, leave: Callable[..., None], *given: Any) -> None:
+        self._core = core
+        self._run: Run | None = None
+        self._closing = threading.Lock()
+        self._leave = weakref.finalize(self, leave, core, *given)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, by itself or by `close`. A receiver's pictures may still wait to be read."""
+        return bool(self._core.done)
+
+    @property
+    def run(self) -> Run:
+        """What the session has left behind: summary, tables, report, as of `steadycast.run`.
+
+        Raises:
+            UserError: it was not closed yet.
+
+        """
+        if self._run is None:
+            raise UserError("run", "the session goes on", "take it after the with block, or after close()")
+        return self._run
+
+    def close(self) -> None:
+        """End the session, with a BYE. A second call does nothing."""
+        raise NotImplementedError
+
+    def _finish(self, stop: Callable[[], None], warnings: list[str]) -> bool:
+        """End the session and keep its run; whether it had not been ended before."""
+        with self._closing:
+            if self._run is not None:
+                return False
+            stop()
+            self._run = finished(self._core, warnings)
+            self._leave.detach()
+            return True
+
+    def _drain(self) -> None:
+        """Wait for what a block without errors has begun."""
+
+    def _state(self, going: str) -> str:
+        return "closed" if self._run is not None else "ended" if self.done else going
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the session: after an error at once."""
+        if kind is not None:
+            with suppress(Exception):  # the first error is the one that tells
+                self.close()
+            return
+        self._drain()
+        self.close()
 
 
 def look(core: Any) -> Json:

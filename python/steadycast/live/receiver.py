@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from steadycast.errors import UserError
 from steadycast.live import ends, receive, session
@@ -21,8 +19,6 @@ from steadycast.live.status import ReceiverStatus
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from steadycast.run import Run
 
 _CLOCK = 90_000
 """Ticks per second of a video's time stamps (RFC 3551, section 5)."""
@@ -131,7 +127,7 @@ class Outbox:
         return None
 
 
-class Receiver:
+class Receiver(ends.Ends):
     """Receives video over RTP, reports to its sender, and hands the pictures to a program.
 
     It receives in threads of its own from here on until `close`, or the end of the ``with`` block. All methods may be
@@ -189,19 +185,17 @@ class Receiver:
             )
             settings = receive.settings_of(options, tell=False)
             try:
-                self._core = session.core().Receiver(settings)
+                core = session.core().Receiver(settings)
             except ValueError as error:
                 raise session.refused(error) from None
             if pixels is not None:
-                receive.need_pictures(self._core, "what" if settings["sdp"] else str(what))
+                receive.need_pictures(core, "what" if settings["sdp"] else str(what))
+        super().__init__(core, ends.leave)
         self.pixels = pixels
         self._outbox: Outbox | None = None
         if pixels is not None:
             self._outbox = Outbox(self._core, queue)
             threading.Thread(target=self._outbox.run, daemon=True, name="steadycast-decoder").start()
-        self._run: Run | None = None
-        self._closing = threading.Lock()
-        self._leave = weakref.finalize(self, ends.leave, self._core)
 
     @property
     def address(self) -> str:
@@ -213,11 +207,6 @@ class Receiver:
         """How it goes at this moment, or went when it ended."""
         unread = 0 if self._outbox is None else self._outbox.unread
         return ReceiverStatus.of(ends.look(self._core), unread=unread)
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended: the sender has said BYE, or it was closed. Pictures may still wait to be read."""
-        return bool(self._core.done)
 
     def read(self, timeout: float | None = None) -> ReceivedFrame | None:
         """Return the next picture, or `None` when the stream has ended and all were read.
@@ -250,34 +239,7 @@ class Receiver:
             UserError: the session failed; it says why.
 
         """
-        with self._closing:
-            if self._run is not None:
-                return
-            self._core.stop()
-            self._run = ends.finished(self._core, [])
-            self._leave.detach()
-
-    @property
-    def run(self) -> Run:
-        """What the session has left behind: summary, tables, report, as of `steadycast.run`.
-
-        Raises:
-            UserError: it was not closed yet.
-
-        """
-        if self._run is None:
-            raise UserError("run", "the session goes on", "take it after the with block, or after close()")
-        return self._run
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the session."""
-        self.close()
+        self._finish(self._core.stop, [])
 
     def __repr__(self) -> str:
-        state = "closed" if self._run is not None else "ended" if self.done else "receiving"
-        return f"<Receiver at={self.address!r}: {state}>"
+        return f"<Receiver at={self.address!r}: {self._state('receiving')}>"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from steadycast.errors import UserError
 from steadycast.live import ends, send, session
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     from steadycast.live.encoder import Shape
     from steadycast.live.source import Plan
     from steadycast.media.table import U8
-    from steadycast.run import Run
 
 _DRAIN_S = 5.0
 """For what is encoded and waits in the pacer, and the BYE."""
@@ -114,7 +110,7 @@ class Inbox:
             self._change.notify_all()
 
 
-class Sender:
+class Sender(ends.Ends):
     """Sends video over RTP to one receiver or to a group, at the rate that the network allows.
 
     A program hands over its pictures by `send`, or names a ``source``. The session runs in threads of its own from here
@@ -205,21 +201,19 @@ class Sender:
             self._inbox: Inbox | None = None
             plan = _plan(source, size, fps, codec, gop, loop, lambda shape: self._take(shape, queue, leaky))
             try:
-                self._core = session.core().Sender({**settings, "clip": plan.clip}, plan.medium)
+                core = session.core().Sender({**settings, "clip": plan.clip}, plan.medium)
             except ValueError as error:
                 raise session.refused(error) from None
+        super().__init__(core, _leave, self._inbox)
         self.to, self.controller, self.pixels = to, controller, pixels
         self._plan = plan
-        core, inbox, work = self._core, self._inbox, plan.work
+        inbox, work = self._inbox, plan.work
         if inbox is not None:
             inbox.over = lambda: core.done
         self._worker = threading.Thread(
             target=lambda: work and work(core), daemon=True, name="steadycast-encoder"
         )
         self._worker.start()
-        self._run: Run | None = None
-        self._closing = threading.Lock()
-        self._leave = weakref.finalize(self, _leave, core, inbox)
 
     def _take(self, shape: Shape, queue: int, leaky: bool) -> Inbox:
         self._inbox = Inbox(shape, queue, leaky=leaky)
@@ -235,11 +229,6 @@ class Sender:
         """How it goes at this moment, or went when it ended."""
         waiting, left_out = (0, 0) if self._inbox is None else (len(self._inbox), self._inbox.left_out)
         return SenderStatus.of(ends.look(self._core), waiting=waiting, left_out=left_out)
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended: all was sent, or it was closed."""
-        return bool(self._core.done)
 
     def send(self, picture: NDArray[np.uint8], timeout: float | None = None) -> None:
         """Hand over the next picture, which is copied.
@@ -309,52 +298,24 @@ class Sender:
             UserError: the session failed; it says why.
 
         """
-        with self._closing:
-            if self._run is not None:
-                return
-            _stop(self._core, self._inbox)
-            self._run = ends.finished(self._core, self._plan.warnings)
-            self._leave.detach()
+        if self._finish(lambda: _stop(self._core, self._inbox), self._plan.warnings):
             self._worker.join(_DRAIN_S)
-        self._raise_failure()
+            self._raise_failure()
 
     def _raise_failure(self) -> None:
         failed = None if self._plan.work is None else self._plan.work.failed
         if failed is not None:
             raise failed
 
-    @property
-    def run(self) -> Run:
-        """What the session has left behind: summary, tables, report, as of `steadycast.run`.
-
-        Raises:
-            UserError: it was not closed yet.
-
-        """
-        if self._run is None:
-            raise UserError("run", "the session goes on", "take it after the with block, or after close()")
-        return self._run
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Send what waits, and end; after an error end at once. A session with a source ends at once, too."""
-        if kind is not None:
-            with suppress(Exception):  # the first error is the one that tells
-                self.close()
-            return
+    def _drain(self) -> None:
+        """Send what waits; a session with a source ends at once."""
         if self._inbox is not None:
             self.end()
             self.wait(_DRAIN_S + float(len(self._inbox) / self._inbox.shape.fps))
-        self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._run is not None else "ended" if self.done else "sending"
         shape = "" if self._inbox is None else f", size={self._inbox.shape.width}x{self._inbox.shape.height}"
-        return f"<Sender to={self.to!r}, controller={self.controller!r}{shape}: {state}>"
+        return f"<Sender to={self.to!r}, controller={self.controller!r}{shape}: {self._state('sending')}>"
 
 
 def _stop(core: Any, inbox: Inbox | None) -> None:

@@ -1,0 +1,295 @@
+"""What the commands have in common: how they begin and end, and the options that several of them have."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from steadycast import exits, signals
+from steadycast.errors import MissingError, UnwrittenError, UserError, full
+from steadycast.exits import Exit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from steadycast.report.page import Drawings
+
+app = typer.Typer(
+    name="steadycast",
+    help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
+    "viewer will see.",
+    # A backspace character keeps the lines as they are.
+    epilog=f"Start with: steadycast demo, then steadycast run home\n\n\b\nExit codes:\n{exits.listed()}",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SCENARIO = "A scenario (TOML), or the name of a built-in one."
+CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
+SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
+
+# Arguments and options of several commands.
+File = Annotated[Path, typer.Argument(metavar="FILE", help=SCENARIO)]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
+Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace results that are there already.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
+]
+Film = Annotated[
+    bool,
+    typer.Option(
+        "--film/--no-film", help="Film the ten seconds in which a viewer missed most, for the report."
+    ),
+]
+Vmaf = Annotated[
+    bool, typer.Option("--vmaf", help="Measure VMAF as well; takes imageio-ffmpeg, and its time.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; without it all processors.")
+]
+Fps = Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')]
+
+
+class Scenario(TyperCommand):
+    """A command that takes --set: who writes a scenario's key as an option is told how it is written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            told = str(error)
+            if name := getattr(error, "option_name", ""):
+                written = _key(name.lstrip("-").replace("-", "_"))
+            else:
+                found = re.search(r"\(([a-z][\w.]*=[^ )]*)\)", told)
+                written = found[1] if found else None
+            if written is not None:
+                error.message += f"; a value of the scenario is set by --set {written}"
+            raise
+
+
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def _key(name: str) -> str | None:
+    """Write a change of the scenario's key of this name, or say what lists them if there are several."""
+    from steadycast.reference import keys
+
+    paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
+    if len(paths) > 1:
+        return f"PATH=VALUE (steadycast check --explain {name} lists the paths)"
+    return f"{re.sub('^flow[.]', 'flow.NAME.', paths[0])}=…" if paths else None
+
+
+left: list[str] = []
+"""What an interrupted command leaves behind, for the line that says so."""
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line on stderr, never a traceback."""
+    with signals.obeyed():
+        try:
+            code = _run()
+        except UserError as error:
+            tell(error)
+            code = error.code
+        except OSError as error:
+            code = _unwritten(error)
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            code = _unwritten(error)
+    raise SystemExit(code)
+
+
+def _run() -> int:
+    left.clear()
+    try:
+        app(prog_name="steadycast")
+    except SystemExit as end:
+        # Also when the interruption came before or after what a command guards itself.
+        if end.code == Exit.INTERRUPTED:
+            tell("; ".join(["interrupted", *left]))
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            return Exit.UNWRITTEN  # so the library says that stdout was closed
+        return end.code if isinstance(end.code, int) else Exit.DONE
+    return Exit.DONE
+
+
+def _unwritten(error: OSError) -> Exit:
+    """Tell what could not be written. A reader that closed its pipe needs no line.
+
+    Raises:
+        OSError: it was no writing that failed.
+
+    """
+    closed = isinstance(error, BrokenPipeError)
+    if not closed and not full(error):
+        raise error
+    if error.filename is None:
+        # Files are named; what is left in the buffer of standard output must not be tried again at the end.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not closed:
+        tell(UnwrittenError.of(error.filename or "standard output", error, "make room, or send it elsewhere"))
+    return Exit.UNWRITTEN
+
+
+def tell(what: object) -> None:
+    """Print a line on stderr."""
+    with suppress(OSError):  # a terminal that is gone
+        print(f"steadycast: {what}", file=sys.stderr, flush=True)
+
+
+def module(name: str) -> Any:
+    """Import a module by its full name: the package exports functions that are called like their modules.
+
+    Raises:
+        MissingError: it can't be loaded.
+
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingError(name, f"can't be loaded ({error})", "install steadycast again") from error
+
+
+def examples(*lines: str) -> str:
+    """Write the end of a command's help."""
+    # A backspace character keeps the lines as they are.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from steadycast import __main__
+
+        print(__main__.version())
+        raise typer.Exit(Exit.DONE)
+
+
+def changes(sets: list[str] | None) -> None:
+    """Look whether each change of a scenario is a path and a value.
+
+    Raises:
+        UserError: one is not.
+
+    """
+    for change in sets or []:
+        if "=" not in change.strip("="):
+            raise UserError(
+                f"--set {change}",
+                "this is not PATH=VALUE",
+                "write for example --set flow.video.controller=tfrc",
+            )
+
+
+def free(path: Path) -> Path:
+    """`path`, or the first of path-2, path-3 … that is free and that nobody writes at this moment."""
+    from steadycast.folder import Claim
+
+    tried, n = path, 1
+    while tried.exists() or Claim.holder(tried) is not None:
+        n += 1
+        tried = path.with_name(f"{path.name}-{n}")
+    return tried
+
+
+@contextmanager
+def interruptible() -> Iterator[list[str]]:
+    """End the command when it is interrupted; what is left behind is what the interruption notes, or else the list."""
+    otherwise: list[str] = []
+    try:
+        yield otherwise
+    except KeyboardInterrupt as stop:
+        left.extend(getattr(stop, "__notes__", otherwise))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+
+
+def seed_range(text: str) -> range:
+    """`1-5` as 1, 2, 3, 4, 5; `3` as 3.
+
+    Raises:
+        UserError: it is neither, or runs backwards.
+
+    """
+    first, dash, last = text.partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash):
+        seeds = range(int(first), int(last or first) + 1)
+        if seeds:
+            return seeds
+    raise UserError(f"--seeds {text}", "this is not a range", "write for example --seeds 1-5")
+
+
+def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
+    """Write the report of a run, or those of several seeds and the one of all."""
+    from steadycast.folder import is_seeds
+    from steadycast.report import write_report, write_seeds_report
+
+    if not is_seeds(place):
+        return write_report(place, drawings=drawings() if drawings is not None else None)
+    for each in sorted(place.glob("seed-*")):
+        if each.is_dir() and each.suffix != ".part":
+            write_report(each)
+    return write_seeds_report(place)
+
+
+def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
+    """Print what came of a run; end with the exit code of expectations that failed."""
+    from steadycast.folder import failed
+
+    if as_json:
+        print_json(summary)
+    else:
+        from steadycast.report import terminal
+
+        console = terminal.console()
+        for note in terminal.notes(summary):
+            console.print(note, style="bold red")
+        console.print(terminal.flows(summary))
+        if (pauses := terminal.pauses(summary)) is not None:
+            console.print()
+            console.print(pauses)
+        for warning in summary.get("warnings") or []:
+            print(f"warning: {warning}", file=sys.stderr)
+        _print_expectations(console, summary)
+        if report is not None:
+            # Not through the console: a path must not be wrapped.
+            print(f"\nreport: {report}")
+    if failed(summary):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _print_expectations(console: Console, summary: dict[str, Any]) -> None:
+    from steadycast.report import terminal
+
+    table = terminal.expectations(summary)
+    if table is not None:
+        console.print()
+        console.print(table)
+
+
+def print_json(value: object) -> None:
+    """Print numbers for other programs."""
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))

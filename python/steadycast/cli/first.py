@@ -1,0 +1,180 @@
+"""First steps: run a scenario, the demo, what comes along, what the machine can."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, Scenario, Seed, Vmaf
+from steadycast.errors import UserError
+from steadycast.exits import Exit
+from steadycast.files import scenario_at
+
+
+@base.app.command(
+    cls=Scenario,
+    short_help="Run a scenario.",
+    epilog=base.examples(
+        "steadycast run home",
+        "steadycast run home.toml -o home",
+        "steadycast run home.toml --set flow.video.controller=tfrc -o home-tfrc",
+        "steadycast run ci.toml --json",
+        "steadycast run home.toml --seeds 1-5 -o home-5",
+    ),
+)
+def run(
+    file: File,
+    out: Out = None,
+    seed: Seed = None,
+    seeds: Annotated[str | None, SEEDS] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    force: Force = False,
+    vmaf: Vmaf = False,
+    film: Film = True,
+) -> None:
+    """Run a scenario, and show who got what and what the viewers saw.
+
+    Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+
+    if seed is not None and seeds is not None:
+        raise UserError("--seeds", "--seed is given as well", "give one of the two")
+    base.changes(sets)
+    many = base.seed_range(seeds) if seeds is not None else None
+    file = scenario_at(file)
+    place = out or (None if as_json else base.free(Path("runs") / file.stem))
+    if place is not None:
+        free_or_force(place, force=force)
+
+    with ExitStack() as stack:
+        # Its process starts before anything else is loaded here.
+        ahead = (
+            None
+            if place is None or many
+            else stack.enter_context(base.module("steadycast.ahead").Ahead(place))
+        )
+        runner = base.module("steadycast.run")
+        common = {"sets": sets or (), "out": place, "force": force, "vmaf": vmaf}
+        with base.interruptible() as left, Terminal() as progress:
+            if many is not None:
+                summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
+            else:
+                common["film"], common["recorded"] = film and place is not None, ahead and ahead.draw
+                summary = runner.run(file, seed=seed, progress=progress, **common).summary
+            if place is not None:
+                left.append(f"the results are whole, without their report: steadycast report {place}")
+            report = base.write_report(place, ahead and ahead.drawings) if place is not None else None
+    base.finish(summary, as_json=as_json, report=report)
+
+
+@base.app.command(
+    short_help="Run a small example, to a report with pictures.",
+    epilog=base.examples("steadycast demo", "steadycast demo --open", "steadycast demo -o first"),
+)
+def demo(
+    out: Out = None,
+    browse: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
+    force: Force = False,
+) -> None:
+    """Run a video beside TCP on a link that is too small for both, and write a report with pictures.
+
+    It is the built-in scenario demo. Without -o the results go to runs/demo, and replace those of an earlier demo.
+    """
+    import time
+
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    began = time.monotonic()
+    with base.interruptible(), Terminal() as progress:
+        summary, page = base.module("steadycast.demo").demo(
+            out or Path("runs") / "demo", force=force or out is None, progress=progress
+        )
+    terminal.console().print(terminal.flows(summary))
+    for warning in summary["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"\n{time.monotonic() - began:.0f} s; report: {page}")
+    if browse:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
+
+
+@base.app.command(
+    short_help="List the built-in scenarios, or copy them.",
+    epilog=base.examples(
+        "steadycast scenarios", "steadycast scenarios --copy home", "steadycast scenarios --all"
+    ),
+)
+def scenarios(
+    copied: Annotated[
+        list[str] | None,
+        typer.Option("--copy", metavar="NAME", help="Copy this one, to change it. Repeatable."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Copy all.")] = False,
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="DIR", help="The folder for the copies; else the current one."),
+    ] = Path(),
+) -> None:
+    """List the scenarios that come with the program, or copy them into a folder.
+
+    `steadycast run NAME` runs one. A file NAME or NAME.toml in the current folder goes before the built-in one.
+    """
+    from steadycast import builtin
+
+    if copied or every:
+        for path in builtin.copy(builtin.names() if every else dict.fromkeys(copied or ()), out):
+            print(path)
+        return
+    if out != Path():
+        raise UserError("-o", "nothing is copied", "add --copy NAME or --all")
+    from steadycast.report import terminal
+
+    rows = [(name, builtin.about(name)) for name in builtin.names()]
+    terminal.console().print(terminal.prose(rows, "name", "what it is"))
+
+
+@base.app.command(
+    short_help="Say what this machine can and can't do.",
+    epilog=base.examples("steadycast doctor", "steadycast doctor emulate", "steadycast doctor --json"),
+)
+def doctor(
+    purpose: Annotated[
+        str,
+        typer.Argument(metavar="[COMMAND]", help="What it is asked for: run, emulate, send, receive or lab."),
+    ] = "run",
+    as_json: AsJson = False,
+) -> None:
+    """Say what this machine can and can't do, each with its remedy.
+
+    The exit code is 0 when COMMAND (run, if none is named) can work here, 3 when it lacks a right or a tool, and 4 when
+    the cache can't be written.
+    """
+    examined = base.module("steadycast.doctor").examine()
+    lacking = examined.code(purpose)
+    if as_json:
+        base.print_json(examined.json())
+    else:
+        from steadycast.report import terminal
+
+        print(f"{examined.program}\n")
+        console = terminal.console()
+        console.print(terminal.prose(examined.rows(), "", "", "what is there, and the remedy"))
+    if lacking != Exit.DONE:
+        raise typer.Exit(lacking)

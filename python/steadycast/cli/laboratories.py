@@ -1,0 +1,164 @@
+"""The laboratories: the page on which values are moved, and the papers' experiments."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import SEEDS, Force, Out
+from steadycast.errors import MissingError, UserError
+from steadycast.exits import Exit
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+"""Where a checkout has the package, the scenarios and the papers."""
+
+
+@base.app.command(
+    short_help="Move a scenario's values in the browser, and see what comes of them.",
+    epilog=base.examples(
+        "steadycast lab",
+        "steadycast lab home.toml lte.toml",
+        "steadycast lab film.toml --allow-clips films",
+        "steadycast lab --no-browser --port 9000",
+        "steadycast lab --watch sent.jsonl --watch received.jsonl",
+        "steadycast lab 'http://127.0.0.1:8765/#s=fVJ…'",
+    ),
+)
+def lab(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Scenarios (TOML) to choose from, or a link that somebody shared. Without: home.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="N", min=1, max=65535, help="Where it listens; the first free one from 8765 on."
+        ),
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+    allow_clips: Annotated[
+        Path | None,
+        typer.Option("--allow-clips", metavar="DIR", help="A folder whose clips the page may choose from."),
+    ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--watch",
+            metavar="STATUS",
+            help="Show a live session instead, by the file that send or receive appends its status to. At most two.",
+        ),
+    ] = None,
+) -> None:
+    """Serve a page on this machine alone: sliders beside the scenario's text, and charts that follow them.
+
+    Two controllers stand side by side, with the frames that a viewer saw, the film, and why each rate was what it was.
+    It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
+    """
+    server = base.module("steadycast.lab.server")
+    if watch and (files or allow_clips is not None or len(watch) > 2):
+        raise UserError("--watch", "it takes at most two files, and no scenario", "leave the others out")
+    links = [each.partition("#")[2] for each in files or () if "#s=" in each]
+    bases = [server.Base.read(Path(each)) for each in files or () if "#s=" not in each]
+    server.serve(
+        bases or ([] if watch else [server.Base.read(_home())]),
+        port=port,
+        watched=watch or (),
+        clips=allow_clips,
+        link=f"&{links[0]}" if links else "",
+        opens=not no_browser,
+        told=lambda address: print(f"lab: {address}", flush=True),
+    )
+
+
+def _home() -> Path:
+    """Return the scenario that the lab begins with where none is named."""
+    checkout = _CHECKOUT / "scenarios" / "home.toml"
+    return checkout if checkout.is_file() else Path("home")
+
+
+def _laboratory() -> Any:
+    """Return the package `papers`: of the checkout that this program runs from, or of the current folder.
+
+    Raises:
+        MissingError: neither is a checkout.
+
+    """
+    for place in (_CHECKOUT, Path.cwd()):
+        if (place / "papers" / "engine" / "suite.py").is_file():
+            sys.path.insert(0, str(place))
+            return base.module("papers")
+    raise MissingError(
+        "reproduce",
+        "the papers' experiments are not part of the installed package",
+        "run this in a checkout of the repository, where papers/ is",
+    )
+
+
+@base.app.command(
+    short_help="Run a paper's experiments.",
+    epilog=base.examples(
+        "steadycast reproduce",
+        "steadycast reproduce K-A",
+        "steadycast reproduce K --seeds 1-5 -o reproduced",
+        "steadycast reproduce all",
+        "steadycast reproduce M H-L C-F --emulated",
+    ),
+)
+def reproduce(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...",
+            help='Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name. Without: a list.',
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[str, SEEDS] = "1-5",
+    clip: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--clip",
+            metavar="FILE",
+            help="A video instead of the papers' lost ones; without it a synthetic one. Repeatable.",
+        ),
+    ] = None,
+    emulated: Annotated[
+        bool,
+        typer.Option(
+            "--emulated",
+            help="In real time, as root, beside the kernel's TCP: what can be, with the same simulated beside it.",
+        ),
+    ] = False,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Emulated runs at once.")
+    ] = 4,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Run a paper's experiments: published beside measured, with a verdict for each statement.
+
+    "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
+    """
+    try:
+        _laboratory().main(
+            ids or (),
+            base.seed_range(seeds),
+            out,
+            clip or (),
+            emulated=emulated,
+            at_once=at_once,
+            force=force,
+        )
+    except KeyboardInterrupt:
+        base.left.append("finished runs are kept")
+        raise typer.Exit(Exit.INTERRUPTED) from None

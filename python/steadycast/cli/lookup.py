@@ -1,0 +1,114 @@
+"""To look up: controllers, mistakes in a scenario, the format."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import SCENARIO, AsJson, Sets
+from steadycast.errors import UserError
+from steadycast.exits import Exit
+from steadycast.files import scenario_at
+
+
+@base.app.command(
+    short_help="List the rate controllers, or show one.",
+    epilog=base.examples("steadycast controllers", "steadycast controllers asmp"),
+)
+def controllers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One controller, with its parameters.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the rate controllers, or show one with its parameters."""
+    from steadycast.controllers import find, registry
+    from steadycast.controllers import text as written
+
+    chosen = [find(name)] if name is not None else list(registry())
+    if as_json:
+        from dataclasses import asdict
+
+        base.print_json([asdict(c) for c in chosen])
+        return
+    from steadycast.report import terminal
+
+    console = terminal.console()
+    if name is None:
+        rows = [(c.name, c.cast, c.feedback, c.about) for c in chosen]
+        console.print(terminal.prose(rows, "name", "cast", "feedback", "what it is"))
+        console.print("\nParameters of one: steadycast controllers NAME")
+        return
+    one = chosen[0]
+    needs = "".join(f"\nIt needs {need}: {about}" for need, about in one.needs)
+    console.print(f"{one.name}: {one.about}\n{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
+    if not one.params:
+        console.print("It has no parameters.")
+        return
+    rows = [
+        (
+            p.name,
+            written(p.default) + (f" (paper: {written(p.paper)})" if p.paper != p.default else ""),
+            p.range,
+            f"{p.about} [{p.source}]",
+        )
+        for p in one.params
+    ]
+    console.print(terminal.prose(rows, "parameter", "default", "range", "what it does"))
+
+
+@base.app.command(
+    short_help="Look for mistakes in a scenario.",
+    epilog=base.examples(
+        "steadycast check home.toml", "steadycast check home.toml --set flow.video.controller=tfrc"
+    ),
+)
+def check(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=SCENARIO, show_default=False)] = None,
+    sets: Sets = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            "--explain", metavar="KEY", help='What a key means and takes: "flow.playout", or "playout".'
+        ),
+    ] = None,
+) -> None:
+    """Look for mistakes in a scenario, without running it; or explain a key."""
+    from steadycast.controllers import core
+
+    if explain is not None:
+        from steadycast import reference
+
+        print(reference.explain(explain))
+        return
+    if file is None:
+        raise UserError("check", "no scenario is named", "write steadycast check FILE, or --explain KEY")
+    file = scenario_at(file)
+    problems = core().check(str(file), list(sets or []))
+    for p in problems:
+        line = f":{p['line']}" if p.get("line") else ""
+        key = f" {p['key']}:" if p.get("key") else ""
+        print(f"{p['file']}{line}:{key} {p['what']}; {p['remedy']}", file=sys.stderr)
+    if problems:
+        raise typer.Exit(Exit.MISUSED)
+    # What `run` would warn of is said here, too.
+    for warning in core().Scenario(str(file), list(sets or [])).warnings():
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{file}: no mistakes found")
+
+
+@base.app.command(
+    short_help="Print the scenario format as a JSON Schema.",
+    epilog=base.examples("steadycast schema > scenario.schema.json"),
+)
+def schema() -> None:
+    """Print the scenario format as a JSON Schema, for editors."""
+    import json
+
+    from steadycast.controllers import core
+
+    print(json.dumps(json.loads(core().schema()), indent=2, ensure_ascii=False))

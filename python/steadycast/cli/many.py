@@ -1,0 +1,231 @@
+"""Many runs: sweeps, and the IETF's test cases."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import SCENARIO, SEEDS, AsJson, Force, Jobs, Out, Scenario
+from steadycast.errors import UserError
+from steadycast.exits import Exit
+from steadycast.files import scenario_at
+
+
+@base.app.command(
+    cls=Scenario,
+    short_help="Run a scenario at many points and with many seeds.",
+    epilog=base.examples(
+        "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
+        "steadycast sweep home.toml --over topology.bottleneck.rate=1Mbps,2Mbps,4Mbps \\",
+        "    --over flow.video.controller=asmp,tfrc --seeds 1-5 --baseline flow.video.controller=tfrc -o grid",
+        "steadycast sweep home.toml --with design.csv --seeds 1-3 -o design",
+        "steadycast sweep home.toml --seeds 1-100 --shard $SLURM_ARRAY_TASK_ID/16 -o shared",
+        "steadycast sweep --collect -o shared",
+    ),
+)
+def sweep(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=SCENARIO)] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            metavar="PATH=V1,V2",
+            help="An axis: a path as in run's --set, and its values. Repeatable: all combinations.",
+        ),
+    ] = None,
+    design: Annotated[
+        Path | None,
+        typer.Option(
+            "--with", metavar="TABLE.csv", help="Points from a table: its heads are paths, its rows points."
+        ),
+    ] = None,
+    seeds: Annotated[str | None, SEEDS] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A change for all runs, as in run. Repeatable."),
+    ] = None,
+    jobs: Jobs = None,
+    pixels: Annotated[
+        bool, typer.Option("--pixels", help="Decode and measure the pictures; takes its time.")
+    ] = False,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="PATH",
+            help="What is shown: a number of summary.json; with * the mean of what fits. Repeatable.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="PATH=V", help="Show differences from this value, paired by seed."
+        ),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Do part I of N alone, counted from 0 (job arrays)."),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Do the runs on the workers of a Dask cluster."),
+    ] = None,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Join the parts in DIR, and what an interrupted sweep left.")
+    ] = False,
+    out: Out = None,
+    force: Annotated[bool, typer.Option("--force", help="Begin anew in a folder that is there.")] = False,
+) -> None:
+    """Run a scenario at all combinations of values with several seeds each: a row per run in results.parquet.
+
+    The same command does only what is missing or has failed; more values or seeds add runs. Without -o the results go
+    to runs/NAME-sweep. A run that fails is a row with its error; the exit code is then 1.
+    """
+    import time
+
+    from steadycast.report.terminal import console
+
+    if out is None and (shard is not None or collect):
+        raise UserError("-o", "it is missing", "give the DIR that all parts share")
+    if not collect:
+        if file is None:
+            raise UserError("FILE", "it is missing", "name a scenario, or give --collect")
+        file = scenario_at(file)
+    elif file is not None or over or design or seeds or sets or shard or scheduler or jobs or pixels or force:
+        raise UserError("--collect", "it runs nothing", "give only -o, --metric and --baseline with it")
+    base.changes(sets)
+    sweeping = base.module("steadycast.sweep")
+    planning = base.module("steadycast.sweep.plan")
+    axes = [planning.axis(each) for each in over or []]
+    planning.grid(axes)  # an axis that stands twice must be found before it is a dictionary's key
+    part = planning.shard(shard) if shard is not None else None
+    began = time.monotonic()
+    with base.interruptible():
+        if collect:
+            done = sweeping.collect(out)
+        else:
+            assert file is not None
+            done = sweeping.sweep(
+                file,
+                dict(axes),
+                table=design,
+                seeds=base.seed_range(seeds) if seeds is not None else None,
+                set=sets or (),
+                jobs=jobs,
+                pixels=pixels,
+                shard=part,
+                scheduler=scheduler,
+                metrics=metric or (),
+                baseline=baseline,
+                out=out or Path("runs") / f"{file.stem}-sweep",
+                force=force,
+            )
+        took = time.monotonic() - began
+        rate = f" in {took:.1f} s ({done.ran / took:.1f} runs/s)" if done.ran else ""
+        missing = f", {done.missing} missing" if done.missing else ""
+        ran = f"{done.ran} {'run' if done.ran == 1 else 'runs'}{rate}"
+        print(f"{ran}; {done.results.height} in all, {done.failed} failed{missing}", file=sys.stderr)
+        _errors(done)
+        if part is None and done.results["complete"].any():
+            from steadycast.sweep.show import tables
+
+            for each in tables(done, metric or done.metrics(), baseline):
+                console().print(each)
+                print()
+            # Not through the console: a path must not be wrapped.
+            print(f"report: {done.report(metric or (), baseline)}")
+    if done.failed or (done.missing and part is None):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _errors(done: Any) -> None:
+    """Tell the first few errors of a sweep, each once."""
+    errors = done.results["error"].drop_nulls().unique(maintain_order=True).to_list()
+    for error in errors[:3]:
+        base.tell(error)
+    if len(errors) > 3:
+        base.tell(f"{len(errors) - 3} more errors: column error of {done.folder / 'results.parquet'}")
+
+
+@base.app.command(
+    name="test-cases",
+    short_help="Run the IETF's test cases with any controllers.",
+    epilog=base.examples(
+        "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
+        "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
+        "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
+    ),
+)
+def ietf_cases(
+    rfc: Annotated[
+        str,
+        typer.Argument(metavar="RFC", help="rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones."),
+    ],
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--controllers", metavar="A,B", help="Names, or FILE.py:Class; without it the whole registry."
+        ),
+    ] = None,
+    seeds: Annotated[str, SEEDS] = "1",
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="ID", help="This case alone. Repeatable.")
+    ] = None,
+    jobs: Jobs = None,
+    emulated: Annotated[
+        bool,
+        typer.Option(
+            "--emulated",
+            help="In real time, beside the kernel's TCP: those of up to 125 s, unless --case says which.",
+        ),
+    ] = False,
+    out: Out = None,
+    as_json: AsJson = False,
+    force: Force = False,
+) -> None:
+    """Run the IETF's test cases, and show RFC 8868's measures and which of the RFC's expectations hold.
+
+    Without -o the results go to runs/RFC; with --json alone they go nowhere but to stdout. The exit code is 1 when an
+    expectation fails with any seed.
+    """
+    from steadycast.folder import free_or_force
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    if rfc != "rfc8867":
+        raise UserError(rfc, "there are no test cases of this name", "write rfc8867")
+    given = base.seed_range(seeds)
+    place = out or (None if as_json else base.free(Path("runs") / rfc))
+    if place is not None:
+        free_or_force(place, force=force)
+    suites = base.module("steadycast.cases")
+    with base.interruptible(), Terminal() as progress:
+        suite = suites.run_cases(
+            [name.strip() for name in controllers.split(",")] if controllers is not None else (),
+            seeds=given,
+            case=case or (),
+            jobs=jobs,
+            emulated=emulated,
+            out=place,
+            force=force,
+            progress=progress,
+        )
+    if as_json:
+        base.print_json(suite.json())
+    else:
+        console = terminal.console()
+        for each in base.module("steadycast.cases.show").tables(suite):
+            console.print(each)
+            print()
+        # Not through the console: a path must not be wrapped.
+        print(f"report: {place}/report.html")
+    for error in suite.errors[:3]:
+        base.tell(error)
+    if suite.untrusted:
+        base.tell(f"the machine was too slow for these: {'; '.join(suite.untrusted)}")
+    if suite.failed:
+        raise typer.Exit(Exit.FAILED)

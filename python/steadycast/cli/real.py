@@ -1,0 +1,151 @@
+"""The emulated world: a scenario in real time, and beside its simulation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import SEEDS, AsJson, File, Film, Force, Out, Scenario, Seed, Sets, Vmaf
+from steadycast.errors import UserError
+from steadycast.files import scenario_at
+
+
+def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, list[str]]]:
+    """Take a command apart at each ``--in HOST --`` in it."""
+    if host is None or not command:
+        return []
+    programs = [(host, list[str]())]
+    words = iter(range(len(command)))
+    for n in words:
+        if command[n] == "--in" and command[n + 2 : n + 3] == ["--"]:
+            programs.append((command[n + 1], []))
+            next(words), next(words)
+        else:
+            programs[-1][1].append(command[n])
+    for name, words_ in programs:
+        if not words_:
+            raise UserError(f"--in {name}", "COMMAND is missing", "write --in HOST -- COMMAND for each host")
+    return programs
+
+
+@base.app.command(
+    cls=Scenario,
+    short_help="Run a scenario in real time, with the kernel's TCP.",
+    context_settings={"allow_interspersed_args": True},
+    epilog=base.examples(
+        "steadycast emulate home.toml -o home-real",
+        "steadycast emulate home.toml --in video.dst1 --only -- ping -c 3 video.src",
+        "steadycast emulate home.toml --pcap bottleneck",
+    ),
+)
+def emulate(
+    file: File,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What runs in --in's host.")
+    ] = None,
+    out: Out = None,
+    seed: Seed = None,
+    sets: Sets = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--in",
+            metavar="HOST",
+            help="Run COMMAND there beside the flows; the run ends with it. --in HOST2 -- COMMAND2 may follow.",
+        ),
+    ] = None,
+    only: Annotated[
+        bool, typer.Option("--only", help="COMMAND alone, without the scenario's flows.")
+    ] = False,
+    pcap: Annotated[
+        list[str] | None,
+        typer.Option("--pcap", metavar="LINK", help="Capture a link's packets for Wireshark. Repeatable."),
+    ] = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Leave aside what a kernel can't do, with a warning.")
+    ] = False,
+    as_json: AsJson = False,
+    force: Force = False,
+    vmaf: Vmaf = False,
+    film: Film = True,
+) -> None:
+    """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
+
+    Needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN. Without -o the results go to runs/NAME-emulated;
+    with --only, or with --json alone, they go nowhere.
+    """
+    from steadycast.folder import free_or_force
+
+    file = scenario_at(file)
+    if bool(command) != (host is not None):
+        missing = "COMMAND" if host is not None else "--in HOST"
+        raise UserError(
+            "--in", f"{missing} is missing", "write --in HOST -- COMMAND, for example -- ping -c 3 r1"
+        )
+    place = out or (None if as_json or only else base.free(Path("runs") / f"{file.stem}-emulated"))
+    if place is not None:
+        free_or_force(place, force=force)
+    world = base.module("steadycast.emulate")
+    with base.interruptible():
+        done = world.emulate(
+            file,
+            seed=seed,
+            sets=sets or (),
+            out=place,
+            force=force,
+            vmaf=vmaf,
+            program=[world.Program(*of) for of in _programs(host, command)],
+            only=only,
+            pcap=pcap or (),
+            approximate=approximate,
+            film=film and place is not None,
+        )
+    if not only or as_json:
+        report = base.write_report(place) if place is not None and done.run.summary["complete"] else None
+        base.finish(done.run.summary, as_json=as_json, report=report)
+    if done.code:
+        raise typer.Exit(done.code)
+
+
+@base.app.command(
+    cls=Scenario,
+    short_help="Run a scenario simulated and emulated, and set the two side by side.",
+    epilog=base.examples(
+        "steadycast agree dumbbell.toml", "steadycast agree dumbbell.toml --seeds 1-3 -o agreement"
+    ),
+)
+def agree(
+    file: File,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for both worlds' results.")
+    ] = None,
+    seeds: Annotated[str, SEEDS] = "1",
+    sets: Sets = None,
+    as_json: AsJson = False,
+    force: Force = False,
+) -> None:
+    """Run a scenario simulated and emulated, and set the two side by side: one table, and one figure.
+
+    "Not near" is a result: the exit code is 0. Needs the rights that emulate needs.
+    """
+    from steadycast.progress import Terminal
+
+    file = scenario_at(file)
+    with base.interruptible(), Terminal() as progress:
+        found = base.module("steadycast.agree").agree(
+            file, seeds=base.seed_range(seeds), sets=sets or (), out=out, force=force, progress=progress
+        )
+    if as_json:
+        base.print_json(found.json())
+        return
+    from steadycast.report import terminal
+
+    terminal.console().print(found.table())
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if out is not None:
+        print(f"\nfigure: {out / 'agree.png'}")

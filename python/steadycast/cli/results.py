@@ -1,0 +1,247 @@
+"""Run folders and clips: reports, comparisons, measures, and tables for other programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steadycast.cli import base
+from steadycast.cli.base import CODECS, AsJson, Fps, RunFolder, Vmaf
+from steadycast.errors import UserError
+from steadycast.exits import Exit
+
+
+@base.app.command(
+    short_help="Write report.html again, or save one of its figures.",
+    epilog=base.examples(
+        "steadycast report home",
+        "steadycast report home --pictures 250",
+        "steadycast report home/seed-1 --film",
+        "steadycast report home --figure rates -o rates.png",
+    ),
+)
+def report(
+    directory: RunFolder,
+    pictures: Annotated[
+        int | None,
+        typer.Option(
+            "--pictures", metavar="FRAME", min=0, help="Add this frame as sent and as received, side by side."
+        ),
+    ] = None,
+    film: Annotated[
+        bool,
+        typer.Option(
+            "--film", help="Film the ten seconds in which a viewer missed most, where there is no film yet."
+        ),
+    ] = False,
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            "--figure", metavar="NAME", help="Save one figure: rates, delay, mos, quality, why, queue or tcp."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Where the figure goes: .png, .svg or .pdf."),
+    ] = None,
+) -> None:
+    """Write report.html again, or save one of its figures."""
+    from steadycast.folder import Folder, is_seeds
+    from steadycast.report import figures, write_report
+
+    if figure is not None:
+        target = out or Path(f"{directory.resolve().name}-{figure}.png")
+        figures.save(Folder.open(directory), figure, target)
+        print(target)
+        return
+    if out is not None:
+        raise UserError(
+            "-o",
+            "only a figure can go elsewhere; a report stands in its folder",
+            "add --figure NAME, or leave -o away",
+        )
+    if is_seeds(directory):
+        if pictures is not None or film:
+            raise UserError(
+                str(directory),
+                "this folder holds several seeds",
+                f"name one of them, for example {directory}/seed-1",
+            )
+        print(base.write_report(directory))
+        return
+    folder = Folder.open(directory)
+    for name in folder.absent():
+        table = folder.path / f"{name}.parquet"
+        print(f"warning: {table}: missing: the report does without; run the scenario again", file=sys.stderr)
+    if film and folder.film is None:
+        from steadycast.progress import Terminal
+        from steadycast.report.film import add
+
+        with Terminal() as progress:
+            add(folder, progress)
+    shown = ""
+    if pictures is not None:
+        from steadycast.report.pictures import side_by_side
+
+        shown = side_by_side(folder, pictures)
+    print(write_report(folder, pictures=shown))
+
+
+@base.app.command(
+    short_help="Set runs side by side, against a baseline if there is one.",
+    epilog=base.examples(
+        "steadycast compare home home-tfrc",
+        "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
+        "steadycast compare new --baseline main --fail-if "
+        "'flows.video.receivers.video.dst1.psnr_db.raw.y<-1'",
+    ),
+)
+def compare(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Run folders, of one seed or of several.")
+    ],
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="DIR", help="What the others are measured against.")
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's "
+            "own unit, -1. Repeatable.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(
+        "compare.html"
+    ),
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Judge interrupted runs, and runs of other scenarios, too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set runs side by side: one table, and one page with shared scales."""
+    from steadycast import compare as comparison
+
+    if fail_if and baseline is None:
+        raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
+    conditions = [comparison.Condition.read(text) for text in fail_if or []]
+    runs = comparison.read(directories)
+    against = comparison.read([baseline])[0] if baseline is not None else None
+    doubts = comparison.doubts(runs, against)
+    if conditions and doubts and not anyway:
+        raise UserError("--fail-if", "; ".join(doubts), "run them again, or add --anyway")
+    for doubt in doubts:
+        print(f"warning: {doubt}", file=sys.stderr)
+    verdicts = comparison.judge(runs, against, conditions) if against is not None else []
+    if as_json:
+        base.print_json(comparison.as_json(runs, against, verdicts))
+    else:
+        from steadycast.report import terminal
+
+        console = terminal.console()
+        console.print(comparison.answer(comparison.with_base(runs, against)))
+        console.print()
+        for table in comparison.tables(runs, against, verdicts):
+            console.print(table)
+            console.print()
+        print(f"page: {comparison.write_page(runs, against, verdicts, out)}")
+    if any(verdict.fails for verdict in verdicts):
+        raise typer.Exit(Exit.FAILED)
+
+
+@base.app.command(
+    short_help="Encode clips at every quantizer.",
+    epilog=base.examples(
+        "steadycast encode film.mkv",
+        "steadycast encode a.mkv b.mkv --size cif --codec h264",
+    ),
+)
+def encode(
+    clips: Annotated[
+        list[Path], typer.Argument(metavar="CLIP...", help="Videos, played one after the other.")
+    ],
+    codec: Annotated[str, typer.Option("--codec", help=CODECS)] = "mpeg4",
+    size: Annotated[str, typer.Option("--size", help='"cif", "clip" or "640x480".')] = "clip",
+    fps: Fps = "clip",
+    gop: Annotated[int, typer.Option("--gop", min=1, help="Frames from one I frame to the next.")] = 12,
+    bframes: Annotated[
+        int | None, typer.Option("--bframes", min=0, help="B frames between two others.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Save the figure: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
+    """Encode clips at every quantizer, and show quantizer, rate and quality."""
+    from steadycast import encode as encoding
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    with Terminal() as progress:
+        steps = encoding.steps(
+            clips, codec=codec, size=size, fps=fps, gop=gop, bframes=bframes, progress=progress
+        )
+    terminal.console().print(encoding.table(steps))
+    if out is not None:
+        encoding.draw(steps, out)
+        print(out)
+
+
+@base.app.command(
+    short_help="Measure again what each receiver saw.",
+    epilog=base.examples("steadycast quality home", "steadycast quality home --json"),
+)
+def quality(
+    directory: RunFolder,
+    as_json: AsJson = False,
+    vmaf: Vmaf = False,
+) -> None:
+    """Decode again what each receiver got, and measure it. The folder stays as it is."""
+    from steadycast import quality as measuring
+    from steadycast.folder import Folder
+    from steadycast.progress import Terminal
+    from steadycast.report import terminal
+
+    with Terminal() as progress:
+        rows = measuring.measure(Folder.open(directory), progress, vmaf=vmaf)
+    if as_json:
+        base.print_json(rows)
+    else:
+        terminal.console().print(measuring.table(rows))
+
+
+@base.app.command(
+    short_help="Write a run's tables for other programs.",
+    epilog=base.examples(
+        "steadycast export home --csv",
+        "steadycast export home --classic -o traces",
+    ),
+)
+def export(
+    directory: RunFolder,
+    csv: Annotated[bool, typer.Option("--csv", help="All tables, packets.csv and control.csv.")] = False,
+    classic: Annotated[
+        bool, typer.Option("--classic", help="Multi-Evalvid-RA's sd_be_0 and rd_be_N.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="The folder for them; otherwise in the run's."),
+    ] = None,
+) -> None:
+    """Write a run's tables for other programs."""
+    from steadycast import export as writing
+    from steadycast.folder import Folder
+
+    if not csv and not classic:
+        raise UserError("export", "no format is named", "add --csv, --classic or both")
+    folder = Folder.open(directory)
+    written: list[Path] = []
+    if csv:
+        written += writing.csv(folder, out or folder.path / "csv")
+    if classic:
+        written += writing.classic(folder, out or folder.path / "classic")
+    for path in written:
+        print(path)
