@@ -413,6 +413,7 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
             "buffer_bytes",
             "consume_bps",
             "latency_s",
+            "give_up_s",
         )
     )
     receiver = session.core().Receiver({**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"})
