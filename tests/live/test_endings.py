@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -98,6 +99,28 @@ def test_signals_end_both_ends_with_whole_records(
     with av.open(str(film)) as found:
         assert sum(1 for packet in found.demux(video=0) if packet.size) > 5
     assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob("*.lock"))
+
+
+def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_path: Path) -> None:
+    with sending(port, tmp_path) as sender:
+        film = tmp_path / "x.m4v"
+        words = ("receive", tmp_path / "session.sdp", "--out", film, "--json", "--give-up")
+        receiver = start(*words, "1s")
+        part = tmp_path / "x.m4v.part"
+        try:
+            until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
+            sender.kill()
+            told, said = receiver.communicate(timeout=60)
+        finally:
+            receiver.kill()
+    assert receiver.returncode == 0, said
+    # Five intervals of this session (RFC 3550, 6.2.1) are more than the second that was asked for.
+    found = re.search(r"ended by silence: nothing came for (\d+) s", said)
+    assert found, said
+    assert 5 <= int(found[1]) < 30, said
+    (row,) = json.loads(told)["flows"][0]["receivers"]
+    assert row["ended_by"].startswith("silence"), row
+    assert film.stat().st_size > 20_000
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGHUP])

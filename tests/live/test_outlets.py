@@ -57,7 +57,7 @@ def status(peers: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
                 "loss": 0.01, "rtt_ms": 40.0, "by": None}  # fmt: skip
     return {
         "at_s": 10.0, "rate_bps": 1.9e6, "decision": decision, "backlog_ms": 3.0, "packets": 2000, "bytes": 2_000_000,
-        "frames": 250, "skipped_frames": 1, "left_out": 0, "no_room": 0, "quantizer": 5, "feedback": 30,
+        "frames": 250, "skipped_frames": 1, "left_out": 0, "no_room": 0, "size": None, "quantizer": 5, "feedback": 30,
         "feedback_refused": 0, "ecn": None, "floor_bps": 5e4, "refused": 0, "unsent": 0, "unreadable": 0,
         "peers": peers,
     } | changes  # fmt: skip

@@ -228,7 +228,7 @@ def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool
 
 
 @needs("ffmpeg")
-def test_a_player_that_sends_no_rtcp_decodes_what_the_default_floor_has_room_for(
+def test_a_player_that_sends_no_rtcp_decodes_the_film_at_a_size_that_the_default_floor_has_room_for(
     clip: Path, tmp_path: Path
 ) -> None:
     def session(codec: str, port: int) -> tuple[int, Any]:
@@ -249,9 +249,14 @@ def test_a_player_that_sends_no_rtcp_decodes_what_the_default_floor_has_room_for
         assert flow["feedback_packets"] == 0, codec
         # 150 kb/s for four seconds, then down to 50: the pattern takes 200 kb/s at the coarsest quantizer.
         assert 60e3 < flow["sent_bps"] < 100e3, codec
-        assert 60 <= flow["coded_frames"] <= 140, codec
-        assert flow["skipped_frames"] <= 0.02 * flow["coded_frames"], codec
-        assert 0.98 * flow["coded_frames"] <= shown <= flow["coded_frames"], codec
+        # What a busy machine could not encode in time is not the rate's doing.
+        assert flow["no_room_frames"] <= FRAMES - 245, codec
+        assert 245 - flow["left_out_frames"] <= shown <= flow["coded_frames"] <= FRAMES, codec
+        assert 0.98 * flow["coded_frames"] <= shown, codec
+        assert flow["skipped_frames"] == 0, codec
+        assert 1 <= flow["size_changes"] <= 8, codec
+        # The first group is coded before anything is known of the pictures.
+        assert 0.8 * FRAMES <= flow["smaller_frames"] < FRAMES, codec
 
 
 def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:

@@ -218,6 +218,7 @@ STATUS = {
     "left_out": 3,
     "no_room": 0,
     "skipped_frames": 0,
+    "size": {"width": 352, "height": 288, "smaller": False, "smaller_frames": 0, "changes": 0},
     "refused": 0,
     "unreadable": 0,
     "peers": [
@@ -258,6 +259,12 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
         "the rate had no room for 7 pictures; take a player that sends RTCP, + or --floor for a higher floor, "
         "or a smaller --size",
     ]
+    small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
+    assert view.hints({**STATUS, "size": small}, "h:5004", 5005)[-1] == (
+        "the rate has no room for the source's size: pictures are coded at 88x72; take + or --floor for a higher floor"
+    )
+    assert "pictures of 88x72; the network limits" in view.send_line({**STATUS, "size": small})
+    assert "pictures of" not in view.send_line(STATUS)
     assert (
         "no room for 9 pictures; take + or --floor"
         in view.hints({**STATUS, "no_room": 9}, "h:5004", 5005)[-1]
@@ -318,6 +325,7 @@ HEARD: dict[str, Any] = {
         ({"still_s": 12.0, "silent_s": 12.0}, ["nothing has come for 12 s"]),
         ({"still_s": None}, []),
         ({"ended_by": "BYE of 10.0.0.1"}, ["ended by BYE of 10.0.0.1"]),
+        ({"ended_by": "silence: nothing came for 30 s"}, ["ended by silence: nothing came for 30 s"]),
     ],
 )
 def test_a_receivers_view_says_that_the_picture_stands_still_and_how_the_source_ended(
@@ -405,6 +413,7 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
             "buffer_bytes",
             "consume_bps",
             "latency_s",
+            "give_up_s",
         )
     )
     receiver = session.core().Receiver({**none, "at": f"127.0.0.1:{port}", "mux": False, "cname": "test"})

@@ -162,7 +162,7 @@ impl Factory for Chosen {
         (self.controller.needs)(&self.values)
     }
     fn needs_in(&self, group: bool) -> Vec<Need> {
-        let without = group && self.controller.cast == Cast::Any;
+        let without = group && self.controller.receivers == Receivers::Any;
         self.needs().iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }

@@ -75,6 +75,8 @@ pub struct Job {
     pub first: bool,
     /// The group's quantizer.
     pub quantizer: u8,
+    /// The group's size: its place in [`Steering::sizes`].
+    pub size: u8,
 }
 
 /// A coded frame with its bytes.
@@ -111,7 +113,19 @@ struct Desk {
     left_out: u64,
     /// Pictures left out since the rate had no room for them.
     no_room: u64,
+    sizes: Sizes,
     waker: Option<Waker>,
+}
+
+/// At which sizes frames were coded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The last frame's size: its place in [`Steering::sizes`].
+    pub now: u8,
+    /// Frames that are smaller than the source's pictures.
+    pub smaller: u64,
+    /// How often the size has changed.
+    pub changes: u64,
 }
 
 /// The desk between a session and the encoder in another thread: one job at a time lies there, and what has become of it.
@@ -169,6 +183,11 @@ impl EncoderDesk {
         self.locked().no_room
     }
 
+    /// At which sizes frames were coded.
+    pub fn sizes(&self) -> Sizes {
+        self.locked().sizes
+    }
+
     /// The session is over: the encoder is told so.
     pub fn close(&self) {
         self.locked().closed = true;
@@ -195,7 +214,7 @@ impl EncoderDesk {
 }
 
 /// How a live encoder is steered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Steering {
     /// Pictures per second, as a fraction.
     pub fps: (u32, u32),
@@ -205,8 +224,9 @@ pub struct Steering {
     pub quantizers: (u8, u8),
     /// What a step of the quantizer means.
     pub scale: Scale,
-    /// Luma samples of a picture.
-    pub samples: u32,
+    /// Widths and heights that pictures may be coded at, the source's own first and then smaller and smaller ones. With more than one, a
+    /// smaller size is taken where the rate is too low for the coarsest quantizer.
+    pub sizes: Vec<(u32, u32)>,
     /// The source has a clock of its own, as a camera has: frames are sent as they come.
     pub own_pace: bool,
     /// Bytes that a packet costs beside its payload.
@@ -215,13 +235,30 @@ pub struct Steering {
 
 /// Frames that wait take no longer than this when the next picture is taken. The pacer skips frames when they take a second, so that
 /// the rate may be halved before that.
-const ROOM: Span = Span::millis(300);
+const ROOM: Span = Span::millis(400);
+
+/// As [`ROOM`] in a group that follows one that was broken off: the rate has fallen, and now what waits becomes less.
+const ROOM_FALLEN: Span = Span::millis(600);
+
+/// A group of pictures with which more than this would wait at its end is broken off.
+const CROWDED: Span = Span::millis(250);
 
 /// The next picture is coded after this, whatever waits.
 const LONGEST_GAP: Span = Span::secs(1);
 
 /// The size of Evalvid-RA's bucket, in groups of pictures.
 const BUCKET: f64 = 1.5;
+
+/// Bytes of a picture at one quantizer change with its samples to this power where it is made smaller, and where it is made larger.
+/// FFmpeg's test pattern at coarse quantizers has 0.6 to 1: so neither is counted on too much.
+const BY_SAMPLES: (f64, f64) = (0.7, 1.0);
+
+/// A smaller size is taken where step sizes this much above the coarsest quantizer's would be needed, and it is to leave as much room.
+const SMALLER: f64 = 1.1;
+
+/// A larger size is taken where this much below the coarsest quantizer's step size would do for as long as this. The last pair is for
+/// a rate that is far above what the present size needs, as after a start.
+const LARGER: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// Frames from an encoder that works beside the session.
 pub struct LiveFeed {
@@ -240,8 +277,20 @@ pub struct LiveFeed {
     rate: Rate,
     quantizer: f64,
     fill: f64,
-    /// Bytes of the present group of pictures, with packet headers, and of the last whole one.
+    /// Bytes of the present group of pictures, with packet headers.
     sent: Bytes,
+    /// Those of them that are headers.
+    headers: Bytes,
+    /// The group's first frame, with packet headers.
+    intra: Bytes,
+    /// Place of the present size.
+    size: usize,
+    /// The quantizer that the present group should have had: it is broken off.
+    outgrown: Option<f64>,
+    /// The group before the present one was broken off for that.
+    fallen: bool,
+    /// Since which picture's time the larger sizes of [`LARGER`] would have fitted.
+    fits_since: [Option<Span>; 2],
     limited: bool,
     parts: VecDeque<Part>,
     /// Pictures left out before the next one: since the encoder was too slow, and since the rate has no room.
@@ -265,6 +314,12 @@ impl LiveFeed {
             quantizer: 0.0,
             fill: 0.5,
             sent: Bytes::ZERO,
+            headers: Bytes::ZERO,
+            intra: Bytes::ZERO,
+            size: 0,
+            outgrown: None,
+            fallen: false,
+            fits_since: [None; 2],
             limited: false,
             parts: VecDeque::new(),
             gap: (0, 0),
@@ -279,8 +334,7 @@ impl LiveFeed {
     /// The quantizer to begin with: nothing has been coded yet, so it goes by what pictures of this size usually need (a tenth of
     /// a bit per sample at quantizer 9), on the coarse side.
     fn first_quantizer(&self) -> f64 {
-        let per_second =
-            f64::from(self.steering.samples) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
+        let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / self.rate.as_bps_f64().max(1.0);
         match self.steering.scale {
             Scale::Linear => 0.9 * share * 1.5,
@@ -296,39 +350,138 @@ impl LiveFeed {
         (f64::from(self.steering.quantizers.0), f64::from(self.steering.quantizers.1))
     }
 
+    /// Luma samples of a picture of the size at a place.
+    fn samples(&self, size: usize) -> f64 {
+        self.steering.sizes.get(size).map_or(0.0, |(width, height)| f64::from(*width) * f64::from(*height))
+    }
+
+    /// The quantizer whose step size is that of another one times `factor`.
+    fn scaled(&self, quantizer: f64, factor: f64) -> f64 {
+        match self.steering.scale {
+            Scale::Linear => quantizer * factor,
+            Scale::Logarithmic(steps) => quantizer + f64::from(steps) * libm::log2(factor),
+        }
+    }
+
+    /// The quantizer with which a group of `open` bytes would have taken `wanted`. `headers` of them are packet headers, which no quantizer
+    /// makes fewer.
+    fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
+        let room = (wanted - headers).max(0.1 * wanted).max(1.0);
+        self.scaled(self.quantizer, (open - headers).max(1.0) / room)
+    }
+
     /// One step of the leaky bucket, by what the last group of pictures came to.
-    fn steer(&mut self, backlog: Bytes) {
+    fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean = if self.told.1 == 0 { self.rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
         self.told = (0.0, 0);
         let whole = Rate::from_bps_f64(mean).over(self.time(self.steering.gop));
-        let budget = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0);
+        let budget = room(whole, backlog);
         let (low, high) = self.limits();
-        if self.index == 0 {
+        let cut = std::mem::take(&mut self.cut);
+        self.fallen = self.outgrown.is_some();
+        let needed = if self.index == 0 {
             self.quantizer = self.first_quantizer();
-        } else if !std::mem::take(&mut self.cut) {
+            Some(self.quantizer)
+        } else if let Some(needed) = self.outgrown.take() {
+            self.quantizer = needed;
+            Some(needed)
+        } else if cut {
+            None
+        } else {
             let open = self.sent.as_f64().max(1.0);
             let (fill, wanted) = bucket(self.fill, BUCKET, budget, open, open);
+            let needed = self.needed(open, wanted, self.headers.as_f64());
             self.fill = fill;
             if (open / budget - 1.0).abs() > 0.05 {
-                self.quantizer = match self.steering.scale {
-                    Scale::Linear => self.quantizer * open / wanted,
-                    Scale::Logarithmic(steps) => self.quantizer + f64::from(steps) * libm::log2(open / wanted),
-                };
+                self.quantizer = self.scaled(self.quantizer, open / wanted);
             }
-            self.limited = self.quantizer <= low && open < 0.95 * budget;
+            self.limited = self.quantizer <= low && open < 0.95 * budget && self.size == 0;
+            Some(needed)
+        };
+        if let Some(needed) = needed {
+            self.fit(needed, self.time(picture));
         }
         self.quantizer = self.quantizer.clamp(low, high);
-        self.sent = Bytes::ZERO;
+        (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
+    }
+
+    /// Takes another size where the present one needs a quantizer that is too coarse, or has been far from that.
+    fn fit(&mut self, needed: f64, at: Span) {
+        let (_, high) = self.limits();
+        let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
+            .map(|size| {
+                let samples = self.samples(size) / self.samples(self.size).max(1.0);
+                self.scaled(needed, libm::pow(samples, if samples < 1.0 { BY_SAMPLES.0 } else { BY_SAMPLES.1 }))
+            })
+            .collect();
+        let last = there.len() - 1;
+        let mut to = self.size;
+        if needed > self.scaled(high, SMALLER) {
+            let fitting = self.scaled(high, 1.0 / SMALLER);
+            to = (self.size + 1..=last).find(|size| there[*size] <= fitting).unwrap_or(last);
+            self.fits_since = [None; 2];
+        } else {
+            for (n, (below, wait)) in LARGER.into_iter().enumerate() {
+                let fitting = self.scaled(high, 1.0 / below);
+                let larger = (0..self.size).find(|size| there[*size] <= fitting);
+                let since = larger.map(|_| self.fits_since[n].unwrap_or(at));
+                self.fits_since[n] = since;
+                if since.is_some_and(|since| at.saturating_sub(since) >= wait) {
+                    to = larger.map_or(to, |larger| to.min(larger));
+                }
+            }
+        }
+        if to != self.size {
+            (self.quantizer, self.size, self.fill) = (there[to], to, 0.5);
+            self.fits_since = [None; 2];
+        }
+    }
+
+    /// The quantizer that the present group should have had, where what waits would soon leave pictures out: it is broken off then for a
+    /// smaller size, and a long one for a coarser quantizer. `waits` is what waits already, `last` the size of the frame that was coded last,
+    /// with `headers` of packets.
+    fn outgrows(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
+        let gop = self.steering.gop;
+        let ahead = gop.saturating_sub(self.since_intra).min(self.soon());
+        if self.since_intra < 2 || ahead == 0 {
+            return None;
+        }
+        let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
+        let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(self.time(ahead)));
+        if left.at(self.rate) <= CROWDED {
+            return None;
+        }
+        // Another group's beginning, so far as this time has a share in one, and then frames like the last one.
+        let pictures = gop.min(self.soon());
+        let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
+        let open = intra + times(last, pictures - 1).as_f64();
+        let budget = room(self.rate.over(self.time(pictures)), waits);
+        let needed = self.needed(open, budget, times(headers, pictures).as_f64());
+        let high = self.limits().1;
+        let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, SMALLER);
+        let coarser = ahead == self.soon() && self.quantizer < high && needed > self.scaled(self.quantizer, SMALLER);
+        (smaller || coarser).then_some(needed)
+    }
+
+    /// Pictures in [`LONGEST_GAP`].
+    fn soon(&self) -> u32 {
+        (LONGEST_GAP.ratio(self.time(1)).ceil() as u32).max(1)
     }
 
     fn ask(&mut self, picture: u32, backlog: Bytes) {
         let first = self.index == 0 || self.since_intra >= self.steering.gop;
         if first {
-            self.steer(backlog);
+            self.steer(picture, backlog);
             self.since_intra = 0;
         }
-        self.desk.ask(Job { picture, first, quantizer: libm::round(self.quantizer) as u8 });
+        let (quantizer, size) = (libm::round(self.quantizer) as u8, self.size as u8);
+        self.desk.ask(Job { picture, first, quantizer, size });
     }
+}
+
+/// What a group may take, in bytes: all that is sent in its time but for what waits already, and half at least.
+fn room(whole: Bytes, backlog: Bytes) -> f64 {
+    whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }
 
 impl Feed for LiveFeed {
@@ -348,11 +501,20 @@ impl Feed for LiveFeed {
             let (left_out, no_room) = std::mem::take(&mut self.gap);
             desk.left_out += u64::from(left_out);
             desk.no_room += u64::from(no_room);
+            let size = self.size as u8;
+            desk.sizes.changes += u64::from(self.index > 0 && desk.sizes.now != size);
+            desk.sizes.smaller += u64::from(size > 0);
+            desk.sizes.now = size;
             unit
         };
         self.parts = self.store.put(self.index, &unit.bytes);
         let size = Bytes::new(unit.bytes.len() as u64);
-        self.sent += size + Bytes::new(self.parts.len() as u64 * self.steering.overhead);
+        let headers = Bytes::new(self.parts.len() as u64 * self.steering.overhead);
+        self.sent += size + headers;
+        self.headers += headers;
+        if self.since_intra == 0 {
+            self.intra = size + headers;
+        }
         let coded = Coded {
             index: self.index,
             clip: unit.picture,
@@ -368,11 +530,16 @@ impl Feed for LiveFeed {
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be skipped.
-        let waits = backlog + size + Bytes::new(self.parts.len() as u64 * self.steering.overhead);
-        let wait = waits.at(rate).saturating_sub(ROOM).min(LONGEST_GAP);
+        let waits = backlog + size + headers;
+        self.outgrown = self.outgrows(waits, size + headers, headers);
+        let most = if self.fallen || self.outgrown.is_some() { ROOM_FALLEN } else { ROOM };
+        let wait = waits.at(rate).saturating_sub(most).min(LONGEST_GAP);
         let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
         let no_room = (spare as u32).saturating_sub(left_out);
         self.gap = (left_out, no_room);
+        if self.outgrown.is_some() {
+            self.since_intra = self.steering.gop;
+        }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
         Some(coded)
     }
@@ -398,7 +565,8 @@ impl Feed for LiveFeed {
         // What a part of a group took says little of what a whole one takes.
         self.cut = true;
         if self.desk.begin_group() {
-            (self.since_intra, self.sent) = (0, Bytes::ZERO);
+            self.since_intra = 0;
+            (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
             self.cut = false;
         } else {
             self.since_intra = self.steering.gop;
@@ -509,33 +677,120 @@ mod tests {
             gop: 250,
             quantizers: (2, 31),
             scale: Scale::Linear,
-            samples: 352 * 288,
+            sizes: vec![(352, 288)],
             own_pace: false,
             overhead: 52,
         }
     }
 
-    /// What becomes of an encoder's pictures at a rate: which are coded, how long what waits takes at the most, and how many the rate had
-    /// no room for. A group of 12 begins with 3000 bytes, and the others have 800: what CIF takes at the coarsest quantizer.
-    fn coded_at(rate: Rate) -> (Vec<u32>, Span, u64) {
+    /// What an encoder was asked for, up to picture `until`, at a rate that each picture has; how long what waits took at the most; and
+    /// its desk. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800, which is what CIF takes then; bytes fall
+    /// with the quantizer to the power `by`.
+    fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderDesk) {
         let desk = EncoderDesk::default();
-        let steering = Steering { gop: 12, ..steering() };
+        let sizes = steering.sizes.clone();
         let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::start());
-        feed.on_rate(rate);
-        let (mut pictures, mut waits, mut longest) = (Vec::new(), Bytes::ZERO, Span::ZERO);
+        let (mut jobs, mut waits, mut longest) = (Vec::<Job>::new(), Bytes::ZERO, Span::ZERO);
+        feed.on_rate(rate(0));
         loop {
             let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
-            if job.picture >= 250 {
-                return (pictures, longest, desk.no_room());
+            if job.picture >= until {
+                return (jobs, longest, desk);
             }
-            let since = job.picture - pictures.last().copied().unwrap_or(0);
+            let rate = rate(job.picture);
+            let since = job.picture - jobs.last().map_or(0, |last| last.picture);
             waits = waits.saturating_sub(rate.over(Span::millis(40) * u64::from(since)));
-            let (kind, size) = if job.first { (FrameKind::I, 3_000) } else { (FrameKind::P, 800) };
-            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes: vec![0; size] });
-            pictures.push(job.picture);
+            let (width, height) = sizes[usize::from(job.size)];
+            let smaller = f64::from(width * height) / f64::from(352 * 288);
+            let factor = libm::pow(smaller, 0.85) * libm::pow(31.0 / f64::from(job.quantizer), by);
+            let (kind, size) = if job.first { (FrameKind::I, 3_000.0) } else { (FrameKind::P, 800.0) };
+            let bytes = vec![0; (size * factor) as usize];
+            let size = bytes.len() as u64;
+            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+            jobs.push(job);
+            feed.on_rate(rate);
             assert!(feed.next(rate, waits).is_some());
-            waits += Bytes::new(size as u64 + 52 * feed.parts().len() as u64);
+            waits += Bytes::new(size + 52 * feed.parts().len() as u64);
             longest = longest.max(waits.at(rate));
+        }
+    }
+
+    fn coded_at(rate: Rate) -> (Vec<u32>, Span, u64) {
+        let (jobs, longest, desk) = coded(Steering { gop: 12, ..steering() }, 250, 0.0, |_| rate);
+        (jobs.iter().map(|job| job.picture).collect(), longest, desk.no_room())
+    }
+
+    fn smaller() -> Steering {
+        let sizes = vec![(352, 288), (264, 216), (176, 144), (132, 108), (88, 72), (66, 54)];
+        Steering { gop: 12, sizes, ..steering() }
+    }
+
+    /// From which picture on which size is coded.
+    fn sizes(jobs: &[Job]) -> Vec<(u32, u8)> {
+        let mut found: Vec<(u32, u8)> = Vec::new();
+        for job in jobs {
+            if found.last().is_none_or(|(_, size)| *size != job.size) {
+                assert!(job.first, "another size begins with an I frame: {job:?}");
+                found.push((job.picture, job.size));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn pictures_are_made_smaller_before_any_is_left_out() {
+        // 150 kb/s for four seconds, then down to 50: a player that sends no RTCP.
+        let rate = |picture: u32| Rate::kbps(if picture < 100 { 150 } else { 50 });
+        let (jobs, longest, desk) = coded(smaller(), 250, 0.9, rate);
+        assert!((248..=250).contains(&jobs.len()), "{}", jobs.len());
+        assert_eq!(desk.no_room(), 250 - jobs.len() as u64);
+        assert!(longest < Span::millis(600), "{longest:?}");
+        let found = sizes(&jobs);
+        assert!((2..=4).contains(&found.len()), "{found:?}");
+        assert!(found.iter().all(|(at, size)| *at < 101 || *size >= 3), "{found:?}");
+        let told = desk.sizes();
+        assert_eq!(u64::from(told.now), u64::from(found[found.len() - 1].1));
+        assert_eq!(told.changes, found.len() as u64 - 1);
+        assert_eq!(told.smaller, jobs.iter().filter(|job| job.size > 0).count() as u64);
+    }
+
+    #[test]
+    fn a_long_group_that_outgrows_the_rate_is_broken_off() {
+        // Halved in each of three seconds.
+        let rate = |picture: u32| Rate::kbps(400 >> (picture.saturating_sub(75) / 25).min(3));
+        let (jobs, longest, _) = coded(Steering { gop: 250, ..smaller() }, 250, 0.9, rate);
+        let groups: Vec<_> = jobs.iter().filter(|job| job.first).map(|job| (job.picture, job.quantizer)).collect();
+        assert!((225..=250).contains(&jobs.len()), "{}: {groups:?}", jobs.len());
+        assert!(longest < Span::secs(1), "{longest:?}");
+        assert!((3..=10).contains(&groups.len()), "{groups:?}");
+        assert!(sizes(&jobs).len() > 1, "{groups:?}");
+    }
+
+    #[test]
+    fn the_source_s_size_comes_back_when_there_has_been_room_for_it_for_some_time() {
+        for (kbps, after) in [(1_000, 25..=60), (380, 125..=400)] {
+            let rate = |picture: u32| Rate::kbps(if picture < 100 { 50 } else { kbps });
+            let (jobs, _, _) = coded(smaller(), 500, 0.9, rate);
+            let found = sizes(&jobs);
+            let (at, size) = found[found.len() - 1];
+            assert_eq!(size, 0, "{kbps}: {found:?}");
+            assert!(after.contains(&(at - 100)), "{kbps}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn at_a_constant_rate_a_size_that_was_taken_again_is_kept() {
+        for kbps in (30..=500).step_by(10) {
+            let (jobs, _, desk) = coded(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps));
+            let found = sizes(&jobs);
+            let grown = found.windows(2).position(|pair| pair[1].1 < pair[0].1).unwrap_or(found.len());
+            assert!(
+                found[grown.min(found.len() - 1)..].windows(2).all(|pair| pair[1].1 < pair[0].1),
+                "{kbps}: {found:?}"
+            );
+            assert!(found.len() <= 5, "{kbps}: {found:?}");
+            // Of what 66x54 takes at the coarsest quantizer 30 kb/s are no more than the most.
+            assert!(desk.no_room() <= 15, "{kbps}: {}", desk.no_room());
         }
     }
 

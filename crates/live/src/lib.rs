@@ -23,7 +23,7 @@ mod wired;
 
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Lateness, Loop, Outbox, Waker};
-pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Steering, Store, Unit};
+pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Sizes, Steering, Store, Unit};
 pub use folder::LiveRecord;
 pub use handle::Handle;
 pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin, source_specific};

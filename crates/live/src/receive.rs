@@ -38,6 +38,9 @@ pub struct ReceiveOptions {
     pub buffer: Option<Bytes>,
     /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`] without it.
     pub latency: Option<Span>,
+    /// The session ends when neither media nor RTCP of a source that was heard has come for this time, and five reporting intervals at
+    /// least; never without it.
+    pub give_up: Option<Span>,
     /// How fast that is emptied; without it as the media's clock says.
     pub consume: Option<Rate>,
 }
@@ -200,7 +203,7 @@ impl Receiving {
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
         let handle = Handle::new(Arc::clone(&shared), driver.waker());
-        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, announced };
+        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, announced, given_up: None };
         let thread = std::thread::Builder::new().name("steadycast-receive".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
             session.shelf.close();
@@ -247,6 +250,8 @@ struct Session {
     shelf: FrameShelf,
     options: ReceiveOptions,
     announced: Announced,
+    /// For how long the source had been silent when the session gave it up.
+    given_up: Option<Span>,
 }
 
 /// After the source's BYE nothing more comes; stragglers may still be under way.
@@ -272,7 +277,9 @@ impl Session {
             // Another source may come instead.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
-            if self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
+            let left = |least| self.session().and_then(|session| session.source_left(now, least));
+            self.given_up = self.options.give_up.and_then(left);
+            if self.given_up.is_some() || self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
                 break;
             }
         }
@@ -284,6 +291,13 @@ impl Session {
 
     fn session(&self) -> Option<&Receiver> {
         self.driver.end(self.ix).sink().session()
+    }
+
+    /// What ended the session: the source's last word, with the address that it came from, or that there was none.
+    fn ended_by(&self, end: &WiredSink) -> Option<String> {
+        let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
+        let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));
+        bye.or_else(silence)
     }
 
     fn status(&self, now: Time) -> Value {
@@ -316,7 +330,7 @@ impl Session {
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
             "from": end.media_from().map(|a| a.to_string()),
             "reports_to": end.reports_to().map(|a| a.to_string()),
-            "ended_by": ended_by(end),
+            "ended_by": self.ended_by(end),
             "reports": sink.rtcp_packets, "buffer": buffer,
             "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": sink.repaired.len() })),
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
@@ -355,7 +369,7 @@ impl Session {
         // What went on before the first packet is not the network's doing.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
-        let ended = ended_by(&wired);
+        let ended = self.ended_by(&wired);
         let also = &mut wired.sink_mut().also;
         also.put(&receiver::NAME, self.options.cname.as_str());
         also.put(&receiver::ENDED_BY, ended);
@@ -396,9 +410,4 @@ impl Session {
 fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
     let capable = ect0 + ect1 + marked;
     (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))
-}
-
-/// What the source's last word was: the address that it came from.
-fn ended_by(end: &WiredSink) -> Option<String> {
-    end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()))
 }

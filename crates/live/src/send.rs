@@ -6,7 +6,7 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
     Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveFeed, LiveRecord, Loop, MasterKey, NetError, Outbox, Pair,
-    PairOptions, Payloads, Peers, RTP_TAG, RungData, Spool, Srtp, Steering, Store, WiredSource, Zeros,
+    PairOptions, Payloads, Peers, RTP_TAG, RungData, Sizes, Spool, Srtp, Steering, Store, WiredSource, Zeros,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -274,13 +274,19 @@ impl Sending {
         let max_payload = options.packet.get().saturating_sub(cost).max(64) as usize;
         let (mut floor, mut cap) = (options.floor, options.cap);
         let (mut desk, mut over, mut rung, mut pictures) = (None, None, Rate::ZERO, None);
+        let (mut sizes, mut shown) = (Vec::new(), None);
         let (feed, payloads, by_ladder): (Option<Box<dyn Feed>>, Box<dyn Payloads>, bool) = match medium {
             Medium::Greedy => (None, Box::new(Zeros), false),
             Medium::Encoder { format, steering, .. } => {
                 let store = Store::new(format, max_payload);
                 let own = EncoderDesk::default();
                 desk = Some(own.clone());
-                let steering = Steering { overhead: cost, ..steering };
+                let mut steering = Steering { overhead: cost, ..steering };
+                shown = steering.sizes.first().copied();
+                if options.mode == Mode::Paper {
+                    steering.sizes.truncate(1);
+                }
+                sizes.clone_from(&steering.sizes);
                 (Some(Box::new(LiveFeed::new(own, store.clone(), steering, clock))), Box::new(store), false)
             }
             Medium::Ladder { format, ladder, rungs, frames, .. } => {
@@ -349,7 +355,7 @@ impl Sending {
             }),
             parity: parity
                 .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-            ours: ours(&options),
+            ours: ours(&options, shown),
         };
         let sdp = description.write(own, clock.epoch().0 >> 32);
         let shared = Arc::new(Shared::default());
@@ -390,8 +396,17 @@ impl Sending {
             desk.wake_by(driver.waker());
         }
         let handle = Handle::new(Arc::clone(&shared), driver.waker());
-        let mut session =
-            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), over, options, first_seq, how };
+        let mut session = Session {
+            driver,
+            ix,
+            shared: Arc::clone(&shared),
+            desk: desk.clone(),
+            sizes,
+            over,
+            options,
+            first_seq,
+            how,
+        };
         let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
             let record = session.run().and_then(|()| session.finish());
             // Whatever has ended it, nobody is to wait for it any more.
@@ -459,7 +474,7 @@ impl Drop for Sending {
 }
 
 /// What our receivers need to know to run the receiving half.
-fn ours(options: &SendOptions) -> Vec<(String, String)> {
+fn ours(options: &SendOptions, shown: Option<(u32, u32)>) -> Vec<(String, String)> {
     let mode = if options.mode == Mode::Paper { "paper" } else { "repaired" };
     let mut all = vec![
         ("controller".to_owned(), options.controller.clone()),
@@ -467,6 +482,8 @@ fn ours(options: &SendOptions) -> Vec<(String, String)> {
         ("session-bw".to_owned(), options.session_bandwidth.as_bps().to_string()),
         ("packet".to_owned(), options.packet.get().to_string()),
     ];
+    // Pictures of any size are shown at this one.
+    all.extend(shown.map(|(width, height)| ("size".to_owned(), format!("{width}x{height}"))));
     all.extend(options.buffer.map(|size| ("buffer".to_owned(), size.get().to_string())));
     all.extend(options.consume.map(|rate| ("consume".to_owned(), rate.as_bps().to_string())));
     all.extend(options.params.iter().map(|(key, value)| (format!("param.{key}"), said(value))));
@@ -486,6 +503,8 @@ struct Session {
     ix: crate::EndIx,
     shared: Arc<Shared>,
     desk: Option<EncoderDesk>,
+    /// Of an encoder's pictures: the places in [`Sizes`].
+    sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
     first_seq: u16,
@@ -548,6 +567,12 @@ impl Session {
         self.end().source().session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
     }
 
+    /// At which sizes an encoder's frames were coded, and the present one.
+    fn sizes(&self) -> Option<(Sizes, (u32, u32))> {
+        let sizes = self.desk.as_ref()?.sizes();
+        Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
+    }
+
     /// Whether the source has given all that it has.
     fn ended(&self) -> bool {
         self.desk.as_ref().is_some_and(EncoderDesk::over)
@@ -598,6 +623,9 @@ impl Session {
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),
             "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
+            "size": self.sizes().map(|(sizes, (width, height))| json!({
+                "width": width, "height": height, "smaller": sizes.now > 0, "smaller_frames": sizes.smaller, "changes": sizes.changes,
+            })),
             "repair": source.repairs().map(|r| json!({
                 "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
             })),
@@ -622,6 +650,7 @@ impl Session {
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
         let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
+        let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source().frames.frames.len();
         let key_frames = wired.source().key_frames;
         // What arrived is known by reports alone.
@@ -633,6 +662,8 @@ impl Session {
         also.put(&flow::CODED_FRAMES, coded);
         also.put(&flow::LEFT_OUT_FRAMES, left_out);
         also.put(&flow::NO_ROOM_FRAMES, no_room);
+        also.put(&flow::SMALLER_FRAMES, sizes.smaller);
+        also.put(&flow::SIZE_CHANGES, sizes.changes);
         also.put(&flow::KEY_FRAMES, key_frames);
         let mut warnings = Vec::new();
         let (refused, unsent) = pair.rtp().failures();
@@ -651,6 +682,14 @@ impl Session {
         if no_room > 0 {
             warnings.push(format!(
                 "the rate had no room for {no_room} pictures: take a higher --floor, or a smaller --size"
+            ));
+        }
+        if sizes.smaller > 0 {
+            let (width, height) = self.sizes.first().copied().unwrap_or_default();
+            warnings.push(format!(
+                "the rate had no room for {width}x{height} in {} of {coded} frames, which were made smaller: take a higher --floor, or a \
+                 smaller --size",
+                sizes.smaller
             ));
         }
         if names.is_empty() {

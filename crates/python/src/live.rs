@@ -130,7 +130,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
             gop: want(from, "gop")?,
             quantizers: want(from, "quantizers")?,
             scale: scale(want(from, "doubling")?),
-            samples: want(from, "samples")?,
+            sizes: want(from, "sizes")?,
             own_pace: want(from, "own_pace")?,
             overhead: 0,
         };
@@ -268,13 +268,13 @@ impl PySender {
         locked(&self.sending).floor().map(Rate::as_bps)
     }
 
-    /// For an encoder: the next job as (picture, first, quantizer), `None` when there is none after `patience` seconds, `False`
+    /// For an encoder: the next job as (picture, first, quantizer, place of its size), `None` when there is none after `patience` seconds, `False`
     /// when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
         match next {
-            Next::Job(job) => (job.picture, job.first, job.quantizer).into_pyobject(py).map(Bound::into_any),
+            Next::Job(job) => (job.picture, job.first, job.quantizer, job.size).into_pyobject(py).map(Bound::into_any),
             Next::Nothing => Ok(py.None().into_bound(py)),
             Next::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
         }
@@ -299,6 +299,9 @@ impl PySender {
         }
     }
 }
+
+/// Widths and heights that are believed: more would be memory for nothing.
+const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`.
 #[pyclass(frozen, name = "Receiver", module = "steadycast._core")]
@@ -346,6 +349,7 @@ impl PyReceiver {
             cname: want(options, "cname")?,
             buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
             consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
+            give_up: want::<Option<f64>>(options, "give_up_s")?.map(Span::from_secs_f64),
             latency: want::<Option<f64>>(options, "latency_s")?.map(Span::from_secs_f64),
         };
         if description.secure && options.key.is_none() {
@@ -377,6 +381,14 @@ impl PyReceiver {
     #[getter]
     fn address(&self) -> String {
         self.description.address.to_string()
+    }
+
+    /// Width and height at which pictures are to be shown, as far as the sender says it.
+    #[getter]
+    fn size(&self) -> Option<(u32, u32)> {
+        let (width, height) = self.description.of_ours("size")?.split_once('x')?;
+        let side = |text: &str| text.parse().ok().filter(|side| SIDES.contains(side));
+        Some((side(width)?, side(height)?))
     }
 
     /// The controller that the sender names, or `None`.

@@ -155,6 +155,8 @@ figures! {
         CODED_FRAMES = figure("coded_frames", Count, "Frames that were encoded.").when(When::Live);
         LEFT_OUT_FRAMES = figure("left_out_frames", Count, "Pictures that the encoder was too slow for.").when(When::Live).lower();
         NO_ROOM_FRAMES = figure("no_room_frames", Count, "Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.").when(When::Live).lower();
+        SMALLER_FRAMES = figure("smaller_frames", Count, "Frames that were coded at a smaller size than the source's: the rate had no room for that, not even at the coarsest quantizer.").when(When::Live).lower();
+        SIZE_CHANGES = figure("size_changes", Count, "How often the size of the coded pictures has changed.").when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The flow's receivers, in the scenario's order.");
     }
     /// Figures of a flow's receiver.
@@ -255,7 +257,7 @@ figures! {
         ADDRESS = figure("address", Text, "Where the receiver's reports come from.").when(When::Live);
         RTT = figure("rtt_ms", Millis, "Round-trip time by RTCP.").when(When::Live).lower();
         STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone: none of the controller's own, and none on single packets.").when(When::Live);
-        ENDED_BY = figure("ended_by", Text, "What ended the session at the receiver: the BYE of an address; null where none came.")
+        ENDED_BY = figure("ended_by", Text, "What ended the session at the receiver: the BYE of an address, or the silence after which its sender was given up; null where its operator did.")
             .when(When::Live);
         LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);
     }
@@ -288,6 +290,8 @@ figures! {
         UTILISATION = figure("utilisation_frac", Share, "The receivers' throughputs together, divided by their fair shares.")
             .when(When::Simulcast);
         MOVES = figure("moves_count", Count, "How often receivers went from one group to another.").when(When::Simulcast);
+        SMALLER_FRAMES = figure("smaller_frames", Count, "Frames that were coded at a smaller size than the source's: the rate had no room for that, not even at the coarsest quantizer.").when(When::Live).lower();
+        SIZE_CHANGES = figure("size_changes", Count, "How often the size of the coded pictures has changed.").when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The simulcast's receivers.").when(When::Simulcast);
     }
     /// Figures of a simulcast's receiver.

@@ -196,6 +196,8 @@ struct Stream {
     /// What is added to its sequence numbers: a sender that changes its SSRC goes on where it was.
     ahead: i64,
     heard: Time,
+    /// When its media or its RTCP came last.
+    spoke: Time,
     /// Where its media comes from.
     from: Origin,
     /// Its source has said BYE.
@@ -464,6 +466,13 @@ impl Receiver {
         self.stream.as_ref().is_some_and(|s| s.ended && !s.heir.is_some_and(goes_on))
     }
 
+    /// For how long neither media nor RTCP of the source that it follows has come, once that is five reporting intervals and `least`: it has
+    /// left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5).
+    pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
+        let silence = now.since(self.stream.as_ref()?.spoke);
+        (silence >= least.max(self.participant.member_timeout())).then_some(silence)
+    }
+
     /// Datagrams that could not be read.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
@@ -598,7 +607,7 @@ impl Receiver {
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, header.ssrc, header.seq, transport, ecn, header.marker);
         }
-        (stream.heard, stream.from) = (now, from);
+        (stream.heard, stream.spoke, stream.from) = (now, now, from);
         // Whoever asks for packets goes by the numbers that they have at their source.
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
         // Without a send-time extension (a standard sender) the media clock is the next best.
@@ -690,6 +699,9 @@ impl Receiver {
             Standing::Good => {}
             Standing::Ignored => return,
             Standing::Collision => return self.renew(),
+        }
+        if let Some(stream) = self.stream.as_mut().filter(|s| Some(s.ssrc) == compound.sender()) {
+            stream.spoke = now;
         }
         for packet in &compound.packets {
             match packet {
@@ -1076,6 +1088,7 @@ impl Stream {
             reception: Reception::trusting(header.ssrc, CLOCK_RATE),
             ahead,
             heard: now,
+            spoke: now,
             from,
             ended: false,
             heir: None,

@@ -333,6 +333,33 @@ fn a_source_whose_reports_were_never_heard_is_ended_from_where_its_media_comes_a
 }
 
 #[test]
+fn a_source_of_which_nothing_comes_for_five_intervals_has_left_without_a_bye() {
+    let (mut sender, _) = sender(settings(asmp().rtcp, Emit::Paced), Rate::mbps(1), &[]);
+    let (mut alone, _) = receiver(100, asmp().rtcp, at(0));
+    let least = Span::secs(30);
+    assert_eq!(alone.source_left(at(100_000), least), None, "nobody was heard");
+    sender.push_frame(Time::ZERO, &group::frame(0, steadycast_session::FrameKind::I, 5_000, 0));
+    let mut last = Time::ZERO;
+    for (now, packet) in media(&mut sender, at(0), at(500)) {
+        let mut datagram = Vec::new();
+        packet.encode(&vec![0; usize::from(packet.header.payload_len)], &mut datagram);
+        alone.on_rtp(now, SENDERS, &datagram, Ecn::NotEct, None);
+        last = now;
+    }
+    assert_eq!(alone.source_left(last + Span::millis(29_999), least), None);
+    assert_eq!(alone.source_left(last + least, least), Some(least));
+    // Five intervals of a session this small are five seconds at least, whatever is asked for.
+    assert_eq!(alone.source_left(last + Span::millis(4_999), Span::ZERO), None);
+    assert!(alone.source_left(last + Span::secs(25), Span::ZERO).is_some());
+    // Its reports are a sign of life; those of others are none.
+    alone.on_rtcp(at(20_000), Origin(77), &bytes([rr(999), named(999)].to_vec()));
+    assert_eq!(alone.source_left(last + least, least), Some(least));
+    alone.on_rtcp(at(25_000), SENDERS, &bytes([rr(SENDER), named(SENDER)].to_vec()));
+    assert_eq!(alone.source_left(at(54_999), least), None);
+    assert_eq!(alone.source_left(at(55_000), least), Some(least));
+}
+
+#[test]
 fn a_source_that_takes_another_ssrc_goes_on_and_has_not_ended_whether_its_bye_comes_or_not() {
     for comes in [true, false] {
         let mut group = asmp();

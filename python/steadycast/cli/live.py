@@ -101,6 +101,10 @@ def send(
     gop: Annotated[
         int, typer.Option("--gop", min=1, max=600, help="Frames from one I frame to the next.")
     ] = 12,
+    keep_size: Annotated[
+        bool,
+        typer.Option("--keep-size", help="Leave pictures out where the rate is too low for their size."),
+    ] = False,
     packet: Annotated[int, typer.Option("--packet", metavar="B", help="IP size of a full packet.")] = 1018,
     exclude: Annotated[
         list[str] | None,
@@ -172,6 +176,7 @@ def send(
         size=size,
         fps=fps,
         gop=gop,
+        keep_size=keep_size,
         packet=packet,
         exclude=exclude or (),
         key_file=key_file,
@@ -242,6 +247,14 @@ def receive(
             "--latency", metavar="SPAN", help="How long lost packets are waited for; 300ms without it."
         ),
     ] = None,
+    give_up: Annotated[
+        str,
+        typer.Option(
+            "--give-up",
+            metavar="SPAN",
+            help="End when nothing comes any more for this time; never to wait on.",
+        ),
+    ] = "30s",
     metrics: Metrics = None,
     status: Status = None,
     events: Events = None,
@@ -272,6 +285,7 @@ def receive(
         buffer=buffer,
         consume=consume,
         latency=latency,
+        give_up=give_up,
         outlets=_outlets(metrics, status, events, as_json=as_json),
     )
     received = live.receive(options)

@@ -24,10 +24,36 @@ class Shape:
     fps: Fraction
 
 
-class Encoder:
-    """Turns pictures into access units, one at once for each: no B frames, nothing is held back."""
+_SCALES = tuple(map(Fraction, ("1", "3/4", "1/2", "3/8", "1/4", "3/16", "1/8")))
+"""Sides of pictures that are coded, of the source's, where the rate has no room for these."""
+_SMALLEST = 48
+"""Samples on each side that a picture of these has at least."""
 
-    def __init__(self, codec: Codec, shape: Shape, gop: int) -> None:
+
+def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
+    """Widths and heights that a source may be coded at: its own, and then smaller and smaller ones."""
+    sizes = [(shape.width, shape.height)]
+    for scale in _SCALES[1:]:
+        width, height = (
+            round(side * scale / codec.multiple) * codec.multiple for side in (shape.width, shape.height)
+        )
+        if min(width, height) >= max(codec.least, _SMALLEST):
+            sizes.append((width, height))
+    return sizes
+
+
+class Encoder:
+    """Turns pictures into access units, one at once for each: no B frames, nothing is held back.
+
+    Args:
+        codec: what it encodes for.
+        shape: of the pictures that it is given.
+        gop: pictures from one I frame to the next.
+        keep_size: code them at no other size.
+
+    """
+
+    def __init__(self, codec: Codec, shape: Shape, gop: int, *, keep_size: bool = False) -> None:
         if shape.width % codec.multiple or shape.height % codec.multiple:
             raise UserError(
                 "--size",
@@ -41,13 +67,21 @@ class Encoder:
                 f"both sides must be {codec.least} at least",
             )
         self.codec, self.shape, self.gop = codec, shape, gop
+        self.sizes = [(shape.width, shape.height)] if keep_size else sizes_of(codec, shape)
         self._context: Any = None
         self._number = 0
 
-    def unit(self, samples: U8, *, first: bool, quantizer: int) -> tuple[int, bytes]:
-        """Kind (0: I, 1: P) and bytes of the next picture; ``first`` begins a group at this quantizer."""
+    def unit(self, samples: U8, *, first: bool, quantizer: int, size: int = 0) -> tuple[int, bytes]:
+        """Kind (0: I, 1: P) and bytes of the next picture.
+
+        ``first`` begins a group at this quantizer and the size at this place of `sizes`. Each group begins with what a
+        decoder must be told of it, so that decoders follow another size.
+        """
         if first or self._context is None:
-            self._context = open_encoder(self.codec, self.shape, 0, self.gop, quantizer)
+            width, height = self.sizes[size]
+            self._context = open_encoder(
+                self.codec, Shape(width, height, self.shape.fps), 0, self.gop, quantizer
+            )
             options = dict(self._context.options)
             if self.codec.encoder == "libx264":
                 options |= {"preset": "veryfast", "tune": "zerolatency"}
@@ -65,6 +99,9 @@ class Encoder:
             self._number = 0
         shape = (self.shape.height * 3 // 2, self.shape.width)
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(samples).reshape(shape), format="yuv420p")
+        width, height = self._context.width, self._context.height
+        if (width, height) != (self.shape.width, self.shape.height):
+            frame = frame.reformat(width=width, height=height, interpolation="AREA")
         frame.pts, frame.time_base = self._number, self._context.time_base
         frame.pict_type = PictureType.I if self._number == 0 else PictureType.NONE
         self._number += 1

@@ -141,6 +141,15 @@ SENDER = (
         ),
         ("fate",),
     ),
+    Metric(
+        "steadycast_smaller_frames",
+        "counter",
+        "Frames that were coded at a smaller size than the source's, since the rate has no room for that.",
+        _one("size.smaller_frames"),
+    ),
+    Metric(
+        "steadycast_picture_height", "gauge", "Lines of the pictures as they are coded.", _one("size.height")
+    ),
     Metric("steadycast_feedback", "counter", "RTCP packets that were heard.", _one("feedback")),
     Metric(
         "steadycast_feedback_refused",
@@ -387,6 +396,7 @@ class _Events:
         self._silent = False
         self._source: str | None = None
         self._ecn: str | None = None
+        self._size: Json | None = None
 
     def of(self, command: str, status: Json) -> Iterator[Json]:
         at = {"at_s": status["at_s"]}
@@ -402,6 +412,13 @@ class _Events:
         if ecn is not None and ecn["path"] != self._ecn:
             self._ecn = ecn["path"]
             yield {"event": "ecn", **ecn}
+        size = status["size"] and {key: status["size"][key] for key in ("width", "height", "smaller")}
+        if size != self._size:
+            told, self._size = self._size, size
+            # The session's beginning is no change, but for a size that is smaller from the start.
+            if told is not None or size["smaller"]:
+                target = (decision or {}).get("target_bps")
+                yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}
         peers = {peer["ssrc"]: peer for peer in status["peers"]}
         kinds = {ssrc: _kind(peer) for ssrc, peer in peers.items()}
         changed = [(ssrc, kind) for ssrc, kind in kinds.items() if self._peers.get(ssrc) != kind]

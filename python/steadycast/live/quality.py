@@ -23,12 +23,19 @@ _LONGEST = 1500
 
 
 def measure(
-    reference: Path, codec: str, config: bytes, ticks: Sequence[int], units: Sequence[bytes]
+    reference: Path,
+    codec: str,
+    config: bytes,
+    ticks: Sequence[int],
+    units: Sequence[bytes],
+    size: tuple[int, int] | None,
 ) -> dict[str, Any]:
     """PSNR, SSIM and opinion of a receiver's pictures: figures by their paths; none where no picture was shown.
 
     Which picture of the clip the first one is, is found by looking: nobody says it. From there on the time
-    stamps count, round and round when the clip is looped. A picture that is missing is the one before it.
+    stamps count, round and round when the clip is looped. A picture that is missing is the one before it. All are
+    measured at this ``size``, as they are shown: the sender says it, and may have coded some at a smaller one.
+    Without it the first picture's size counts.
 
     Raises:
         UserError: the clip can't be read.
@@ -38,7 +45,8 @@ def measure(
     # An empty unit, of which nothing of use came, would tell a decoder that the stream is over.
     came = [(t, unit) for t, unit in zip(ticks, units, strict=True) if unit][:_LONGEST]
     ticks, units = [t for t, _ in came], [unit for _, unit in came]
-    size = _size(kind.decoder, config, units)
+    first = _size(kind.decoder, config, units)
+    size = first and (size or first)
     if size is None:
         return {}
     width, height = size
@@ -51,7 +59,7 @@ def measure(
         raise UserError(str(reference), "no picture could be read", "give the clip that was sent")
     slots = [round(Fraction(t, 90_000) * pictures.fps) for t in ticks]
     given = [Unit(slot, data) for slot, data in zip(slots, units, strict=True)]
-    decoded = decode_units(kind, given, config, width, height)
+    decoded = decode_units(kind, given, config, width, height, scale=True)
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {}

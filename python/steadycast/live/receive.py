@@ -61,6 +61,7 @@ class Options:
     buffer: str | None = None
     consume: str | None = None
     latency: str | None = None
+    give_up: str = "30s"
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
 
@@ -370,6 +371,7 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
         "key": session.read_key(options.key_file),
         **session.play_out(options.buffer, options.consume),
         "latency_s": session.span(options.latency, "--latency") if options.latency is not None else None,
+        "give_up_s": None if options.give_up == "never" else session.span(options.give_up, "--give-up"),
         "cname": options.name or session.own_name(),
     }
 
@@ -457,7 +459,9 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
             from steadycast.live.quality import measure
 
             try:
-                seen = measure(options.reference, sink.codec, receiver.config, sink.ticks, sink.units)
+                seen = measure(
+                    options.reference, sink.codec, receiver.config, sink.ticks, sink.units, receiver.size
+                )
                 row = summary["flows"][0]["receivers"][0]
                 record_of.put_unknown(row, "receiver", ("psnr_db.raw.y", "ssim", "mos.mean"))
                 record_of.put(row, "receiver", seen)

@@ -49,6 +49,7 @@ class Outbox:
     def __init__(self, core: Any, room: int) -> None:
         self._core, self._room = core, room
         self._pictures: deque[tuple[Any, int, float, bool]] = deque()
+        self._size: tuple[int, int] | None = core.size
         self._change = threading.Condition()
         self._over = False
         self.failed: BaseException | None = None
@@ -104,6 +105,10 @@ class Outbox:
         take(None)
 
     def _put(self, frame: Any, ticks: int, arrived: float, whole: bool) -> None:
+        # Pictures may be coded smaller than they are to be shown (`sc.Sender`'s `keep_size`).
+        self._size = self._size or (frame.width, frame.height)
+        if (frame.width, frame.height) != self._size:
+            frame = frame.reformat(*self._size, interpolation="BICUBIC")
         with self._change:
             if len(self._pictures) >= self._room:
                 self._pictures.popleft()
@@ -142,6 +147,8 @@ class Receiver(ends.Ends):
             (`ReceiverStatus.unread`), so that what is read is never older than that.
         codec: what is sent to an address: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         latency: how many seconds a packet waits for lost ones before it; 0.3 where these are sent again.
+        give_up: end when nothing of a sender that was heard has come for so many seconds, and five reporting intervals
+            (RFC 3550, section 6.2.1), as its BYE may have been lost; `None` to wait on.
         name: as the sender shows it; the machine's without it.
         source: the sender's address, for a group that is specific to its source (RFC 4607).
         key_file: a file with the master key for SRTP.
@@ -162,6 +169,7 @@ class Receiver(ends.Ends):
         queue: int = 25,
         codec: str | None = None,
         latency: float | None = None,
+        give_up: float | None = 30.0,
         name: str | None = None,
         source: str | None = None,
         key_file: Path | str | None = None,
@@ -181,6 +189,7 @@ class Receiver(ends.Ends):
                 codec=codec,
                 name=name,
                 key_file=None if key_file is None else Path(key_file),
+                give_up="never" if give_up is None else f"{give_up}s",
                 latency=None if latency is None else f"{latency}s",
             )
             settings = receive.settings_of(options, tell=False)

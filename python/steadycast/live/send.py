@@ -49,6 +49,7 @@ class Options:
     size: str = "clip"
     fps: str = "clip"
     gop: int = 12
+    keep_size: bool = False
     packet: int = 1018
     exclude: Sequence[str] = ()
     key_file: Path | None = None
@@ -91,6 +92,7 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
         gop=options.gop,
         loop=options.loop,
         ladder=options.ladder,
+        keep_size=options.keep_size,
         progress=progress,
     )
     with outlets.Outlets(options.outlets, "send", options.to) as told:

@@ -129,6 +129,7 @@ class Sender(ends.Ends):
         leaky: let the oldest one go when the queue is full, as a camera wants it, instead of having `send` wait.
         codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         gop: pictures from one I frame to the next.
+        keep_size: leave pictures out, instead of coding them at a smaller size, where the rate is too low for theirs.
         controller: its name, see `controllers`.
         params: its parameters, by their names.
         mode: repaired, or paper.
@@ -162,6 +163,7 @@ class Sender(ends.Ends):
         leaky: bool = False,
         codec: str = "mpeg4",
         gop: int = 12,
+        keep_size: bool = False,
         controller: str = "asmp",
         params: Mapping[str, object] | None = None,
         mode: str = "repaired",
@@ -199,7 +201,16 @@ class Sender(ends.Ends):
             )
             settings = {**send.settings_of(options), "params": list((params or {}).items())}
             self._inbox: Inbox | None = None
-            plan = _plan(source, size, fps, codec, gop, loop, lambda shape: self._take(shape, queue, leaky))
+            plan = _plan(
+                source,
+                size,
+                fps,
+                codec,
+                gop,
+                loop,
+                lambda shape: self._take(shape, queue, leaky),
+                keep_size=keep_size,
+            )
             try:
                 core = session.core().Sender({**settings, "clip": plan.clip}, plan.medium)
             except ValueError as error:
@@ -337,6 +348,8 @@ def _plan(
     gop: int,
     loop: bool,
     take: Callable[[Shape], Inbox],
+    *,
+    keep_size: bool,
 ) -> Plan:
     from steadycast.live.encoder import Encoder, Shape, codec_of
     from steadycast.live.source import encoded, plan
@@ -345,14 +358,23 @@ def _plan(
     text = "x".join(map(str, size)) if isinstance(size, tuple) else size
     if source is not None:
         rate = "clip" if fps is None else str(fps)
-        return plan(str(source), codec=codec, size=text or "clip", fps=rate, gop=gop, loop=loop, ladder=False)
+        return plan(
+            str(source),
+            codec=codec,
+            size=text or "clip",
+            fps=rate,
+            gop=gop,
+            loop=loop,
+            ladder=False,
+            keep_size=keep_size,
+        )
     if text is None or text == "clip":
         raise UserError("size", "the pictures' size is not known", "give width and height: size=(640, 480)")
     width, height = parse_size(text, (0, 0), "size")
     if text != "cif" and text != f"{width}x{height}":
         raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
     shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
-    return encoded(take(shape), Encoder(codec_of(codec), shape, gop), None)
+    return encoded(take(shape), Encoder(codec_of(codec), shape, gop, keep_size=keep_size), None)
 
 
 def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:

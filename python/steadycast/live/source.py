@@ -177,6 +177,7 @@ def plan(
     gop: int,
     loop: bool,
     ladder: bool,
+    keep_size: bool = False,
     progress: Progress | None = None,
 ) -> Plan:
     """Find out what to send for ``source``.
@@ -203,7 +204,7 @@ def plan(
 
         pictures = Filed(Clip.of(Path(source)), size, fps, loop=loop)
         clip = str(Path(source).resolve())
-    return encoded(pictures, Encoder(kind, pictures.shape, gop), clip)
+    return encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
 
 
 def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
@@ -217,7 +218,7 @@ def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
         "gop": encoder.gop,
         "quantizers": (kind.quantizers[0], kind.quantizers[-1]),
         "doubling": kind.doubling,
-        "samples": shape.width * shape.height,
+        "sizes": encoder.sizes,
         "own_pace": pictures.own_pace,
     }
     return Plan(medium, clip, Work(encoder, pictures))
@@ -239,13 +240,13 @@ class Work:
                     return
                 if job is None:
                     continue
-                number, first, quantizer = job
+                number, first, quantizer, size = job
                 taken = self._pictures.picture(number)
                 if taken is None:
                     sender.end()
                     return
                 number, samples = taken
-                kind, data = self._encoder.unit(samples, first=first, quantizer=quantizer)
+                kind, data = self._encoder.unit(samples, first=first, quantizer=quantizer, size=size)
                 sender.push(number, kind, quantizer, data)
         except BaseException as error:
             self.failed = error

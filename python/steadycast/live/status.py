@@ -96,6 +96,10 @@ class SenderStatus:
     """Pictures that wait for the encoder."""
     key_frames: int
     """Key frames that receivers have asked for."""
+    size: tuple[int, int] | None
+    """Width and height at which pictures are coded: smaller than the source's where the rate has no room for that."""
+    smaller_frames: int
+    """Pictures that were coded at a smaller size than the source's."""
     quantizer: int | None
     """The last picture's."""
     receivers: tuple[PeerStatus, ...]
@@ -104,7 +108,7 @@ class SenderStatus:
     @classmethod
     def of(cls, status: Json, *, waiting: int, left_out: int) -> Self:
         """Read it from the core's, and what its queue has."""
-        decision = status["decision"] or {}
+        decision, size = status["decision"] or {}, status["size"]
         return cls(
             at_s=status["at_s"],
             rate_bps=status["rate_bps"],
@@ -123,6 +127,8 @@ class SenderStatus:
             left_out=status["left_out"] + left_out,
             waiting=waiting,
             key_frames=status["key_frames"],
+            size=(size["width"], size["height"]) if size else None,
+            smaller_frames=size["smaller_frames"] if size else 0,
             quantizer=status["quantizer"],
             receivers=tuple(PeerStatus.of(peer) for peer in status["peers"]),
         )

@@ -79,6 +79,13 @@ def _few(told: list[str], more: str) -> list[str]:
     return told if rest <= 0 else [*told[:_NAMED], f"{rest} {more}"]
 
 
+def _more_room(peers: list[Json], *more: str) -> str:
+    """Say what to take where the rate is too low for the pictures."""
+    reported = any(peer["reports"] for peer in peers)
+    ways = [*([] if reported else ["a player that sends RTCP"]), "+ or --floor for a higher floor", *more]
+    return " or ".join(ways) if len(ways) < 3 else f"{', '.join(ways[:-1])}, or {ways[-1]}"
+
+
 def hints(status: Json, to: str, port: int) -> list[str]:
     """Say what is missing, and what to look at."""
     found = []
@@ -112,10 +119,15 @@ def hints(status: Json, to: str, port: int) -> list[str]:
             f"the encoder is too slow: {status['left_out']} pictures were left out; take a smaller --size or --fps"
         )
     if status["no_room"]:
-        remedy = "+ or --floor for a higher floor, or a smaller --size"
-        if all(not peer["reports"] for peer in peers):
-            remedy = f"a player that sends RTCP, {remedy}"
-        found.append(f"the rate had no room for {status['no_room']} pictures; take {remedy}")
+        found.append(
+            f"the rate had no room for {status['no_room']} pictures; take {_more_room(peers, 'a smaller --size')}"
+        )
+    size = status["size"]
+    if size and size["smaller"]:
+        found.append(
+            "the rate has no room for the source's size: pictures are coded at "
+            f"{size['width']}x{size['height']}; take {_more_room(peers)}"
+        )
     if status["skipped_frames"]:
         found.append(
             f"{status['skipped_frames']} frames were skipped: the rate fell faster than the encoder could"
@@ -137,8 +149,8 @@ def send_line(status: Json) -> str:
     present = [p for p in status["peers"] if not p["left"]]
     return (
         f"{status['at_s']:6.0f} s  sending {rate(status['rate_bps'])}, target {rate(decision.get('target_bps'))}, "
-        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}{_marked(status)}; "
-        f"{why(status['decision'])}"
+        f"{len(present)} receiver{'' if len(present) == 1 else 's'}{_again(status)}{_marked(status)}{_smaller(status)}"
+        f"; {why(status['decision'])}"
     )
 
 
@@ -148,6 +160,12 @@ def _marked(status: Json) -> str:
     if ecn is None:
         return ""
     return f", {ecn['failure']}" if ecn["failure"] else f", {ecn['marked']} packets marked"
+
+
+def _smaller(status: Json) -> str:
+    """Say at which size pictures are coded, where it is not the source's."""
+    size = status["size"]
+    return f", pictures of {size['width']}x{size['height']}" if size and size["smaller"] else ""
 
 
 def _again(status: Json) -> str:
@@ -179,13 +197,16 @@ def send_view(status: Json, to: str, port: int) -> Group:
     decision = status["decision"] or {}
     head = Table.grid(padding=(0, 3))
     ecn = status["ecn"]
-    head.add_row("rate", "target", "floor", "pacer", "frames", "quantizer", "feedback", "ECN" if ecn else "")
+    size = status["size"]
+    titles = ("rate", "target", "floor", "pacer", "frames", "size", "quantizer", "feedback")
+    head.add_row(*titles, "ECN" if ecn else "")
     head.add_row(
         Text(rate(status["rate_bps"]), style="bold"),
         rate(decision.get("target_bps")),
         rate(status["floor_bps"]),
         ms(status["backlog_ms"]),
         str(status["frames"] or "-"),
+        f"{size['width']}x{size['height']}" if size else "-",
         str(status["quantizer"] or "-"),
         f"{status['feedback']} reports",
         f"{ecn['path']}, {ecn['marked']} marked" if ecn else "",

@@ -14,9 +14,11 @@ from steadycast.media.splice import Unit
 
 
 def decode_units(
-    codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int
+    codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> dict[int, Picture]:
     """Pictures by display slot; without those for which the decoder gave nothing that fits on the screen.
+
+    With ``scale`` pictures of other sizes are made to fit.
 
     Damage never raises: decoders hide what they can, and refuse the rest unit by unit.
     """
@@ -42,6 +44,8 @@ def decode_units(
         except (av.error.FFmpegError, EOFError, ValueError, MemoryError):
             return
         for frame in frames:
+            if scale and (frame.width, frame.height) != (width, height):
+                frame = frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC")
             fits = frame.width == width and frame.height == height and frame.format.name == "yuv420p"
             if fits and frame.pts is not None:
                 pictures[frame.pts] = _copied(frame, width, height)
