@@ -333,7 +333,7 @@ def answer(runs: Sequence[Run]) -> str:
                 parts.append(f"{called} {say.between(min(values), max(values), say.frac)}")
         scores = [v for f in run.summary["flows"] if (v := of_flow(f, "mos.mean")) is not None]
         if scores:
-            parts.append(f"PSNR class {say.between(min(scores), max(scores), say.score)}")
+            parts.append(f"MOS {say.between(min(scores), max(scores), say.score)}")
         if (missed := _missed(run.summary)) is not None:
             parts.append(f"{say.frac(missed)} of frames not shown whole and in time")
         return f"{run.name}: {', '.join(parts)}"

@@ -324,6 +324,7 @@ def test_a_key_is_explained_by_its_path_by_its_name_and_a_mistyped_one_with_the_
     whole = say("check", "--explain", "flow.playout")
     assert whole.code == 0
     assert whole.out.startswith("flow.playout: ")
+    assert say("check", "--explain", "flow.video.playout").out == whole.out, "as --set names it"
     every = say("check", "--explain", "delay")
     assert "event.set.delay" in every.out
     assert "link.delay" in every.out
