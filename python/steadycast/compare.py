@@ -164,9 +164,8 @@ def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -
     every = with_base(runs, base)
     result = _lines(every)
     rows = [(row.what, _cells(row, base)) for row in quantities(every)]
-    for columns in _fitting(
-        [max([len(run.name), *(len(c[i]) for _, c in rows)]) for i, run in enumerate(every)], rows
-    ):
+    widths = [max([len(run.name), *(len(c[i]) for _, c in rows)]) for i, run in enumerate(every)]
+    for columns in terminal.fitting(widths, max([len(what) for what, _ in rows], default=0)):
         table = terminal.plain("", *(every[i].name for i in columns))
         for what, cells in rows:
             table.add_row(what, *(cells[i] for i in columns))
@@ -200,7 +199,7 @@ def _lines(runs: Sequence[Run]) -> list[Table]:
         for column, each in zip(columns, cells, strict=True)
     ]
     result = []
-    for shown in _fitting(widths, [(run.name, ()) for run in runs]):
+    for shown in terminal.fitting(widths, max(len(run.name) for run in runs)):
         table = terminal.plain("run", *(columns[i].what for i in shown))
         table.title, table.title_justify, table.title_style = "▲ best, ▼ worst", "left", "dim"
         for n, run in enumerate(runs):
@@ -278,22 +277,6 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     return path
 
 
-def _fitting(
-    widths: Sequence[int], rows: Sequence[tuple[str, Sequence[str]]], width: int = 80
-) -> list[list[int]]:
-    """Split columns into groups that each fit `width` beside the quantities' names."""
-    room = width - max([len(what) for what, _ in rows], default=0)
-    groups: list[list[int]] = []
-    used = width
-    for i, need in enumerate(widths):
-        if used + need + 2 > room:
-            groups.append([])
-            used = 0
-        groups[-1].append(i)
-        used += need + 2
-    return groups
-
-
 def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
     """Return all runs, the baseline first where it is not among them."""
     return [
@@ -333,7 +316,7 @@ def answer(runs: Sequence[Run]) -> str:
                 parts.append(f"{called} {say.between(min(values), max(values), say.frac)}")
         scores = [v for f in run.summary["flows"] if (v := of_flow(f, "mos.mean")) is not None]
         if scores:
-            parts.append(f"PSNR class {say.between(min(scores), max(scores), say.score)}")
+            parts.append(f"MOS {say.between(min(scores), max(scores), say.score)}")
         if (missed := _missed(run.summary)) is not None:
             parts.append(f"{say.frac(missed)} of frames not shown whole and in time")
         return f"{run.name}: {', '.join(parts)}"

@@ -56,6 +56,9 @@ def explain(path: str) -> str:
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in keys() if key.path == wanted]
     # "rate" alone is a key of several tables: all of them are meant.
+    # As --set names it: flow.NAME.KEY, link.NAME.KEY.
+    table, _, rest = wanted.partition(".")
+    found = found or [key for key in keys() if key.path == f"{table}.{rest.partition('.')[2]}"]
     found = found or [key for key in keys() if key.path.rpartition(".")[2] == wanted]
     if not found:
         import difflib

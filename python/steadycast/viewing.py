@@ -315,9 +315,13 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
+    # The delay that holds at a slot's time: the frame that is shown in it was ready at another time, where frames are
+    # coded out of order.
+    order = np.argsort(rows["ready_s"], kind="stable")
+    then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]
     shown_at = np.full(int(slots.max()) + 1, np.nan)
-    shown_at[slots] = rows["pts_s"] + delays
+    shown_at[slots] = rows["pts_s"] + delays[order][np.maximum(then, 0)]
     lasts = np.diff(shown_at, append=np.nan)
     return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
 

@@ -151,6 +151,17 @@ def test_a_failed_expectation_is_exit_code_1_with_its_table(say: Say, scenario: 
 def test_several_seeds_make_a_folder_with_a_report_for_each(say: Say, scenario: Path, tmp_path: Path) -> None:
     said = say("run", scenario, "--seeds", "1-2", "-o", tmp_path / "many")
     assert said.code == 0
+    assert "…" not in said.out, "each number is there"
+    parts = [part.splitlines() for part in said.out.split("\n\n")[:2]]
+    for lines in parts:
+        assert max(map(len, lines)) <= 80
+        assert [line.split()[0] for line in lines if line.startswith(("flow ", "video ", "tcp "))] == [
+            "flow",
+            "video",
+            "tcp",
+        ]
+    heads = " ".join(lines[0] for lines in parts).split()
+    assert [heads.count(head) for head in ("flow", "throughput", "loss", "frozen")] == [2, 1, 1, 1]
     assert "±" in said.out
     assert sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("report.html")) == [
         "many/report.html",
@@ -321,6 +332,7 @@ def test_a_key_is_explained_by_its_path_by_its_name_and_a_mistyped_one_with_the_
     whole = say("check", "--explain", "flow.playout")
     assert whole.code == 0
     assert whole.out.startswith("flow.playout: ")
+    assert say("check", "--explain", "flow.video.playout").out == whole.out, "as --set names it"
     every = say("check", "--explain", "delay")
     assert "event.set.delay" in every.out
     assert "link.delay" in every.out

@@ -177,4 +177,5 @@ def test_a_comparison_shows_the_films_that_have_room_and_names_the_others(
     page = write_page(read([filmed.path, tmp_path / "other"]), None, [], tmp_path / "compare.html")
     text = page.read_text()
     assert text.count("<video") == 1
-    assert f"other: {tmp_path / 'other' / 'film.webm'}" in text
+    assert "its report shows it, and it stands in" in text
+    assert f"<code>{tmp_path / 'other' / 'film.webm'}</code>" in text

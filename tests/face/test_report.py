@@ -10,6 +10,7 @@ import pytest
 from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.report import canvas, figures, say, series, write_report, write_seeds_report
+from steadycast.report import page as page_module
 from steadycast.report.answer import answer
 
 from tests.face.made_up import make
@@ -76,6 +77,25 @@ def test_all_figures_are_there_and_name_the_command_that_makes_them(page: str) -
         assert f"--figure {plot.name}</code>" in page
 
 
+def test_bands_and_ranks_are_spoken_of_where_there_are_several_receivers(page: str, tmp_path: Path) -> None:
+    make(tmp_path / "one", receivers=1, seconds=10)
+    one = write_report(tmp_path / "one").read_text()
+    notes = ("Band: from the lowest to the highest receiver.", "Receivers ranked by their mean score.")
+    assert [page.count(note) for note in notes] == [2, 1]
+    assert [one.count(note) for note in notes] == [0, 0]
+    assert "Tinted by what held the rate." in one
+
+
+def test_no_line_of_the_first_sentences_ends_between_a_number_and_its_unit(page: str) -> None:
+    (first,) = re.findall(r'<p class="answer">(.*?)</p>', page)
+    assert re.search(r"\d\N{NO-BREAK SPACE}(%|[kM]b/s)", first)
+    assert not re.search(r"\d (%|[kM]?b/s|ms|dB)", first)
+    assert (
+        page_module.prose("5 seconds & 3 %, 20 ms")
+        == "5 seconds &amp; 3\N{NO-BREAK SPACE}%, 20\N{NO-BREAK SPACE}ms"
+    )
+
+
 def test_the_same_folder_gives_the_same_page(run_folder: Path, page: str) -> None:
     assert write_report(run_folder).read_text(encoding="utf-8") == page
 
@@ -92,8 +112,10 @@ def test_an_encoder_limited_run_says_first_that_it_compares_nothing(tmp_path: Pa
     first = re.search(r"<p class=\"(\w+)\">(.*?)</p>", text)
     assert first is not None
     assert first[1] == "nothing"
-    assert first[2].startswith(
-        "Such a run compares nothing: for 77 % of the time video (asmp) was limited by its"
+    assert (
+        first[2]
+        .replace("\N{NO-BREAK SPACE}", " ")
+        .startswith("Such a run compares nothing: for 77 % of the time video (asmp) was limited by its")
     )
 
 
@@ -144,7 +166,7 @@ def test_what_else_held_the_rate_is_said_first(shares: dict[str, float], says: s
 def test_a_run_without_pixels_has_no_quality_but_a_report(tmp_path: Path) -> None:
     make(tmp_path / "run", receivers=2, seconds=62, pixels=False)
     text = write_report(tmp_path / "run").read_text(encoding="utf-8")
-    assert "no pixels" in text
+    assert "(its pictures were not measured)" in text
     assert "--figure mos" not in text
     assert "--figure quality" in text  # frames' fates and the quantizer are there without pixels
 

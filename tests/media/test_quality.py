@@ -10,6 +10,8 @@ from steadycast.media.quality import Quality, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fate, Fates, fates, shown_frames
 from steadycast.media.synthetic import Synthetic
 from steadycast.media.table2 import table2
+from steadycast.progress import Silent
+from steadycast.run import run
 
 MS = 1_000_000
 SCALES = {None: [2, 9, 31], 6: [18, 32, 47], 12: [10, 36, 63]}
@@ -74,6 +76,18 @@ def test_a_late_frame_is_shown_at_the_next_slot_when_nothing_newer_has_come():
 def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
     play = np.array([100, 200, 300])
     assert shown_frames(np.array([100, 0, 301]), play).tolist() == [0, 1, 1]
+
+
+def test_freezes_of_measured_pictures_are_the_simulators_where_the_play_out_delay_grows_between_two_b_frames():
+    # At 40 s the delay grows by 164 ms: one picture stands, and no other is shown for longer than before.
+    told = [
+        run("home", quality=measured, progress=Silent()).summary["flows"][0]["receivers"][0]
+        for measured in (True, False)
+    ]
+    assert told[0]["freeze_count"] == told[1]["freeze_count"] == 1
+    for name in ("freeze_s", "frozen_frac", "longest_freeze_ms", "freezes_per_min"):
+        assert told[0][name] == pytest.approx(told[1][name], rel=1e-6), name
+    assert 190 < told[0]["longest_freeze_ms"] < 210
 
 
 def test_lost_frames_are_replaced_by_the_one_before_and_the_screen_is_blank_before_the_first():

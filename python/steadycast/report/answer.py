@@ -111,19 +111,19 @@ def _seen(flow: Json) -> str | None:
         who = f"All {n} viewers of {flow['name']}" if same else f"The median of {flow['name']}'s {n} viewers"
         who = who if n > 1 else f"{flow['name']}'s viewer"
         scored = scored.replace("has", "have") if n > 1 and same else scored
-        text = f"{who} {scored}saw {a(grade(score))} picture where it moved (PSNR class {say.score(score)}"
+        text = f"{who} {scored}saw {a(grade(score))} picture where it moved (MOS {say.score(score)}"
         text += f", {say.db(psnr)})" if psnr is not None else ")"
         least = number(reach(worst, "mos", "mean"))
         if not same and least is not None:
-            text += f", the worst, {worst['name']}, {a(grade(least))} one (PSNR class {say.score(least)})"
+            text += f", the worst, {worst['name']}, {a(grade(least))} one (MOS {say.score(least)})"
         return text + _missed(worst, several=n > 1) + "."
     ok, sent = number(reach(worst, "frames", "ok")), number(reach(worst, "frames", "sent"))
     if ok is None or not sent:
         return None
-    which = f"the worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
+    which = f"The worst viewer of {flow['name']}, {worst['name']}," if n > 1 else f"{flow['name']}'s viewer"
     scored = f"has a viewing score of {say.score(worst.get('viewing_score'))} and " if scored else ""
     missed = f"{scored}missed {say.frac(1 - ok / sent)} of the frames"
-    return f"{which[0].upper()}{which[1:]} {missed} (this run has no pixels, so no picture quality)."
+    return f"{which} {missed} (its pictures were not measured)."
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:

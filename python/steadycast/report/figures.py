@@ -55,7 +55,10 @@ class Plot:
     name: str
     title: str
     note: str
+    """What one has to know to read it."""
     draw: Callable[[Folder], Figure | None]
+    ranges: bool = False
+    """Whether the note is about several receivers, and has no meaning with one."""
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
@@ -547,9 +550,11 @@ def draw_tcp(folder: Folder) -> Figure | None:
 
 
 PLOTS: tuple[Plot, ...] = (
-    Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates),
-    Plot("delay", "How long it took", "Band: from the lowest to the highest receiver.", draw_delay),
-    Plot("mos", "What viewers saw", "Receivers ranked by their mean score.", draw_mos),
+    Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),
+    Plot(
+        "delay", "How long it took", "Band: from the lowest to the highest receiver.", draw_delay, ranges=True
+    ),
+    Plot("mos", "What viewers saw", "Receivers ranked by their mean score.", draw_mos, ranges=True),
     Plot(
         "quality",
         "Frame by frame",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST = 2_000_000
 """Bytes of films in one page."""
+_ELSEWHERE = "with its film, too, this page would be too large; its report shows it, and it stands in"
 
 
 def add(folder: Folder, progress: Progress) -> None:
@@ -52,7 +53,9 @@ def shown(folders: Sequence[Folder]) -> tuple[str, str]:
         name = folder.name if len(folders) > 1 else ""
         if room < 0:
             path = html.escape(str(folder.path / "film.webm"))
-            parts.append(f'<p class="small">{html.escape(name)}: {path}</p>')
+            parts.append(
+                f'<p class="small"><b>{html.escape(name)}</b>: {_ELSEWHERE} <code>{path}</code>.</p>'
+            )
             continue
         parts.append(_figure(folder, name, facts, code))
     return "The worst ten seconds", "".join(parts)

@@ -6,6 +6,7 @@ The answer, a table per flow, figures, a table per receiver, and everything that
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -18,6 +19,7 @@ from steadycast.report import canvas, figures, film, say
 from steadycast.report.answer import answer, nothing_compared, title
 from steadycast.report.figures import PLOTS
 from steadycast.report.rank import alike, ranked_receivers
+from steadycast.report.series import banded
 from steadycast.report.words import glossary, heading, term
 from steadycast.style import look
 
@@ -84,6 +86,11 @@ def wrap(heading: str, content: str) -> str:
     )
 
 
+def prose(sentence: str) -> str:
+    """Sentence as HTML in which no line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=%|[kMG]?b/s|m?s\b|dB\b)", "\N{NO-BREAK SPACE}", html.escape(sentence))
+
+
 def section(heading: str, content: str) -> str:
     """Heading and what stands under it."""
     return f"<h2>{html.escape(heading)}</h2>\n{content}" if content else ""
@@ -132,10 +139,10 @@ def _head(summary: Json, name: str) -> str:
         f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"
     ]
     if warned:
-        parts.append(f'<p class="nothing">{html.escape(first)}</p>')
+        parts.append(f'<p class="nothing">{prose(first)}</p>')
         first, *rest = rest or [""]
-    parts.append(f'<p class="answer">{html.escape(first)}</p>')
-    parts += [f'<p class="more">{html.escape(s)}</p>' for s in rest]
+    parts.append(f'<p class="answer">{prose(first)}</p>')
+    parts += [f'<p class="more">{prose(s)}</p>' for s in rest]
     return "\n".join(parts)
 
 
@@ -217,12 +224,9 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[str]:
     for plot in PLOTS:
         drawing = drawn.get(plot.name)
         if drawing is not None:
+            note = html.escape(plot.note) if not plot.ranges or banded(folder.summary["flows"]) else ""
             command = f"steadycast report {folder.path} --figure {plot.name}"
-            parts.append(
-                section(
-                    plot.title, figure(drawing, html.escape(plot.note), command, f"{folder.name}-{plot.name}")
-                )
-            )
+            parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))
     return parts
 
 

@@ -74,6 +74,11 @@ def grouped(lines: Sequence[Series]) -> list[Series]:
     return result
 
 
+def banded(flows: Sequence[Json]) -> bool:
+    """Whether a line of these flows stands for several receivers, or for several flows, and has a band."""
+    return len(flows) > _MOST_LINES or any(len(flow.get("receivers") or []) > 1 for flow in flows)
+
+
 def series(folder: Folder, column: str) -> list[Series]:
     """Column of the rates table for what arrived, flow by flow."""
     import polars as pl

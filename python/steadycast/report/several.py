@@ -252,6 +252,8 @@ def sections(runs: Sequence[Run], command: str) -> str:
                 "Line: median of the seeds; band: all of them."
                 if several
                 else "Band: from the lowest to the highest receiver."
+                if any(series.banded(run.summary["flows"]) for run in runs)
+                else ""
             )
             parts.append(page.section(above, page.figure(drawing, note + more, command, name)))
     drawing = canvas.in_style(lambda: draw_mos(runs), "mos")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -15,13 +15,55 @@ from steadycast.report.answer import nothing_compared, title
 from steadycast.report.rank import ranked_receivers
 
 
-def flows(summary: Mapping[str, Any]) -> Table:
+def fitting(widths: Sequence[int], first: int, width: int = 80) -> list[list[int]]:
+    """Split columns of these widths into groups that each fit ``width`` beside a first column."""
+    groups: list[list[int]] = []
+    used = width
+    for i, need in enumerate(widths):
+        if used + need + 2 > width - first:
+            groups.append([])
+            used = 0
+        groups[-1].append(i)
+        used += need + 2
+    return groups
+
+
+class Fitted:
+    """A table in as many parts as it takes to fit the width; each part begins with the first column.
+
+    The cells of the first column are wrapped at blanks before the table is divided.
+    """
+
+    def __init__(self, *heads: str) -> None:
+        self._heads = heads
+        self._rows: list[tuple[Text, Sequence[str]]] = []
+
+    def add_row(self, first: Text | str, *others: str) -> None:
+        """Add a line."""
+        self._rows.append((first if isinstance(first, Text) else Text(first), others))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Divide it, and show the parts below each other."""
+        first, *heads = self._heads
+        lines = [others for _, others in self._rows]
+        widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
+        words = [word for name, _ in self._rows for word in [first, *name.plain.split()]]
+        for n, columns in enumerate(fitting(widths, max(map(len, words), default=0), options.max_width)):
+            if n:
+                yield ""
+            table = plain(first, *(heads[i] for i in columns))
+            for name, others in self._rows:
+                table.add_row(name, *(others[i] for i in columns))
+            yield table
+
+
+def flows(summary: Mapping[str, Any]) -> Fitted:
     """Line per flow: what it got, and what its viewers saw.
 
     A second one for the worst of several receivers.
     """
     columns = record.table("terminal")
-    table = plain("flow", *(heading(column) for column in columns))
+    table = Fitted("flow", *(heading(column) for column in columns))
     for flow in summary["flows"]:
         receivers = flow.get("receivers") or []
         table.add_row(
@@ -42,7 +84,7 @@ def flows(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def pauses(summary: Mapping[str, Any]) -> Table | None:
+def pauses(summary: Mapping[str, Any]) -> Fitted | None:
     """Line per flow whose source pauses: its transfers, and what it got while it was active.
 
     Nothing where there is no such flow.
@@ -51,7 +93,7 @@ def pauses(summary: Mapping[str, Any]) -> Table | None:
     if not flows:
         return None
     columns = record.table("pauses")
-    table = plain("source that pauses", *(column.heading for column in columns))
+    table = Fitted("source that pauses", *(column.heading for column in columns))
     for flow in flows:
         table.add_row(title(flow), *(say.how(column.figure)(column.of(flow)) for column in columns))
     return table

@@ -359,8 +359,9 @@ def _section(sweep: Sweep, metric: str, baseline: str | None, number: int, place
         for ending in ("png", "svg"):
             canvas.save_drawing(draw, place / f"{name}.{ending}")
         picture = canvas.in_style(draw, f"m{number}-{name}")
+        more = html.escape(heading) if heading != metric else ""  # the section is called so
         drawn.append(
-            f'<figure><div class="wide">{picture}</div><figcaption><span>{html.escape(heading)}</span>'
+            f'<figure><div class="wide">{picture}</div><figcaption><span>{more}</span>'
             f"<code>figures/{name}.png</code></figcaption></figure>"
         )
     return page.section(metric, "\n".join([*drawn, _table_html(sweep, metric, baseline)]))
