@@ -54,6 +54,10 @@ pub(crate) struct Silent;
 impl ReceiverHalf for Silent {
     fn on_arrival(&mut self, _: &Arrival<'_>) {}
 
+    fn is_patient(&self) -> bool {
+        true
+    }
+
     fn report(&mut self, _: &Slot) -> Reply {
         Reply::Plain
     }

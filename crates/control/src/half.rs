@@ -523,6 +523,12 @@ pub trait ReceiverHalf: Send {
         Due::Rtcp
     }
 
+    /// Whether an arrival, an announcement and a sender report leave [`ReceiverHalf::due`] and [`ReceiverHalf::wake`] alone: it may then be
+    /// told of them later, with their own times, as long as that is before any other call. A simulation of a large group does so.
+    fn is_patient(&self) -> bool {
+        false
+    }
+
     /// Its report, now. Called when it is due.
     fn report(&mut self, slot: &Slot) -> Reply;
 

@@ -349,6 +349,10 @@ impl ReceiverHalf for Receiver {
         }
     }
 
+    fn is_patient(&self) -> bool {
+        true
+    }
+
     fn report(&mut self, slot: &Slot) -> Reply {
         self.loss = (slot.expected > 0).then(|| slot.lost.max(0) as f64 / slot.expected as f64);
         let Some(estimate) = self.estimate() else { return Reply::Plain };

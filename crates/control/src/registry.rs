@@ -162,7 +162,7 @@ impl Factory for Chosen {
         (self.controller.needs)(&self.values)
     }
     fn needs_in(&self, group: bool) -> Vec<Need> {
-        let without = group && self.controller.receivers == Receivers::Any;
+        let without = group && self.controller.receivers == Receivers::OneOrMany;
         self.needs().iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }

@@ -762,6 +762,8 @@ proptest! {
         let (mut sender, mut receiver) = (factory.sender(&setup), factory.receiver(&setup));
         let (mut now, mut seq, mut last) = (sec(0.0), 0u64, None);
         for act in acts {
+            let hears = matches!(act, Act::Packet { .. } | Act::Announce { .. });
+            let before = (hears && receiver.is_patient()).then(|| (receiver.due(), receiver.wake()));
             match act {
                 Act::Packet { skip, notice, delay, ce, first } => {
                     seq += 1 + u64::from(skip);
@@ -818,6 +820,9 @@ proptest! {
                     sender.on_timer(now);
                     prop_assert!(sender.wake().is_none_or(|w| w.at > now), "a wake that is never over");
                 }
+            }
+            if let Some(before) = before {
+                prop_assert_eq!((receiver.due(), receiver.wake()), before, "a patient one wants no other time");
             }
             let decision = sender.decision();
             prop_assert!(decision.target >= Rate::kbps(10) && decision.target <= Rate::mbps(20));

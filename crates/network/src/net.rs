@@ -237,6 +237,23 @@ impl Leg {
     }
 }
 
+impl Fan {
+    /// The packet of which these are copies.
+    pub const fn packet(&self) -> PacketIx {
+        self.packet
+    }
+
+    /// The copies, in the order of the directions by which they arrive.
+    pub fn legs(&self) -> &[Leg] {
+        &self.legs
+    }
+
+    /// Leaves those of which `keep` says so. The others are the caller's, who gives them back by [`crate::Network::release_all`].
+    pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
+        self.legs.retain(keep);
+    }
+}
+
 /// Fans under way. PathIxs and the memory of legs are used again.
 #[derive(Default)]
 pub(crate) struct Fans {

@@ -7,7 +7,7 @@
 use crate::agenda::{Agenda, Due};
 use crate::capture::{Taps, Who};
 use crate::config::{BuildError, link_config};
-use crate::net::{Capture, Delivery, Fan, Fans, Group, Holds, Hop, Lanes, Leg, Net, Node, Paths};
+use crate::net::{Capture, Delivery, Fan, Fans, Group, Holds, Hop, Lanes, Net, Node, Paths};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
@@ -254,6 +254,18 @@ impl Network {
         self.net.groups[group as usize].leaf(direction.0)
     }
 
+    /// The node at which a direction begins.
+    pub fn begins_at(&self, direction: DirIx) -> NodeIx {
+        let links = &self.net.links;
+        NodeIx(links[links[direction.0 as usize].reverse as usize].to)
+    }
+
+    /// The directions that packets of the group take from the node at which this one begins, in order.
+    pub fn beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
+        let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
+        branches.iter().copied().map(DirIx)
+    }
+
     /// How often the group's tree has changed: what [`Network::leaf`] has told may be otherwise after a change.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
@@ -329,10 +341,9 @@ impl Network {
         true
     }
 
-    /// Copies that have arrived together end here: the driver has counted them.
-    pub fn absorb(&mut self, fan: Fan) {
-        self.net.pool.release_all(fan.packet, fan.legs.len() as u32);
-        self.net.fans.keep(fan.legs);
+    /// Gives copies of a packet back that were taken out of a fan.
+    pub fn release_all(&mut self, ix: PacketIx, copies: u32) {
+        self.net.pool.release_all(ix, copies);
     }
 
     /// The next packet that has reached an agent. Its copy is the driver's: it gives it back by [`Network::release`].
@@ -440,17 +451,5 @@ impl Network {
             series: self.series.get(n).map_or(&[][..], |series| series),
         })
         .collect()
-    }
-}
-
-impl Fan {
-    /// The packet of which these are copies.
-    pub const fn packet(&self) -> PacketIx {
-        self.packet
-    }
-
-    /// The copies, by the directions by which they arrive.
-    pub fn legs(&self) -> &[Leg] {
-        &self.legs
     }
 }

@@ -211,6 +211,11 @@ impl Members {
         before.saturating_sub(self.census().members)
     }
 
+    /// How many receivers there are, where the source has told it.
+    pub const fn told(&self) -> Option<u32> {
+        self.told
+    }
+
     /// One's own SSRC.
     pub const fn own(&self) -> u32 {
         self.own

@@ -1,5 +1,6 @@
 use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
+use crate::patience::Patience;
 use crate::repair::{Asker, Group, Need, Requester, Solver};
 use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
@@ -761,6 +762,16 @@ impl Receiver {
     /// How full the play-out buffer is now. To be told before each poll, by who has one.
     pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
         self.half.on_buffer(now, level);
+    }
+
+    /// The packets that it may be told of later; `None`: it has to be told of each at once.
+    pub fn patience(&self) -> Option<Patience> {
+        let asks = self.repair.is_some() || self.parity.is_some() || self.plea.is_some();
+        let speaks = self.knock.is_some() || self.answers || self.reporter.is_some();
+        let stays = self.participant.farewell == Farewell::Stays;
+        let stream = self.stream.as_ref().filter(|stream| !stream.ended && stream.ssrc != self.ssrc())?;
+        let receivers = self.participant.members.told().unwrap_or(0);
+        (stays && !asks && !speaks && self.half.is_patient()).then_some(Patience { source: stream.ssrc, receivers })
     }
 
     /// Leaves the session: one of the next polls gives the last words, in a large group not the first. Poll afterwards.

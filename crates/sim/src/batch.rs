@@ -1,30 +1,53 @@
-//! Plain packets of a group that have arrived and whose sinks have not been told.
+//! Packets of a group that have arrived and of which sinks have not been told.
 //!
 //! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round for each: what a
-//! sink counts comes out of memory once per batch.
+//! sink keeps comes out of memory once per batch. A sink is told at once of what could make it send something, or wake earlier
+//! ([`Agent::patience`]), and of all that came before; nothing that can be seen depends on when it is told of the rest.
 
-use steadycast_ends::{Agent, AgentIx, PacketRow};
+use std::collections::BTreeMap;
+use steadycast_ends::{Agent, AgentIx, Arriving, PacketRow, Patience, Routine};
 use steadycast_link::Ecn;
-use steadycast_network::{Leg, Network};
-use steadycast_units::{Bytes, Time};
+use steadycast_network::{Fan, Leg, Network, PacketIx, To};
+use steadycast_scenario::{DirIx, NodeIx};
+use steadycast_units::Time;
 
-/// Arrivals of one group, all by the same links.
+/// What sinks have not been told, for each node from which a group's packets branch off to them.
 #[derive(Default)]
-pub(crate) struct Batch {
-    legs: Vec<Leg>,
-    /// The sinks to which these links lead, with the ECN field on arrival.
-    sinks: Vec<(AgentIx, Ecn)>,
-    /// What [`Network::changes`] told when the sinks were looked up.
-    changes: u64,
-    arrivals: Vec<Plain>,
+pub(crate) struct Batches {
+    batches: Vec<Batch>,
+    /// Their places, by group and node.
+    at: BTreeMap<(u32, NodeIx), usize>,
+    /// For each agent its batch and its place there; empty as long as there are no batches.
+    places: Vec<Option<(u32, u32)>>,
 }
 
-/// A plain packet that has arrived.
-pub(crate) struct Plain {
-    pub(crate) at: Time,
-    pub(crate) number: u64,
-    pub(crate) size: Bytes,
-    pub(crate) sent: Time,
+/// Arrivals at the sinks to which the links from one node lead.
+#[derive(Default)]
+struct Batch {
+    /// What [`Network::changes`] told when the sinks were looked up.
+    changes: u64,
+    /// In the order of links.
+    sinks: Vec<Sink>,
+    /// The legs of a packet that reaches all sinks, as the last one that did had them.
+    all: Vec<Leg>,
+    arrivals: Vec<Arrival>,
+}
+
+struct Sink {
+    link: DirIx,
+    agent: AgentIx,
+    patience: Option<Patience>,
+    /// Bit by bit the arrivals of which it is not to be told, or has been.
+    done: u64,
+}
+
+/// A packet that has arrived.
+struct Arrival {
+    at: Time,
+    packet: PacketIx,
+    /// Copies of it that belong to the batch.
+    copies: u32,
+    ecn: Ecn,
 }
 
 /// The agents of a world, with the packets that are recorded of each.
@@ -34,56 +57,160 @@ pub(crate) struct Told<'a> {
 }
 
 /// The largest number of packets that wait: with more, memory is no longer what costs time.
-const MOST: usize = 64;
+const MOST: usize = u64::BITS as usize;
 
-impl Batch {
-    /// Takes the arrival of a plain packet by these links in; `false` when not all of them lead to plain sinks and nowhere else.
+impl Batches {
+    /// Takes those copies of a packet in that can wait; what is left of the fan cannot. `armed`: when each agent wakes.
     pub(crate) fn take(
         &mut self,
-        plain: Plain,
-        legs: &[Leg],
-        network: &Network,
-        group: u32,
+        now: Time,
+        fan: &mut Fan,
+        armed: &[Time],
+        network: &mut Network,
         told: &mut Told<'_>,
-    ) -> bool {
-        let changes = network.changes(group);
-        if self.legs != legs || self.changes != changes {
-            self.settle(told);
-            self.legs.clear();
-            self.sinks.clear();
-            for leg in legs {
-                let sink = network.leaf(group, leg.direction());
-                let Some(sink) = sink.filter(|ix| matches!(told.agents[ix.0 as usize], Agent::PlainSink(_))) else {
-                    return false;
-                };
-                self.sinks.push((sink, leg.ecn()));
+    ) {
+        let packet = network.packet(fan.packet());
+        let (To::Group(group), Some(routine)) = (packet.head.to, Routine::of(&packet.body)) else { return };
+        let Some(first) = fan.legs().first().map(Leg::direction) else { return };
+        let (key, changes) = ((group, network.begins_at(first)), network.changes(group));
+        let n = match self.at.get(&key) {
+            Some(n) if self.batches[*n].changes == changes => *n,
+            known => {
+                let n = known.copied().unwrap_or(self.batches.len());
+                self.look_up(n, key, first, network, told);
+                n
             }
-            self.legs.extend_from_slice(legs);
-            self.changes = changes;
+        };
+        self.batches[n].take(now, fan, &routine, armed);
+        if self.batches[n].arrivals.len() == MOST {
+            self.batches[n].settle(network, told);
         }
-        self.arrivals.push(plain);
-        if self.arrivals.len() == MOST {
-            self.settle(told);
-        }
-        true
     }
 
-    /// Tells the sinks what they have not been told.
-    pub(crate) fn settle(&mut self, told: &mut Told<'_>) {
+    /// Finds the sinks of a batch.
+    fn look_up(&mut self, n: usize, key: (u32, NodeIx), first: DirIx, network: &mut Network, told: &mut Told<'_>) {
+        let (group, _) = key;
+        if n == self.batches.len() {
+            self.batches.push(Batch::default());
+            self.at.insert(key, n);
+        }
+        self.places.resize(told.agents.len(), None);
+        let batch = &mut self.batches[n];
+        batch.settle(network, told);
+        for sink in batch.sinks.drain(..) {
+            self.places[sink.agent.0 as usize] = None;
+        }
+        batch.changes = network.changes(group);
+        for link in network.beside(group, first) {
+            let agent = network.leaf(group, link);
+            let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
+            if let Agent::PlainSink(_) | Agent::VideoSink(_) = told.agents[agent.0 as usize] {
+                self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
+                let patience = told.agents[agent.0 as usize].patience();
+                batch.sinks.push(Sink { link, agent, patience, done: 0 });
+            }
+        }
+        batch.all.clear();
+    }
+
+    /// Tells an agent what it has not been told.
+    #[inline]
+    pub(crate) fn settle_one(&mut self, agent: AgentIx, network: &Network, told: &mut Told<'_>) {
+        if let Some(Some((batch, place))) = self.places.get(agent.0 as usize) {
+            let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
+            let sink = &mut sinks[*place as usize];
+            sink.settle(arrivals.iter().map(|arrival| arrival.arriving(network)), told);
+            // Of what comes from here on it is still to be told.
+            sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
+        }
+    }
+
+    /// Something has happened to an agent: it may have other patience.
+    #[inline]
+    pub(crate) fn changed(&mut self, ix: AgentIx, agent: &Agent) {
+        if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
+            self.batches[*batch as usize].sinks[*place as usize].patience = agent.patience();
+        }
+    }
+
+    /// Tells all sinks what they have not been told.
+    pub(crate) fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
+        for batch in &mut self.batches {
+            batch.settle(network, told);
+        }
+    }
+}
+
+impl Batch {
+    fn take(&mut self, now: Time, fan: &mut Fan, routine: &Routine, armed: &[Time]) {
+        let bit = 1 << self.arrivals.len();
+        let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
+        let (packet, before) = (fan.packet(), fan.legs().len());
+        if self.all == fan.legs() && matches!(routine, Routine::Plain) {
+            self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
+            return fan.keep(|_| false);
+        }
+        let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
+        // Both go by the order of links.
+        let mut sinks = self.sinks.iter_mut().peekable();
+        fan.keep(|leg| {
+            while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {
+                sink.done |= bit;
+            }
+            let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
+            let waits = leg.ecn() == ecn
+                && armed[sink.agent.0 as usize] > now
+                && sink.patience.as_mut().is_some_and(|patience| patience.bears(routine));
+            sink.done |= if waits { 0 } else { bit };
+            !waits
+        });
+        sinks.for_each(|sink| sink.done |= bit);
+        let copies = (before - fan.legs().len()) as u32;
+        if copies == 0 {
+            self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
+            return;
+        }
+        if let Some(legs) = legs.filter(|_| fan.legs().is_empty()) {
+            self.all = legs;
+        }
+        self.arrivals.push(Arrival { at: now, packet, copies, ecn });
+    }
+
+    fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
         if self.arrivals.is_empty() {
             return;
         }
-        for (agent, ecn) in &self.sinks {
-            if let Some(Some(log)) = told.logs.get_mut(agent.0 as usize) {
-                let row = |a: &Plain| PacketRow::new(a.at, a.number, a.size, None, *ecn, Some(a.at.since(a.sent)));
-                log.extend(self.arrivals.iter().map(row));
-            }
-            if let Agent::PlainSink(sink) = &mut told.agents[agent.0 as usize] {
-                for Plain { at, number, size, sent } in &self.arrivals {
-                    sink.on_packet(*at, *number, *size, *sent);
-                }
-            }
+        let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
+        for sink in &mut self.sinks {
+            sink.settle(all.iter().copied(), told);
+            sink.done = 0;
         }
-        self.arrivals.clear();
+        for Arrival { packet, copies, .. } in self.arrivals.drain(..) {
+            network.release_all(packet, copies);
+        }
+    }
+}
+
+impl Arrival {
+    fn arriving<'a>(&self, network: &'a Network) -> (Time, Arriving<'a>) {
+        (self.at, network.packet(self.packet).arriving(self.ecn))
+    }
+}
+
+impl Sink {
+    /// Of all arrivals of the batch it is told of those that it has not been told of.
+    #[inline]
+    fn settle<'a>(&mut self, all: impl Iterator<Item = (Time, Arriving<'a>)> + Clone, told: &mut Told<'_>) {
+        let (n, done) = (self.agent.0 as usize, self.done);
+        if done == 0 && told.logs.is_empty() {
+            return told.agents[n].catch_up(all);
+        }
+        let new = all.enumerate().filter(|(place, _)| done & 1 << place == 0).map(|(_, arrival)| arrival);
+        if let Some(Some(log)) = told.logs.get_mut(n) {
+            let row =
+                |(at, it): (Time, Arriving<'_>)| PacketRow::of(at, it.size, it.body, it.ecn, Some(at.since(it.sent)));
+            log.extend(new.clone().filter_map(row));
+        }
+        told.agents[n].catch_up(new);
     }
 }

@@ -1,13 +1,13 @@
 //! The simulated world: time goes from one event to the next.
 
-use crate::batch::{Batch, Plain, Told};
+use crate::batch::{Batches, Told};
 use crate::build::{BuildError, Builder};
 use crate::port::Port;
 use serde_json::Value;
 use std::io::{self, Write};
 use steadycast_ends::{Agent, AgentIx, Body, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
 use steadycast_link::Ecn;
-use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, Shape, To, Who};
+use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, Shape, Who};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
@@ -82,8 +82,8 @@ pub struct Simulation {
     hops: Option<u64>,
     /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
     logs: Vec<Option<Vec<PacketRow>>>,
-    /// For each group.
-    batches: Vec<Batch>,
+    /// What sinks have not been told.
+    batches: Batches,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
@@ -114,7 +114,7 @@ impl Simulation {
         Self {
             logs,
             armed: vec![Time::NEVER; agents.len()],
-            batches: (0..network.groups()).map(|_| Batch::default()).collect(),
+            batches: Batches::default(),
             step: scenario.record.step(),
             scenario,
             network,
@@ -267,10 +267,12 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Copies of one packet have arrived: they are counted together if they are plain ones, or told one by one.
-    fn share_out(&mut self, fan: Fan) {
-        if self.batch(&fan) {
-            return self.network.absorb(fan);
+    /// Copies of one packet have arrived: sinks are told of those that can wait later, of the others one by one.
+    fn share_out(&mut self, mut fan: Fan) {
+        // Who chooses among groups looks at what has come.
+        if self.slots.is_empty() {
+            let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
+            self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut told);
         }
         let mut more = self.network.spread(self.now, Some(fan));
         while more {
@@ -279,21 +281,17 @@ impl Simulation {
         }
     }
 
-    /// Whether a fan's plain packet will be told to its sinks later, together with others.
-    fn batch(&mut self, fan: &Fan) -> bool {
-        let packet = self.network.packet(fan.packet());
-        let (To::Group(group), Body::Plain(number)) = (packet.head.to, &packet.body) else { return false };
-        let plain = Plain { at: self.now, number: *number, size: packet.head.size, sent: packet.head.sent };
+    /// Tells an agent what came before, as something else is about to happen to it.
+    #[inline]
+    fn settle_one(&mut self, agent: AgentIx) {
         let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        self.batches[group as usize].take(plain, fan.legs(), &self.network, group, &mut told)
+        self.batches.settle_one(agent, &self.network, &mut told);
     }
 
     /// Tells all sinks what they have not been told.
     fn settle(&mut self) {
         let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        for batch in &mut self.batches {
-            batch.settle(&mut told);
-        }
+        self.batches.settle(&mut self.network, &mut told);
     }
 
     #[inline]
@@ -308,12 +306,8 @@ impl Simulation {
     fn hand_over(&mut self, delivery: Delivery) {
         let Delivery { agent: from, packet: ix, ecn } = delivery;
         let n = from.0 as usize;
+        self.settle_one(from);
         let packet = self.network.packet(ix);
-        if let To::Group(group) = packet.head.to {
-            // What came before comes first.
-            let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-            self.batches[group as usize].settle(&mut told);
-        }
         if let Some(Some(log)) = self.logs.get_mut(n) {
             let delay = Some(self.now.since(packet.head.sent));
             log.extend(PacketRow::of(self.now, packet.head.size, &packet.body, ecn, delay));
@@ -371,6 +365,7 @@ impl Simulation {
             return; // An alarm that was overtaken by an earlier one.
         }
         self.armed[ix] = Time::NEVER;
+        self.settle_one(agent);
         while let Some(packet) = self.ports[ix].release(at) {
             let node = self.ports[ix].node;
             self.network.send(at, node, packet.head, || packet.body);
@@ -385,10 +380,12 @@ impl Simulation {
     fn follow(&mut self, n: u32) {
         match self.plan[n as usize] {
             Entry::Start { agent, .. } => {
+                self.settle_one(agent);
                 self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after(agent);
             }
             Entry::Stop { agent, .. } => {
+                self.settle_one(agent);
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after(agent);
             }
@@ -442,6 +439,7 @@ impl Simulation {
             }
             self.outgoing = outgoing;
         }
+        self.batches.changed(from, &self.agents[from.0 as usize]);
         let wake = self.agents[from.0 as usize].wake();
         self.arm(from, wake);
         if !self.slots.is_empty() {

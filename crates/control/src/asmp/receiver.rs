@@ -360,6 +360,11 @@ impl ReceiverHalf for Receiver {
         }
     }
 
+    /// Its turn moves with what it reports and overhears alone.
+    fn is_patient(&self) -> bool {
+        true
+    }
+
     fn report(&mut self, slot: &Slot) -> Reply {
         if let Turn::Fire { until, .. } = self.turn {
             self.turn = Turn::Round(until.max(slot.now));

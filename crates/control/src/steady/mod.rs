@@ -37,7 +37,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
     about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
     source: "own; RFC 9438 beside TCP",
-    receivers: Receivers::Any,
+    receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
     needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,

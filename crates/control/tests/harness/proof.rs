@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::fmt::Write;
 use steadycast_control::registry::{Chosen, Given, find};
 use steadycast_control::{
-    Arrival, Body, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, PacketArrival, PacketReport, ReceiverHalf,
-    ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream, Window,
+    Announcement, Arrival, Body, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, PacketArrival, PacketReport,
+    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Slot, Stream, Window,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
@@ -268,7 +268,8 @@ fn slot(now: Time, expected: u64, lost: i64) -> Slot {
     Slot { now, expected, lost, members: 2, interval: Span::secs(1), rtcp_share: 0.0 }
 }
 
-/// Anything arrives at a receiver half: it asks to report only finitely often, and its reports have whole words.
+/// Anything arrives at a receiver half: it asks to report only finitely often, its reports have whole words, and what it hears moves no time of
+/// a patient one.
 pub fn receiver_stands(
     name: &'static str,
     params: &[(&str, &str)],
@@ -281,6 +282,7 @@ pub fn receiver_stands(
     for (jump, micros, notice, sent) in ops {
         now += Span::micros(micros);
         seq = seq.saturating_add(jump);
+        let before = half.is_patient().then(|| (half.due(), half.wake()));
         half.on_arrival(&Arrival {
             at: now,
             seq,
@@ -292,6 +294,11 @@ pub fn receiver_stands(
             notice: &notice,
             buffer: None,
         });
+        if let Some(before) = before {
+            half.on_sender_report(now);
+            half.on_announce(&Announcement { at: now, body: &Body { subtype: jump as u8, bytes: notice } });
+            prop_assert_eq!((half.due(), half.wake()), before, "it is no patient one");
+        }
         let mut reports = 0;
         loop {
             match half.due() {

@@ -151,7 +151,7 @@ impl PlainSink {
     }
 
     /// Packet `number` of the flow, which left at `sent`, has come.
-    #[inline]
+    #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
         let ahead = (number + 1).saturating_sub(self.next);

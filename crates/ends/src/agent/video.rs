@@ -16,8 +16,9 @@ use steadycast_link::Ecn;
 use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of};
 use steadycast_session::{
-    EcnCounts, EcnPath, FeedbackCounts, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Protected,
-    Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings, Siblings,
+    EcnCounts, EcnPath, FeedbackCounts, Fragment, Frame, Media, MediaPacket, Origin, Output, ParitySettings, Patience,
+    Protected, Protection, Received, Receiver, Recovered, RepairSettings, Repairs, Requests, Sender, SenderSettings,
+    Siblings,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -799,8 +800,35 @@ impl VideoSink {
         self.drain(now, out);
     }
 
+    /// The packets that it may be told of later, by [`VideoSink::catch_up`].
+    pub fn patience(&self) -> Option<Patience> {
+        self.receiver.as_ref().filter(|_| self.buffer.is_none())?.patience()
+    }
+
+    /// A packet that it had [`VideoSink::patience`] with has arrived at `at`: there is nothing to send, and its wake is where it was.
+    pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
+        match packet.body {
+            Body::Rtp(media) => {
+                self.take_media(at, packet, media);
+            }
+            Body::Rtcp { bytes, parsed } => self.take_rtcp(at, packet.from, parsed, bytes.len()),
+            _ => {}
+        }
+        if cfg!(debug_assertions) {
+            let (until, mut sent) = (self.until, Vec::new());
+            self.drain(at, &mut Out { packets: &mut sent });
+            debug_assert!(sent.is_empty() && self.until >= until, "it could not wait");
+        }
+    }
+
     /// An RTP packet has arrived. Returns what it was.
     pub fn on_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media, out: &mut Out<'_>) -> Received {
+        let received = self.take_media(now, packet, media);
+        self.drain(now, out);
+        received
+    }
+
+    fn take_media(&mut self, now: Time, packet: &Arriving<'_>, media: &Media) -> Received {
         let Some(receiver) = &mut self.receiver else { return Received::Stray };
         let from = Origin(u64::from(packet.from.0));
         let taken_apart = MediaPacket {
@@ -844,7 +872,6 @@ impl VideoSink {
             }
         }
         self.recover(now);
-        self.drain(now, out);
         received
     }
 
@@ -927,9 +954,13 @@ impl VideoSink {
 
     /// A compound of `len` bytes has arrived.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
+        self.take_rtcp(now, from, compound, len);
+        self.drain(now, out);
+    }
+
+    fn take_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize) {
         if let Some(receiver) = &mut self.receiver {
             receiver.on_compound(self.skew.own(now), Origin(u64::from(from.0)), compound, len);
-            self.drain(now, out);
         }
     }
 

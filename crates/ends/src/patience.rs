@@ -1,0 +1,73 @@
+//! What an agent may be told of later: a world that has many receivers goes round them once for many packets.
+
+use crate::{Agent, Arriving, Body};
+use steadycast_session as session;
+use steadycast_units::Time;
+
+/// Of an agent: packets that it may be told of later, by [`Agent::catch_up`].
+#[derive(Clone, Copy, Debug)]
+pub enum Patience {
+    /// Plain ones: it sends nothing, and never wakes.
+    Plain,
+    /// Those of the source of its session.
+    Session(session::Patience),
+}
+
+/// Of a packet: what decides whether it can wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Routine {
+    /// A plain one.
+    Plain,
+    /// One of a session.
+    Session(session::Routine),
+}
+
+impl Routine {
+    /// Of a packet's content; `None`: it can't wait.
+    pub fn of(body: &Body) -> Option<Self> {
+        match body {
+            Body::Plain(_) => Some(Self::Plain),
+            Body::Rtp(media) => session::Routine::of_media(media).map(Self::Session),
+            Body::Rtcp { parsed, .. } => session::Routine::of_compound(parsed).map(Self::Session),
+            Body::Tcp(..) | Body::TcpAck(..) | Body::Parity(..) | Body::Raw(_) => None,
+        }
+    }
+}
+
+impl Patience {
+    /// Whether the packet can wait. One that can is to be told before any that cannot.
+    #[inline]
+    pub fn bears(&mut self, packet: &Routine) -> bool {
+        match (self, packet) {
+            (Self::Plain, Routine::Plain) => true,
+            (Self::Session(patience), Routine::Session(packet)) => patience.bears(packet),
+            _ => false,
+        }
+    }
+}
+
+impl Agent {
+    /// The packets that it may be told of later, until its wake and before anything else happens to it; `None`: it has to be told of each
+    /// at once.
+    pub fn patience(&self) -> Option<Patience> {
+        match self {
+            Self::PlainSink(_) => Some(Patience::Plain),
+            Self::VideoSink(sink) => sink.patience().map(Patience::Session),
+            _ => None,
+        }
+    }
+
+    /// Packets that it had [`Agent::patience`] with have arrived at these times: there is nothing to send, and its wake is where it was.
+    #[inline]
+    pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
+        match self {
+            Self::PlainSink(sink) => packets.for_each(|(at, packet)| {
+                if let Body::Plain(n) = packet.body {
+                    sink.on_packet(at, *n, packet.size, packet.sent);
+                }
+            }),
+            Self::VideoSink(sink) => packets.for_each(|(at, packet)| sink.catch_up(at, &packet)),
+            _ => debug_assert!(packets.count() == 0, "it has no patience"),
+        }
+    }
+}
