@@ -3,12 +3,14 @@
     python -m validation.repair                      # prints the simulated one
     python -m validation.repair --write              # puts it into docs/repair.md
     python -m validation.repair --emulated --write   # two of its rows over real sockets, in real time; needs root
+    python -m validation.repair --parts --write      # what repair and `vbr = "frame"` each do to the video's rate
     python -m validation.repair --rows home --seeds 2
     python -m validation.repair --clips a.mkv b.mkv  # instead of the synthetic clip, where a row has pictures
 
 Each row is a set-up, run with five seeds: "before" without repair, with a quantizer per group of pictures and a fixed
 play-out delay; "now" as the row says. Cells are means over the seeds and, behind them, the worst seed. What misses its
-bound stands in brackets. `--emulated` runs its rows in both worlds for a minute and sets them side by side.
+bound stands in brackets. `--emulated` runs its rows in both worlds for a minute and sets them side by side. `--parts`
+switches repair and the quantizer per frame on and off, each alone and both, beside CoDel and FQ-CoDel.
 """
 
 from __future__ import annotations
@@ -336,6 +338,46 @@ def side_by_side(row: Row, seed: int) -> str:
     )
 
 
+PARTS = (
+    "| queue | controller | `vbr` | `repair` | video, kb/s | loss before repair | delay of packets, p95 "
+    "| frames not whole and in time |\n|---|---|---|---|---|---|---|---|"
+)
+
+
+def factors(seeds: int) -> list[str]:
+    """Say what repair and the quantizer per frame do to the video's rate in home.toml, each alone and both."""
+    import steadycast as sc
+    from steadycast.progress import Silent
+
+    lines = [PARTS]
+    for queue in ("codel", "fq-codel"):
+        for controller in ("asmp", "tfrc"):
+            for vbr, repair in (("bucket", "none"), ("bucket", "auto"), ("frame", "none"), ("frame", "auto")):
+                change = {
+                    "topology.bottleneck.queue": f'{{ kind = "{queue}" }}',
+                    "flow.video.controller": controller,
+                    "flow.video.vbr": vbr,
+                    "flow.video.repair": repair,
+                    "flow.video.playout": "300ms",
+                }
+                runs = [
+                    sc.run(HOME, seed=seed, set=change, quality=False, progress=Silent()).summary
+                    for seed in range(1, seeds + 1)
+                ]
+                flows = [video(summary) for summary in runs]
+                rate = mean([float(flow["throughput_bps"]) for flow in flows]) / 1e3
+                ends = [flow["receivers"][0] for flow in flows]
+                loss = 100 * mean([float(end["loss_frac"]) for end in ends])
+                delay = mean([float(end["delay_ms"]["p95"]) for end in ends])
+                missing = 100 * mean([missed(end) for end in ends])
+                lines.append(
+                    f"| {queue} | {controller} | {vbr} | {repair} | {rate:.0f} | {loss:.1f} % | {delay:.0f} ms "
+                    f"| {missing:.2f} % |"
+                )
+                print(lines[-1], flush=True)
+    return lines
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or write it into its page."""
     parser = argparse.ArgumentParser(prog="python -m validation.repair", description=__doc__.splitlines()[0])
@@ -344,8 +386,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clips", nargs="*", default=[])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--emulated", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     options = parser.parse_args(arguments)
     chosen = [row for row in rows() if not options.rows or row.key in options.rows]
+    if options.parts:
+        found = factors(options.seeds)
+        if options.write:
+            told = page.stamp("python -m validation.repair --parts --write")
+            page.put(PAGE, "parts", "\n".join([told, "", *found]))
+        return 0
     if options.emulated:
         lines = [WORLDS]
         for row in chosen:

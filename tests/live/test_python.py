@@ -106,6 +106,27 @@ def test_pictures_that_miss_something_or_depend_on_such_are_told_from_whole_ones
     assert seen.whole_frames == len(frames) - len(broken)
 
 
+def test_pictures_that_the_rate_has_no_room_for_come_out_at_their_size_all_of_them(port: int) -> None:
+    chance = np.random.default_rng(1)
+    noise = chance.integers(0, 255, (160, 192, 3), dtype=np.uint8)
+    with (
+        sc.Sender(f"127.0.0.1:{port}", size=(192, 160), max_rate="150kbps") as sender,
+        sc.Receiver(sender.sdp, queue=60) as receiver,
+    ):
+        for number in range(40):
+            # Coarse noise that moves.
+            sender.send(np.roll(noise, 5 * number, axis=1)[::8, ::8].repeat(8, axis=0).repeat(8, axis=1))
+        sender.end()
+        images = [frame.image for frame in receiver]
+        last = sender.status
+    assert {image.shape for image in images} == {(160, 192, 3)}
+    assert last.size is not None
+    assert 5 <= last.smaller_frames < last.frames
+    assert max(last.size) <= 192
+    # What a busy machine leaves out is not the rate's doing.
+    assert 36 <= len(images) + last.left_out <= 40
+
+
 @pytest.mark.parametrize("codec", ["mpeg4", "h264", "vp8", "av1"])
 def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     codec: str, port: int, tmp_path: Path
