@@ -1,13 +1,11 @@
 """RFC 8867's test cases emulated beside simulated.
 
-The bounds were set after the first results were seen: of 48 runs the use of the link was at most 0.06 apart, the delay at
-most 15 %.
+The bounds were set after the first results were seen: the use of the link was at most 0.06 apart, the delay at most 15 %.
 """
 
 from __future__ import annotations
 
 import pytest
-
 from steadycast.cases import run_cases
 
 SHORT = ["5.1", "5.2", "5.3", "5.4", "5.8"]
