@@ -2,6 +2,7 @@
 
     python -m validation.queues            # five seeds; prints the tables
     python -m validation.queues --write    # writes them into docs/queues.md
+    python -m validation.queues --swing    # prints the table of Prague over Reno at 80 ms
 
 Simulated, 60 s each, of which the first 20 count for nothing. The bounds were written before the first run.
 """
@@ -9,6 +10,7 @@ Simulated, 60 s each, of which the first 20 count for nothing. The bounds were w
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -379,6 +381,35 @@ def scream_table(found: Mapping[tuple[int, int], Sequence[Summary]]) -> str:
     return "\n".join(lines)
 
 
+PAIRS = ((1, 40), (1, 10), (4, 40), (8, 40))
+"""Reno and Prague of each, and the rate of their link in Mb/s."""
+
+
+def swing(seeds: int) -> str:
+    """Return what becomes of Prague's rate over Reno's at 80 ms as their signal swings less: a table."""
+    found = run(
+        [
+            beside(80)
+            | LONG
+            | {
+                "flow.classic.count": str(count),
+                "flow.scalable.count": str(count),
+                "topology.bottleneck.rate": f"{mbps}Mbps",
+            }
+            for count, mbps in PAIRS
+        ],
+        seeds,
+    )
+    lines = [
+        "| flows of each | link | marked over 2·√dropped | Prague's window times its marks | Prague over Reno |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for (count, mbps), summaries in zip(PAIRS, found, strict=True):
+        means = [statistics.fmean(map(of, summaries)) for of in (coupling, window_times_coupled_marks, ratio)]
+        lines.append(f"| {count} | {mbps} Mb/s | {' | '.join(f'{mean:.2f}' for mean in means)} |")
+    return "\n".join([page.stamp("python -m validation.queues --swing", f"seeds 1-{seeds}"), "", *lines])
+
+
 def tables(seeds: int) -> str:
     """Run everything, and return both tables."""
     places = [(rtt, others) for rtt in RTTS_MS for others in range(5)]
@@ -403,8 +434,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
     parser = argparse.ArgumentParser(prog="python -m validation.queues", description=__doc__)
     parser.add_argument("--write", action="store_true", help="into docs/queues.md")
+    parser.add_argument("--swing", action="store_true", help="Prague over Reno at 80 ms alone, printed")
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args(argv)
+    if args.swing:
+        print(swing(args.seeds))
+        return 0
     text = tables(args.seeds)
     if args.write:
         page.put(PAGE, "tables", text)

@@ -43,9 +43,9 @@ def test_every_variant_is_a_scenario_for_every_controller_that_takes_part(
     case: Case, scenarios: Path
 ) -> None:
     able = [entry.name for entry in registry() if takes_part(case, entry.name)]
-    assert able or case.parameter == "priority"
+    assert able == ["nada"] if case.id == "6.1" else len(able) == len(registry())
     for variant in case.variants:
-        for name in able or ():
+        for name in able:
             loaded = load(scenarios / f"{variant.scenario}.toml", sets(variant, name))
             assert {video["controller"] for video in loaded.videos()} == {name}
             assert {video["media"] for video in loaded.videos()} == {"rfc8593"}

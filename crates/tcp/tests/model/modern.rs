@@ -97,6 +97,31 @@ fn version_3_goes_through_its_four_phases_in_their_order() {
     assert_between(f64::from(cycles), 7.0, 15.0);
 }
 
+/// What the draft's gains make of the queue, in windows and round trips of the path. A probe lasts three rounds at 1.25 · 0.99 of the rate. A round
+/// is as long as the round trip that its first packet finds: 1 + 1.2375 + 1.531 = 3.77 round trips in all, and then 1.2375³ = 1.895 windows are under way.
+/// At 0.9 · 0.99 of the rate the queue then falls by 0.109 windows per round trip. So it holds more than 0.4 windows for
+/// 0.495 / 0.2375 + 0.495 / 0.109 = 6.6 round trips after each probe, which is a tenth of the 66 between two probes. ProbeRTT cuts some short.
+#[test]
+fn version_3_keeps_the_queue_above_two_fifths_of_a_window_for_as_long_as_its_gains_say() {
+    let run = run(Congestion::Bbr, &Path::new(RATE, DELAY, 1000), 60.0);
+    let most = |from: f64, to: f64| {
+        let all = run.states.iter().filter(|s| s.0 >= at(from) && s.0 < at(to));
+        all.map(|s| f64::from(s.3)).fold(0.0, f64::max) / BDP
+    };
+    let all = changes(&run);
+    let whole = |pair: &&[(f64, &str)]| pair[0].0 > 10.0 && pair[0].1 == "probe-bw-up" && pair[1].1 == "probe-bw-down";
+    let probes: Vec<_> = all.windows(2).filter(whole).collect();
+    assert_between(probes.len() as f64, 8.0, 20.0);
+    for pair in probes {
+        let (from, to) = (pair[0].0, pair[1].0);
+        assert_between((to - from) / 0.04, 3.77 - 0.1, 3.77 + 0.2);
+        assert_between(most(from, to + 0.04), 1.895 - 0.05, 1.895 + 0.1);
+    }
+    let late = || run.waits.iter().filter(|(t, _)| *t >= at(10.0));
+    let above = late().filter(|(_, wait)| wait.as_secs_f64() > 0.4 * 0.04).count() as f64 / late().count() as f64;
+    assert_between(above, 0.05, 0.1);
+}
+
 #[test]
 fn bbr_fills_the_path_alone_and_its_rate_is_that_of_the_path() {
     for congestion in [Congestion::Bbr, Congestion::Bbr1] {
@@ -127,9 +152,10 @@ fn version_1_ignores_loss_and_version_3_bears_little_of_it() {
 
 #[test]
 fn dctcps_and_pragues_windows_are_two_over_p() {
-    for congestion in [Congestion::Dctcp, Congestion::Prague] {
+    // Prague's from 25 ms on are DCTCP's at any round trip: what it does for short ones ends there.
+    for (congestion, way) in [(Congestion::Dctcp, 15), (Congestion::Prague, 15), (Congestion::Prague, 40)] {
         for p in [0.02, 0.1] {
-            let path = Path { mark: p, ..Path::new(Rate::mbps(1000), Span::millis(15), 10_000) };
+            let path = Path { mark: p, ..Path::new(Rate::mbps(1000), Span::millis(way), 10_000) };
             // Fractions of a segment, as the formula has them: whole ones cut a small window by less.
             let config = Config { whole_window: false, ..config(congestion) };
             let mut run = Run::new(&config, &path);
