@@ -13,6 +13,9 @@ const BETA_MARK: f64 = 0.85;
 /// Highest growth of the window per round trip (RFC 9438, 4.2).
 const GROWTH: f64 = 1.5;
 
+/// In a group, windows that differ by less than this are those of one queue.
+const MEMBERS_ALIKE: f64 = 0.8;
+
 /// Why competing was left: what arrives does not follow what is sent.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
@@ -77,6 +80,11 @@ impl Cubic {
     fn limit(&mut self, most: f64) {
         self.w = self.w.min(most.max(2.0));
         self.w_est = self.w_est.min(self.w);
+    }
+
+    fn raise(&mut self, least: f64) {
+        self.w = self.w.max(least);
+        self.w_est = self.w_est.max(self.w.min(self.w_max));
     }
 
     /// What it would be now, had it gone on; no more than at its last loss.
@@ -215,7 +223,8 @@ impl Compete {
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
             (self.cut_at, self.test) = (now, None);
-            if let Some(received) = received.filter(|_| q > config.drain_above && config.drain_to < 1.0) {
+            let drains = step.place.limits && q > config.drain_above && config.drain_to < 1.0;
+            if let Some(received) = received.filter(|_| drains) {
                 let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
                 self.drain = Some(Drain { since: now, until: now + length, q, received });
             }
@@ -225,9 +234,15 @@ impl Compete {
             let before = cubic.w;
             cubic.grow(now, dt, rtt, config.start_up);
             if let Some(received) = received.filter(|_| !step.place.limits) {
-                // A window that is not used does not grow (RFC 9438, 5.8).
-                let used = (config.ahead * received + 2.0 * config.bits / rtt) * rtt / config.segment();
-                cubic.limit(used.max(before));
+                // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what arrives without a loss,
+                // whoever asked for it, is so by chance.
+                let most = (config.ahead * received + 2.0 * config.bits / rtt) * rtt / config.segment();
+                cubic.limit(most.max(before));
+                let used = received * rtt / config.segment();
+                let calm = now - self.cut_at > rtt.max(config.received_span) + rtt;
+                if calm && self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > MEMBERS_ALIKE * used {
+                    cubic.raise(used);
+                }
             }
         }
         if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {

@@ -46,6 +46,8 @@ pub(super) struct Follower {
     to_tell: VecDeque<ReceiverId>,
     silence: Silence,
     silences: u32,
+    /// The receiver that limits the rate took another one's place, and the rate has not come up to what it asks for.
+    rises: bool,
     /// When the rate was set last.
     set_at: Option<Time>,
     frames: bool,
@@ -68,6 +70,7 @@ impl Follower {
             to_tell: VecDeque::new(),
             silence: Silence::default(),
             silences: 0,
+            rises: true,
             set_at: None,
             frames: false,
             rule: "start: first packets",
@@ -86,20 +89,26 @@ impl Follower {
         self.turns.remove(&(entry.claim.free, entry.claim.rate, id));
         if self.limiting == Some(id) {
             // The next one says what it wants once it knows that it counts; until then the rate stays.
-            self.limiting = self.turns.first().map(|(_, _, id)| *id);
-            self.silences = 0;
+            self.count_on(self.turns.first().map(|(_, _, id)| *id), true);
         }
     }
 
-    /// Takes the rate of the receiver that counts. A rise is that of a start at most: a claim may be old.
+    /// Takes the rate of the receiver that limits it; where that took another one's place, the rate comes up to it as in a start.
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
         let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(MOST_STEP));
-        let most = self.rate * libm::pow(self.config.start_up, dt / self.rtt().max(0.05));
+        let most = (self.rate * libm::pow(self.config.start_up, dt / self.rtt().max(0.05))).max(self.floor);
         let wanted = entry.claim.rate.as_bps_f64();
         self.rule = entry.claim.rule;
-        self.rate = wanted.min(most.max(self.floor)).max(self.config.least).clamp(self.floor, self.cap);
+        self.rises &= wanted > most;
+        let rate = if self.rises { most } else { wanted };
+        self.rate = rate.max(self.config.least).clamp(self.floor, self.cap);
         self.set_at = Some(now);
+    }
+
+    /// From now on this receiver limits the rate; `rises`: and what it asked for may be old.
+    fn count_on(&mut self, id: Option<ReceiverId>, rises: bool) {
+        (self.limiting, self.rises, self.silences) = (id, rises, 0);
     }
 
     /// Whether this receiver asks for less than is sent. Each one says so by itself once it does, so that what it said before is of no
@@ -148,8 +157,8 @@ impl SenderHalf for Follower {
         let rtt = rtt.or(before.and_then(|before| before.rtt));
         self.table.insert(id, Entry { claim, waits: waits || rtt.is_some(), rtt });
         self.turns.insert((claim.free, claim.rate, id));
-        if self.limiting.is_none() || self.objects(&claim) {
-            self.limiting = Some(id);
+        if self.limiting != Some(id) && (self.limiting.is_none() || self.objects(&claim)) {
+            self.count_on(Some(id), self.limiting.is_none());
         }
         if self.limiting == Some(id) {
             self.silence.on_heard();
@@ -171,7 +180,7 @@ impl SenderHalf for Follower {
             return;
         }
         self.rate = (self.rate / 2.0).max(self.floor);
-        (self.rule, self.set_at) = ("no feedback: halved", Some(now));
+        (self.rule, self.set_at, self.rises) = ("no feedback: halved", Some(now), true);
         self.silences += 1;
         if self.silences >= GIVES_UP
             && let Some(id) = self.limiting
