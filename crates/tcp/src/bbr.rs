@@ -3,7 +3,7 @@
 use crate::delivery::{Loss, Sample};
 use crate::filter::Aggregation;
 use crate::model::{Seen, Wish};
-use crate::rounds::{PriorWindow, Rounds, quantum};
+use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, PriorWindow, Rounds, Stay, quantum};
 use steadycast_units::{Chance, Span, Time};
 
 /// Pacing and window gains of Startup.
@@ -13,19 +13,10 @@ const DOWN_PACING: f64 = 0.9;
 const UP: (f64, f64) = (1.25, 2.25);
 const CWND: f64 = 2.0;
 const PROBE_RTT_CWND: f64 = 0.5;
-/// The part of the estimated bandwidth that is used (BBR.PacingMarginPercent).
-const MARGIN: f64 = 0.99;
 const LOSS_THRESH: f64 = 0.02;
 const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
-/// MinPipeCwnd, in segments.
-const LEAST: f64 = 4.0;
-const MIN_RTT_FILTER: Span = Span::secs(10);
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-const PROBE_RTT_DURATION: Span = Span::millis(200);
-const EXTRA_ACKED_ROUNDS: u64 = 10;
-const FULL_BW_GROWTH: f64 = 1.25;
-const FULL_BW_ROUNDS: u32 = 3;
 const STARTUP_FULL_LOSSES: u32 = 6;
 const DRAIN_ROUNDS: u64 = 3;
 /// Rounds between two probes are at most this, so that Reno's growth finds room.
@@ -109,8 +100,7 @@ pub(crate) struct Bbr {
     previous_too_high: bool,
 
     // ProbeRTT, and pauses.
-    probe_rtt_done: Option<Time>,
-    probe_rtt_round_done: bool,
+    stay: Stay,
     prior: PriorWindow,
     idle_restart: bool,
 }
@@ -156,8 +146,7 @@ impl Bbr {
             up_count: f64::INFINITY,
             stopped_risky: false,
             previous_too_high: false,
-            probe_rtt_done: None,
-            probe_rtt_round_done: false,
+            stay: Stay::default(),
             prior: PriorWindow::default(),
             idle_restart: false,
         }
@@ -195,7 +184,7 @@ impl Bbr {
                 self.pacing = MARGIN * self.bw();
                 None
             }
-            State::ProbeRtt => self.leave_probe_rtt(now, 0, cwnd),
+            State::ProbeRtt => self.stay.is_over(now).then(|| self.leave_probe_rtt(now, 0, cwnd)),
             State::Startup | State::Drain => None,
         }
     }
@@ -322,12 +311,12 @@ impl Bbr {
         if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
-        if sample.rate >= self.full_bw * FULL_BW_GROWTH {
+        if sample.rate >= self.full_bw * FULL_BW.0 {
             self.reset_full_bw(sample.rate);
             return;
         }
         self.full_bw_count += 1;
-        self.full_bw_now = self.full_bw_count >= FULL_BW_ROUNDS;
+        self.full_bw_now = self.full_bw_count >= FULL_BW.1;
         self.full_bw_reached |= self.full_bw_now;
     }
 
@@ -526,27 +515,13 @@ impl Bbr {
         if self.state != State::ProbeRtt && expired && !self.idle_restart {
             self.prior.save(seen.cwnd, false);
             self.enter(State::ProbeRtt, 1.0, PROBE_RTT_CWND);
-            self.probe_rtt_done = None;
+            self.stay = Stay::default();
             self.acks = Acks::ProbeStopping;
             self.start_round(seen.delivered);
         }
-        let mut cwnd = None;
-        if self.state == State::ProbeRtt {
-            match self.probe_rtt_done {
-                None if f64::from(seen.in_flight) <= self.probe_rtt_cwnd() => {
-                    self.probe_rtt_done = Some(now + PROBE_RTT_DURATION);
-                    self.probe_rtt_round_done = false;
-                    self.start_round(seen.delivered);
-                }
-                None => {}
-                Some(_) => {
-                    self.probe_rtt_round_done |= self.rounds.begun;
-                    if self.probe_rtt_round_done {
-                        cwnd = self.leave_probe_rtt(now, seen.delivered, seen.cwnd);
-                    }
-                }
-            }
-        }
+        let few = self.probe_rtt_cwnd();
+        let over = self.state == State::ProbeRtt && self.stay.on_ack(seen, &mut self.rounds, few);
+        let cwnd = over.then(|| self.leave_probe_rtt(now, seen.delivered, seen.cwnd));
         if seen.sample.fresh > 0 {
             self.idle_restart = false;
         }
@@ -557,10 +532,7 @@ impl Bbr {
         self.bdp(self.bw(), PROBE_RTT_CWND).max(LEAST)
     }
 
-    fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> Option<f64> {
-        if self.probe_rtt_done.is_none_or(|done| now <= done) {
-            return None;
-        }
+    fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> f64 {
         self.probe_rtt_stamp = now;
         self.reset_short_term();
         if self.full_bw_reached {
@@ -570,7 +542,7 @@ impl Bbr {
         } else {
             self.enter(State::Startup, STARTUP.0, STARTUP.1);
         }
-        Some(self.prior.restored(cwnd))
+        self.prior.restored(cwnd)
     }
 
     // ---- what follows
@@ -584,16 +556,7 @@ impl Bbr {
 
     fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
         let most = self.quantised(self.bdp(self.bw(), self.cwnd_gain) + self.aggregation.extra()).ceil();
-        let fresh = f64::from(seen.sample.fresh);
-        let mut cwnd = cwnd;
-        if self.prior.conserves(seen) {
-            cwnd = cwnd.max(f64::from(seen.in_flight) + fresh);
-        } else if self.full_bw_reached {
-            cwnd = (cwnd + fresh).min(most);
-        } else if cwnd < most || (seen.delivered as f64) < self.initial {
-            cwnd += fresh;
-        }
-        cwnd = cwnd.max(LEAST);
+        let mut cwnd = self.prior.grown(seen, cwnd, most, self.full_bw_reached, self.initial);
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }

@@ -2,24 +2,16 @@
 
 use crate::filter::{Aggregation, Largest};
 use crate::model::{Seen, Wish};
-use crate::rounds::{PriorWindow, Rounds, quantum};
+use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, PriorWindow, Rounds, Stay, quantum};
 use steadycast_units::{Chance, Span, Time};
 
 /// 2/ln 2: the least gain that doubles the rate each round.
 const HIGH: f64 = 2.885;
 const CWND: f64 = 2.0;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-const MARGIN: f64 = 0.99;
-/// The least window, and that of ProbeRTT, in segments.
-const LEAST: f64 = 4.0;
 const MAX_BW_ROUNDS: u64 = 10;
-const EXTRA_ACKED_ROUNDS: u64 = 10;
 /// Most of the window's extra, as a time at the bandwidth, in seconds.
 const EXTRA_MOST: f64 = 0.1;
-const MIN_RTT_FILTER: Span = Span::secs(10);
-const PROBE_RTT_DURATION: Span = Span::millis(200);
-const FULL_BW_GROWTH: f64 = 1.25;
-const FULL_BW_ROUNDS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -44,8 +36,7 @@ pub(crate) struct Bbr1 {
     full_bw_count: u32,
     full: bool,
     cycle_stamp: Time,
-    probe_rtt_done: Option<Time>,
-    probe_rtt_round_done: bool,
+    stay: Stay,
     prior: PriorWindow,
     idle_restart: bool,
 }
@@ -67,8 +58,7 @@ impl Bbr1 {
             full_bw_count: 0,
             full: false,
             cycle_stamp: Time::ZERO,
-            probe_rtt_done: None,
-            probe_rtt_round_done: false,
+            stay: Stay::default(),
             prior: PriorWindow::default(),
             idle_restart: false,
         }
@@ -101,7 +91,7 @@ impl Bbr1 {
                 self.pacing = MARGIN * self.bw();
                 None
             }
-            State::ProbeRtt => self.leave_probe_rtt(now, cwnd),
+            State::ProbeRtt => self.stay.is_over(now).then(|| self.leave_probe_rtt(now, cwnd)),
             State::Startup | State::Drain => None,
         }
     }
@@ -178,11 +168,11 @@ impl Bbr1 {
 
     fn check_full(&mut self, seen: &Seen) {
         if !self.full && self.rounds.begun && !seen.sample.app_limited {
-            if self.bw() >= self.full_bw * FULL_BW_GROWTH {
+            if self.bw() >= self.full_bw * FULL_BW.0 {
                 (self.full_bw, self.full_bw_count) = (self.bw(), 0);
             } else {
                 self.full_bw_count += 1;
-                self.full = self.full_bw_count >= FULL_BW_ROUNDS;
+                self.full = self.full_bw_count >= FULL_BW.1;
             }
         }
         if self.state == State::Startup && self.full {
@@ -234,57 +224,30 @@ impl Bbr1 {
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
             self.prior.save(seen.cwnd, false);
             self.state = State::ProbeRtt;
-            self.probe_rtt_done = None;
+            self.stay = Stay::default();
         }
-        let mut cwnd = None;
-        if self.state == State::ProbeRtt {
-            match self.probe_rtt_done {
-                None if f64::from(seen.in_flight) <= LEAST => {
-                    self.probe_rtt_done = Some(now + PROBE_RTT_DURATION);
-                    self.probe_rtt_round_done = false;
-                    self.rounds.next = seen.delivered;
-                }
-                None => {}
-                Some(_) => {
-                    self.probe_rtt_round_done |= self.rounds.begun;
-                    if self.probe_rtt_round_done {
-                        cwnd = self.leave_probe_rtt(now, seen.cwnd);
-                    }
-                }
-            }
-        }
+        let over = self.state == State::ProbeRtt && self.stay.on_ack(seen, &mut self.rounds, LEAST);
+        let cwnd = over.then(|| self.leave_probe_rtt(now, seen.cwnd));
         if seen.sample.fresh > 0 {
             self.idle_restart = false;
         }
         cwnd
     }
 
-    fn leave_probe_rtt(&mut self, now: Time, cwnd: f64) -> Option<f64> {
-        if self.probe_rtt_done.is_none_or(|done| now <= done) {
-            return None;
-        }
+    fn leave_probe_rtt(&mut self, now: Time, cwnd: f64) -> f64 {
         self.min_rtt_stamp = now;
         if self.full {
             self.enter_probe_bw(now);
         } else {
             self.state = State::Startup;
         }
-        Some(self.prior.restored(cwnd))
+        self.prior.restored(cwnd)
     }
 
     fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
         let extra = if self.full { self.aggregation.extra().min(self.bw() * EXTRA_MOST) } else { 0.0 };
         let most = self.quantised(self.bdp(self.cwnd_gain()) + extra);
-        let fresh = f64::from(seen.sample.fresh);
-        let mut cwnd = cwnd;
-        if self.prior.conserves(seen) {
-            cwnd = cwnd.max(f64::from(seen.in_flight) + fresh);
-        } else if self.full {
-            cwnd = (cwnd + fresh).min(most);
-        } else if cwnd < most || (seen.delivered as f64) < self.initial {
-            cwnd += fresh;
-        }
-        cwnd = cwnd.max(LEAST);
+        let cwnd = self.prior.grown(seen, cwnd, most, self.full, self.initial);
         if self.state == State::ProbeRtt { cwnd.min(LEAST) } else { cwnd }.trunc()
     }
 }

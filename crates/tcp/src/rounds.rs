@@ -1,6 +1,19 @@
-//! What both versions of BBR keep in the same way: rounds, the window before a recovery, the size of a burst.
+//! What both versions of BBR keep in the same way: rounds, the window and how it was before a recovery, the stay in ProbeRTT, the size of
+//! a burst; and the constants that they share.
 
 use crate::model::Seen;
+use steadycast_units::{Span, Time};
+
+/// The part of the estimated bandwidth that is used (BBR.PacingMarginPercent).
+pub(crate) const MARGIN: f64 = 0.99;
+/// The least window (MinPipeCwnd), in segments.
+pub(crate) const LEAST: f64 = 4.0;
+/// A smallest round-trip time is taken again after this time.
+pub(crate) const MIN_RTT_FILTER: Span = Span::secs(10);
+pub(crate) const EXTRA_ACKED_ROUNDS: u64 = 10;
+/// The path is full when its bandwidth did not grow by this factor in so many rounds.
+pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
+const PROBE_RTT_DURATION: Span = Span::millis(200);
 
 /// A burst is what the pacing rate lets out in this time (BBR.send_quantum), in seconds.
 const QUANTUM: f64 = 0.001;
@@ -63,8 +76,50 @@ impl PriorWindow {
         cwnd.max(self.cwnd)
     }
 
+    /// The window that was `cwnd` before an acknowledgment: it grows to `most` once the path was `full`, and beyond until then while less
+    /// than the `initial` window has been delivered.
+    pub(crate) fn grown(&self, seen: &Seen, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
+        let fresh = f64::from(seen.sample.fresh);
+        let grown = if self.conserves(seen) {
+            cwnd.max(f64::from(seen.in_flight) + fresh)
+        } else if full {
+            (cwnd + fresh).min(most)
+        } else if cwnd < most || (seen.delivered as f64) < initial {
+            cwnd + fresh
+        } else {
+            cwnd
+        };
+        grown.max(LEAST)
+    }
+
     /// Whether the acknowledgment falls into the first round of a recovery.
     pub(crate) fn conserves(&self, seen: &Seen) -> bool {
         self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end)
+    }
+}
+
+/// The stay in ProbeRTT: 200 ms and a round, from when few segments are under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stay {
+    until: Option<Time>,
+    /// It has lasted a round.
+    round: bool,
+}
+
+impl Stay {
+    /// Whether it is over, where `few` segments are few.
+    pub(crate) fn on_ack(&mut self, seen: &Seen, rounds: &mut Rounds, few: f64) -> bool {
+        if self.until.is_some() {
+            self.round |= rounds.begun;
+        } else if f64::from(seen.in_flight) <= few {
+            *self = Self { until: Some(seen.now + PROBE_RTT_DURATION), round: false };
+            rounds.next = seen.delivered;
+        }
+        self.round && self.is_over(seen.now)
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| now > until)
     }
 }
