@@ -112,7 +112,7 @@ def hints(status: Json, to: str, port: int) -> list[str]:
             f"the encoder is too slow: {status['left_out']} pictures were left out; take a smaller --size or --fps"
         )
     if status["no_room"]:
-        remedy = "+ or --floor for a higher floor, or a smaller --size"
+        remedy = "a higher --floor (the key +), or a smaller --size"
         if all(not peer["reports"] for peer in peers):
             remedy = f"a player that sends RTCP, {remedy}"
         found.append(f"the rate had no room for {status['no_room']} pictures; take {remedy}")
@@ -147,14 +147,21 @@ def _marked(status: Json) -> str:
     ecn = status["ecn"]
     if ecn is None:
         return ""
-    return f", {ecn['failure']}" if ecn["failure"] else f", {ecn['marked']} packets marked"
+    return f", {ecn['failure']}" if ecn["failure"] else f", {_packets(ecn['marked'])} marked"
 
 
 def _again(status: Json) -> str:
     """Say how much was sent again or as parity, once there was something."""
     repair = status.get("repair") or {}
-    said = [(repair.get("packets"), "packets sent again"), (repair.get("parities"), "of parity")]
-    return "".join(f", {count} {what}" for count, what in said if count)
+    again, parity = repair.get("packets"), repair.get("parities")
+    return (f", {_packets(again)} sent again" if again else "") + (
+        f", {_packets(parity)} of parity" if parity else ""
+    )
+
+
+def _packets(count: int) -> str:
+    """Say how many packets."""
+    return f"{count} packet{'' if count == 1 else 's'}"
 
 
 def _repaired(status: Json) -> str:
@@ -167,7 +174,7 @@ def _repaired(status: Json) -> str:
 def _came_marked(status: Json) -> str:
     """Say how many packets came marked, where they come as ECN-capable."""
     ecn = status.get("ecn")
-    return f"{ecn['marked']} packets marked, " if ecn else ""
+    return f"{_packets(ecn['marked'])} marked, " if ecn else ""
 
 
 def send_view(status: Json, to: str, port: int) -> Group:
