@@ -39,6 +39,18 @@ app = typer.Typer(
 )
 
 _SCENARIO = "A scenario (TOML), or the name of a built-in one."
+
+
+def _completed(incomplete: str) -> list[str]:
+    """Complete a scenario: built-in names, and files in TOML; where there are none the shell completes paths."""
+    from glob import escape, glob
+
+    from steadycast import builtin
+
+    names = [name for name in builtin.names() if name.startswith(incomplete)]
+    return [*names, *sorted(glob(f"{escape(incomplete)}*.toml"))]
+
+
 _OUT = typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")
 _FORCE = typer.Option("--force", help="Replace results that are there already.")
 _JSON = typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else.")
@@ -203,7 +215,7 @@ def _top(
     ),
 )
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO, autocompletion=_completed)],
     out: Annotated[Path | None, _OUT] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Instead of the scenario's seed.")
@@ -465,7 +477,9 @@ def _print_json(value: object) -> None:
     ),
 )
 def sweep(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_SCENARIO)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help=_SCENARIO, autocompletion=_completed)
+    ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -708,7 +722,7 @@ def ietf_cases(
     ),
 )
 def emulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO, autocompletion=_completed)],
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What runs in --in's host.")
     ] = None,
@@ -791,7 +805,7 @@ def emulate(
     ),
 )
 def agree(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_SCENARIO, autocompletion=_completed)],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for both worlds' results.")
     ] = None,
@@ -1115,7 +1129,10 @@ def controllers(
     ),
 )
 def check(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=_SCENARIO, show_default=False)] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help=_SCENARIO, autocompletion=_completed, show_default=False),
+    ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="As in run. Repeatable.")
     ] = None,
