@@ -123,6 +123,9 @@ def _run() -> int:
     _left.clear()
     try:
         app(prog_name="steadycast")
+    except KeyboardInterrupt:  # while the command line itself is being built
+        _tell("interrupted")
+        return Exit.INTERRUPTED
     except SystemExit as end:
         # Also when the interruption came before or after what a command guards itself.
         if end.code == Exit.INTERRUPTED:
