@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,45 @@ def test_a_manifest_names_nothing_that_the_sources_do_not(crate: str) -> None:
 def test_no_crate_reads_the_system_s_randomness_as_a_file(crate: str) -> None:
     # A lint sees functions alone (clippy.toml).
     assert re.search(r"/dev/u?random", sources(crate)) is None
+
+
+INTEGRATIONS = sorted(path.parent for path in (ROOT / "integrations").glob("*/Cargo.toml"))
+"""`make integrations` alone compiles them: what a change of the workspace breaks in them is to be seen before."""
+OFFERED = "".join(sources(crate) for crate in ("remote", "control", "units"))
+
+
+def exported() -> set[str]:
+    """The names that the crate for products gives away."""
+    text = (ROOT / "crates" / "remote" / "src" / "lib.rs").read_text(encoding="utf-8")
+    return set(re.findall(r"\b[A-Z]\w+", "".join(re.findall(r"^pub use ([^;]+);", text, re.MULTILINE))))
+
+
+@needs_cargo
+@pytest.mark.parametrize("place", INTEGRATIONS, ids=lambda place: place.name)
+def test_the_lock_of_an_integration_knows_our_crates_as_they_are(place: Path) -> None:
+    locked = tomllib.loads((place / "Cargo.lock").read_text(encoding="utf-8"))["package"]
+    ours = {p["name"]: p for p in locked if p["name"].startswith(PREFIX) and "source" not in p}
+    crates = {name: ours[name] for name in ours if name.removeprefix(PREFIX) in CRATES}
+    assert f"{PREFIX}remote" in crates
+    for name, found in crates.items():
+        crate = name.removeprefix(PREFIX)
+        assert found["version"] == packages()[crate]["version"], name
+        known = {d["name"] for d in packages()[crate]["dependencies"] if d["kind"] != "dev"}
+        assert {each.split()[0] for each in found.get("dependencies", [])} == known, name
+
+
+@pytest.mark.parametrize("place", INTEGRATIONS, ids=lambda place: place.name)
+def test_an_integration_uses_names_that_the_crate_for_products_has(place: Path) -> None:
+    files = [file for part in ("src", "examples", "tests") for file in sorted((place / part).glob("*.rs"))]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    used: set[str] = set()
+    for file, text in texts.items():
+        imported = re.findall(r"\bsteadycast_remote::(?:\{([^}]+)\}|(\w+))", text)
+        names = set(re.findall(r"\b[A-Z]\w+", " ".join(map("".join, imported))))
+        assert names <= exported(), f"{file} uses {sorted(names - exported())}"
+        for name, member in re.findall(r"\b([A-Z]\w+)::(\w+)", text):
+            if name in names:
+                declared = rf"\bfn {member}\b|\bconst {member}\b|^\s+{member}\b"
+                assert re.search(declared, OFFERED, re.MULTILINE), f"{file}: there is no {name}::{member}"
+        used |= names
+    assert {"Remote", "PacketResult"} <= used

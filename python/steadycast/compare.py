@@ -17,7 +17,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Json, find, number, write_text
 from steadycast.record import of_flow
 from steadycast.report import film, page, say, several
-from steadycast.report.answer import nothing_compared
+from steadycast.report.answer import uncompared
 from steadycast.report.several import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
@@ -247,12 +247,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         + " ".join(str(r.path) for r in runs)
         + (f" --baseline {base.path}" if base else "")
     )
-    notes = [
-        f"{run.name}: {note}"
-        for run in every
-        for flow in run.summary["flows"]
-        if (note := nothing_compared(flow))
-    ]
+    notes = [f"{run.name}: {note}" for run in every for note in uncompared(run.summary)]
     doubted = [f"{doubt}." for doubt in doubts(runs, base)]
     rows = [[row.head, *(html.escape(c) for c in _cells(row, base))] for row in quantities(every)]
     content = (

@@ -628,15 +628,21 @@ class _Runner:
         began = time.perf_counter()
         try:
             seen = self._measure(done.summary, done.tables) if self.quality else None
+        except KeyboardInterrupt:
             if draft is not None:
-                done.fill_tables(draft)
-                if self.recorded is not None:
-                    self.recorded(Folder(draft.part, done.summary))
+                done.fill(draft)
+                draft.progress(done.summary)
+            raise
+        if draft is not None:
+            done.fill_tables(draft)
+            if self.recorded is not None:
+                self.recorded(Folder(draft.part, done.summary))
+        try:
             if self.film and seen is not None:
                 done = replace(done, film=self._film(done.summary, seen))
         except KeyboardInterrupt:
             if draft is not None:
-                done.fill(draft)
+                done.fill_rest(draft)
                 draft.progress(done.summary)
             raise
         expectations = [{"that": t, "min": lo, "max": hi} for t, lo, hi in self.loaded.expectations()]

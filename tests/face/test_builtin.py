@@ -203,3 +203,9 @@ def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPat
     assert "scenarios" in said.out
     assert "sweep" not in said.out
     assert os.environ["_STEADYCAST_COMPLETE"]
+    Path("hotel.toml").touch()
+    monkeypatch.setenv("COMP_WORDS", "steadycast run ho")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "steadycast run ho")
+    said = say()
+    assert [name in said.out for name in ("home", "hotel.toml", "demo")] == [True, True, False]

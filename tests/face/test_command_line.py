@@ -185,6 +185,17 @@ def test_an_interrupt_is_130_and_names_what_is_left(
     assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"
 
 
+def test_an_interrupt_before_there_is_a_command_is_130_in_one_line(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steadycast.cli.app", stops)
+    said = say("run", "home")
+    assert (said.code, said.err) == (130, "steadycast: interrupted\n")
+
+
 def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
     say: Say, scenario: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -117,6 +118,22 @@ def test_an_encoder_limited_run_says_first_that_it_compares_nothing(tmp_path: Pa
         .replace("\N{NO-BREAK SPACE}", " ")
         .startswith("Such a run compares nothing: for 77 % of the time video (asmp) was limited by its")
     )
+
+
+def test_a_live_session_is_not_told_to_compare_and_shows_nothing_that_it_has_not(tmp_path: Path) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62, encoder_limited=True)
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary |= {"world": "live", "from_s": 0.0, "to_s": 61.97566}
+    summary["program"]["commit"] = summary["scenario"]["sha256"] = None
+    path.write_text(json.dumps(summary))
+    text = write_report(path.parent).read_text(encoding="utf-8")
+    assert "compares nothing" not in text
+    (head,) = re.findall("<h1>(.*?)</h1>", text)
+    assert head.endswith(" · live · 0 to 62 s")
+    end = text[text.index("How to get this again") : text.index(">Words<")]
+    assert "steadycast " in end
+    assert "None" not in end
 
 
 def test_a_network_limited_run_opens_with_who_got_what(run_folder: Path) -> None:

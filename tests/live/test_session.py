@@ -253,10 +253,12 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert "the network limits: least of the receivers' rates, loss 1.20 %, RTT 41 ms, set by desk" in text
     assert "no RTCP from 10.0.0.0 (hall) for 9 s" in text
     assert "3 pictures were left out" in text
+    for count, said in ((1, "1 packet sent again"), (2, "2 packets sent again")):
+        assert f", {said}" in view.send_line({**STATUS, "repair": {"packets": count, "parities": 0}})
     alone = view.hints({**STATUS, "peers": [], "left_out": 0, "no_room": 7}, "10.1.0.2:5004", 5005)
     assert alone == [
         "no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?",
-        "the rate had no room for 7 pictures; take a player that sends RTCP, + or --floor for a higher floor, "
+        "the rate had no room for 7 pictures; take a player that sends RTCP, a higher --floor (the key +), "
         "or a smaller --size",
     ]
     small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
@@ -266,7 +268,7 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert "pictures of 88x72; the network limits" in view.send_line({**STATUS, "size": small})
     assert "pictures of" not in view.send_line(STATUS)
     assert (
-        "no room for 9 pictures; take + or --floor"
+        "no room for 9 pictures; take a higher --floor (the key +)"
         in view.hints({**STATUS, "no_room": 9}, "h:5004", 5005)[-1]
     )
 

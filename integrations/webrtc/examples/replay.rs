@@ -11,7 +11,7 @@ use rtc_interceptor::{BandwidthEstimator, Gcc, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn;
 use std::io::stdin;
 use std::time::{Duration, Instant};
-use steadycast_remote::{Bounds, Bytes, Fate, FrameEdge, Given, Packet, PeerTime, Rate, Remote, Time};
+use steadycast_remote::{Bounds, Bytes, FrameEdge, Given, Packet, PacketResult, PeerTime, Rate, Remote, Time};
 
 /// How often the receiver reports.
 const EACH: Duration = Duration::from_millis(50);
@@ -88,8 +88,8 @@ fn main() {
         let told: Vec<usize> = (first..=newest).filter(|n| !packets[*n].told).collect();
         if packets.get(newest).is_some_and(|packet| came(packet) && !packet.told) {
             let fate = |n: &usize| match packets[*n].arrived.filter(|_| came(&packets[*n])) {
-                Some(arrived) => Fate::at(*n as u64, PeerTime::from_nanos(arrived.as_nanos() as i64)),
-                None => Fate::missing(*n as u64),
+                Some(arrived) => PacketResult::at(*n as u64, PeerTime::from_nanos(arrived.as_nanos() as i64)),
+                None => PacketResult::missing(*n as u64),
             };
             for remote in &mut all {
                 remote.feedback(at(heard), told.iter().map(fate));

@@ -39,7 +39,19 @@ CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
 SEEDS = typer.Option("--seeds", metavar="A-B", help="Several seeds, both ends included.")
 
 # Arguments and options of several commands.
-File = Annotated[Path, typer.Argument(metavar="FILE", help=SCENARIO)]
+
+
+def completed(incomplete: str) -> list[str]:
+    """Complete a scenario: built-in names, and files in TOML; where there are none the shell completes paths."""
+    from glob import escape, glob
+
+    from steadycast import builtin
+
+    names = [name for name in builtin.names() if name.startswith(incomplete)]
+    return [*names, *sorted(glob(f"{escape(incomplete)}*.toml"))]
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help=SCENARIO, autocompletion=completed)]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
 Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder for the results.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace results that are there already.")]
@@ -120,6 +132,9 @@ def _run() -> int:
     left.clear()
     try:
         app(prog_name="steadycast")
+    except KeyboardInterrupt:  # while the command line itself is being built
+        tell("interrupted")
+        return Exit.INTERRUPTED
     except SystemExit as end:
         # Also when the interruption came before or after what a command guards itself.
         if end.code == Exit.INTERRUPTED:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import SCENARIO, AsJson, Sets
+from steadycast.cli.base import SCENARIO, AsJson, Sets, completed
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.files import scenario_at
@@ -68,7 +68,10 @@ def controllers(
     ),
 )
 def check(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=SCENARIO, show_default=False)] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help=SCENARIO, autocompletion=completed, show_default=False),
+    ] = None,
     sets: Sets = None,
     explain: Annotated[
         str | None,

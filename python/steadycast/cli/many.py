@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from steadycast.cli import base
-from steadycast.cli.base import SCENARIO, SEEDS, AsJson, Force, Jobs, Out, Scenario
+from steadycast.cli.base import SCENARIO, SEEDS, AsJson, Force, Jobs, Out, Scenario, completed
 from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.files import scenario_at
@@ -28,7 +28,9 @@ from steadycast.files import scenario_at
     ),
 )
 def sweep(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help=SCENARIO)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help=SCENARIO, autocompletion=completed)
+    ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(

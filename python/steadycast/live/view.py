@@ -159,7 +159,7 @@ def _marked(status: Json) -> str:
     ecn = status["ecn"]
     if ecn is None:
         return ""
-    return f", {ecn['failure']}" if ecn["failure"] else f", {ecn['marked']} packets marked"
+    return f", {ecn['failure']}" if ecn["failure"] else f", {_packets(ecn['marked'])} marked"
 
 
 def _smaller(status: Json) -> str:
@@ -171,8 +171,15 @@ def _smaller(status: Json) -> str:
 def _again(status: Json) -> str:
     """Say how much was sent again or as parity, once there was something."""
     repair = status.get("repair") or {}
-    said = [(repair.get("packets"), "packets sent again"), (repair.get("parities"), "of parity")]
-    return "".join(f", {count} {what}" for count, what in said if count)
+    again, parity = repair.get("packets"), repair.get("parities")
+    return (f", {_packets(again)} sent again" if again else "") + (
+        f", {_packets(parity)} of parity" if parity else ""
+    )
+
+
+def _packets(count: int) -> str:
+    """Say how many packets."""
+    return f"{count} packet{'' if count == 1 else 's'}"
 
 
 def _repaired(status: Json) -> str:
@@ -185,7 +192,7 @@ def _repaired(status: Json) -> str:
 def _came_marked(status: Json) -> str:
     """Say how many packets came marked, where they come as ECN-capable."""
     ecn = status.get("ecn")
-    return f"{ecn['marked']} packets marked, " if ecn else ""
+    return f"{_packets(ecn['marked'])} marked, " if ecn else ""
 
 
 def send_view(status: Json, to: str, port: int) -> Group:

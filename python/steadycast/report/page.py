@@ -16,7 +16,7 @@ from steadycast import record
 from steadycast.folder import Folder, Json, number, write_text
 from steadycast.record import reach
 from steadycast.report import canvas, figures, film, say
-from steadycast.report.answer import answer, nothing_compared, title
+from steadycast.report.answer import answer, title, uncompared
 from steadycast.report.figures import PLOTS
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.series import banded
@@ -134,7 +134,7 @@ def _css(colour: str) -> str:
 
 def _head(summary: Json, name: str) -> str:
     first, *rest = answer(summary) or ["There is nothing to tell: no flow received anything."]
-    warned = any(nothing_compared(f) == first for f in summary["flows"]) or summary.get("complete") is False
+    warned = first in uncompared(summary) or summary.get("complete") is False
     parts = [
         f"<h1>{html.escape(name)} · {html.escape(str(summary.get('world', '')))} · {_when(summary)}</h1>"
     ]
@@ -148,8 +148,9 @@ def _head(summary: Json, name: str) -> str:
 
 def _when(summary: Json) -> str:
     start, end = summary.get("from_s") or 0.0, summary.get("to_s")
-    seed = reach(summary, "scenario", "seed")
-    return f"{start:g} to {float(end or 0.0):g} s · seed {seed}"
+    span = f"{round(start, 1):g} to {round(float(end or 0.0), 1):g} s"
+    # A live session draws nothing from its seed that anybody could draw again.
+    return span if summary.get("world") == "live" else f"{span} · seed {reach(summary, 'scenario', 'seed')}"
 
 
 def expectations(summary: Json) -> str:
@@ -391,15 +392,11 @@ def _of_flows(what: str, flows: Sequence[Json]) -> str:
 
 def _provenance(folder: Folder) -> str:
     summary: Json = folder.summary
-    rows = [
-        [
-            "program",
-            f"steadycast {html.escape(str(reach(summary, 'program', 'version')))} "
-            f"({html.escape(str(reach(summary, 'program', 'commit')))})",
-        ],
-        ["scenario", f"<code>{html.escape(str(reach(summary, 'scenario', 'sha256')))}</code>"],
-        ["record", f"<code>{html.escape(str(summary.get('record_sha256')))}</code>"],
-    ]
+    commit = reach(summary, "program", "commit")
+    program = f"steadycast {reach(summary, 'program', 'version')}" + (f" ({commit})" if commit else "")
+    hashes = {"scenario": reach(summary, "scenario", "sha256"), "record": summary.get("record_sha256")}
+    rows = [["program", html.escape(program)]]
+    rows += [[what, f"<code>{html.escape(str(found))}</code>"] for what, found in hashes.items() if found]
     rows += [
         [html.escape(_cost_word(k)), _cost(k, v)]
         for k, v in folder.cost.items()

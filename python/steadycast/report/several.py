@@ -13,7 +13,7 @@ from steadycast import record
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, is_seeds, is_spread, number, read_json, write_text
 from steadycast.report import canvas, figures, page, say, series
-from steadycast.report.answer import nothing_compared, title
+from steadycast.report.answer import title, uncompared
 from steadycast.report.words import glossary, heading, term
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def write_seeds_report(path: Path) -> Path:
     Means with their spread, and a link to each seed's own report.
     """
     run = read(path)
-    warned = [html.escape(note) for flow in run.summary["flows"] if (note := nothing_compared(flow))]
+    warned = [html.escape(note) for note in uncompared(run.summary)]
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
     links = ", ".join(f'<a href="{f.path.name}/report.html">{f.path.name}</a>' for f in run.folders)
     got = "; ".join(

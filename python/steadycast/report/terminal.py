@@ -11,7 +11,7 @@ from rich.text import Text
 
 from steadycast import record
 from steadycast.report import say
-from steadycast.report.answer import nothing_compared, title
+from steadycast.report.answer import title, uncompared
 from steadycast.report.rank import ranked_receivers
 
 
@@ -106,7 +106,7 @@ def heading(column: record.Shown) -> str:
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """Say what must be known before the numbers are used."""
-    return [note for flow in summary["flows"] if (note := nothing_compared(flow))]
+    return uncompared(summary)
 
 
 def expectations(summary: Mapping[str, Any]) -> Table | None:
