@@ -89,7 +89,9 @@ impl Law {
     fn start(&mut self, step: &Step<'_>) {
         let Step { now, dt, rtt, .. } = *step;
         let config = &self.config;
-        let Some(received) = step.signals.received((0.6 * rtt).max(0.06)) else { return };
+        // A start that silence has made slow sends a packet each 150 ms.
+        let soon = step.signals.received((0.6 * rtt).max(0.06));
+        let Some(received) = soon.or_else(|| step.signals.received(1.0)) else { return };
         if let Some(loss) = &step.loss {
             let queued = self.chance.see(now, loss, 0.0, config) || loss.q > config.drain_above;
             let (arrived, share) = step.signals.lossy(now, 1.0);

@@ -414,3 +414,12 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
     assert!(signals.received(3.0).unwrap() > 3.0 * before, "{before}");
     assert!((signals.base_rtt - 0.04).abs() < 1e-9);
 }
+
+#[test]
+fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
+    let mut told = Told::new(Rate::mbps(4));
+    (0..4).for_each(|_| told.law.halve());
+    assert!(told.law.rate < 20e3, "{}", told.law.rate);
+    told.run(5.0, None, |_, _, _| Some(0.02));
+    assert!((3.9e6..=4e6).contains(&told.law.rate), "{} by {}", told.law.rate, told.law.rule);
+}
