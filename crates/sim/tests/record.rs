@@ -8,14 +8,15 @@
 //! (`tests/determinism` has Python controllers), and `cases/rfc8869`, whose traces are made in Python. `q-7-2.toml` is pinned as
 //! built only: its flows start after these seconds.
 
+mod lab;
+
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use steadycast_media::{Ladder, Scale};
+use steadycast_media::Ladder;
 use steadycast_scenario::{Document, FlowKind};
-use steadycast_session::FrameKind;
 use steadycast_sim::{Inputs, Simulation};
 
 /// Long enough for all flows to have met; the rest of a scenario would only be more of the same, at a debug build's pace.
@@ -54,17 +55,7 @@ fn line(flow: &Value) -> String {
 
 /// Frames that need no pixels: larger at I frames, smaller at coarser quantizers, different from one to the next.
 fn ladder() -> Ladder {
-    let kinds: Vec<FrameKind> = (0..120).map(|n| if n % 12 == 0 { FrameKind::I } else { FrameKind::P }).collect();
-    let size = |q: u8, n: u32| (if n.is_multiple_of(12) { 60_000 } else { 15_000 } + n * 7919 % 5_000) / u32::from(q);
-    Ladder {
-        fps: (25, 1),
-        gop: 12,
-        scale: Scale::Linear,
-        quantizers: (2..=31).collect(),
-        display: (0..120).collect(),
-        sizes: (2..=31).map(|q| (0..120).map(|n| size(q, n)).collect()).collect(),
-        kinds,
-    }
+    lab::ladder_of(|n| (if n.is_multiple_of(12) { 60_000 } else { 15_000 }) + n * 7919 % 5_000)
 }
 
 #[test]

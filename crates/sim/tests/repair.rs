@@ -5,29 +5,35 @@ mod lab;
 use lab::{between, num, run};
 use serde_json::Value;
 
-/// A greedy source of 1 Mb/s on a path of 20 ms each way that loses packets both ways, independently of each other.
-fn lossy(seconds: u64, loss: f64, playout_ms: u64, keys: &str) -> String {
+/// One flow `video` across a bottleneck, behind hosts whose links take no time.
+fn dumbbell(head: &str, bottleneck: &str, keys: &str) -> String {
     format!(
-        r#"
-format = 1
-name = "lossy"
-duration = "{seconds}s"
-seed = 5
-[topology]
-shape = "dumbbell"
-bottleneck = {{ rate = "20Mbps", delay = "20ms", loss = {{ kind = "bernoulli", p = {loss} }}, back = {{ rate = "20Mbps", loss = {{ kind = "bernoulli", p = {loss} }} }} }}
-access = {{ rate = "1Gbps", delay = "0ms" }}
-[[flow]]
-name = "video"
-kind = "video"
-controller = "fixed"
+        "{head}\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ {bottleneck} }}\n\
+         access = {{ rate = \"1Gbps\", delay = \"0ms\" }}\n[[flow]]\nname = \"video\"\nkind = \"video\"\n\
+         controller = \"fixed\"\n{keys}\n"
+    )
+}
+
+/// Loss of each packet with probability `p`.
+fn bernoulli(p: f64) -> String {
+    format!("loss = {{ kind = \"bernoulli\", p = {p} }}")
+}
+
+/// A greedy source of 4 Mb/s on a path of 20 ms each way that loses packets both ways, independently of each other.
+fn lossy(seconds: u64, loss: f64, playout_ms: u64, keys: &str) -> String {
+    let lost = bernoulli(loss);
+    dumbbell(
+        &format!("duration = \"{seconds}s\"\nseed = 5"),
+        &format!(r#"rate = "20Mbps", delay = "20ms", {lost}, back = {{ rate = "20Mbps", {lost} }}"#),
+        &format!(
+            r#"
 media = "greedy"
 params.fixed = {{ rate = "4Mbps" }}
 packet = "500B"
 playout = "{playout_ms}ms"
 rtcp = {{ profile = "avpf", session_bw = "20Mbps" }}
-{keys}
-"#
+{keys}"#
+        ),
     )
 }
 
@@ -70,27 +76,18 @@ fn of_a_million_packets_the_formulas_share_is_left_after_one_try_and_after_two()
 
 /// A picture source over a path of 30 ms each way that loses 1 % of its packets.
 fn pictures(p: f64, emit: &str, repair: &str) -> String {
-    format!(
-        r#"
-format = 1
-name = "pictures"
-duration = "120s"
-warmup = "5s"
-seed = 3
-[topology]
-shape = "dumbbell"
-bottleneck = {{ rate = "10Mbps", delay = "30ms", loss = {{ kind = "bernoulli", p = {p} }}, back = {{ loss = {{ kind = "bernoulli", p = {p} }} }} }}
-access = {{ rate = "1Gbps", delay = "0ms" }}
-[[flow]]
-name = "video"
-kind = "video"
-controller = "fixed"
+    let lost = bernoulli(p);
+    dumbbell(
+        "duration = \"120s\"\nwarmup = \"5s\"\nseed = 3",
+        &format!(r#"rate = "10Mbps", delay = "30ms", {lost}, back = {{ {lost} }}"#),
+        &format!(
+            r#"
 media = "synthetic"
 params.fixed = {{ rate = "1500kbps" }}
 playout = "300ms"
 emit = "{emit}"
-repair = "{repair}"
-"#
+repair = "{repair}""#
+        ),
     )
 }
 
