@@ -238,8 +238,8 @@ pub struct LossHistory {
     gaps: Vec<Gap>,
     /// Losses that a late packet can still take back, by sequence number.
     runs: VecDeque<Run>,
-    /// The events of all runs that are final.
-    settled: Events,
+    /// The events of all runs that are final; `None`: there are no such runs.
+    settled: Option<Box<Events>>,
     /// `settled` and `runs` together.
     events: Events,
     first_interval: f64,
@@ -256,7 +256,7 @@ impl LossHistory {
             highest: None,
             gaps: Vec::new(),
             runs: VecDeque::new(),
-            settled: Events::default(),
+            settled: None,
             events: Events::default(),
             first_interval: 1.0,
             lost: 0,
@@ -280,7 +280,7 @@ impl LossHistory {
                     after: (heard.seq, heard.at),
                     rtt: heard.rtt,
                 };
-                self.gaps.push(Gap { run, overtaken: 0 });
+                self.open_gap(run);
             }
             self.highest = Some((heard.seq, heard.at));
         } else if !self.fill_gap(heard.seq) {
@@ -312,7 +312,7 @@ impl LossHistory {
                 after: (heard.seq.saturating_add(1), heard.at),
                 rtt: heard.rtt,
             };
-            self.gaps.push(Gap { run, overtaken: 0 });
+            self.open_gap(run);
             self.highest = Some((heard.seq, heard.at));
         }
         for gap in self.gaps.iter_mut().filter(|g| g.run.last <= heard.seq) {
@@ -345,6 +345,10 @@ impl LossHistory {
             // A mark counts at once, a gap before it only when it is overtaken: then the event begins at the gap (5.1).
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
+            if self.runs.len() == self.runs.capacity() {
+                // A large group has many of these.
+                self.runs.reserve_exact(self.runs.len() / 8 + 4);
+            }
             self.runs.insert(place, run);
             if !rebuild {
                 self.events.add(&run, self.first_interval, self.settings.discount);
@@ -355,7 +359,8 @@ impl LossHistory {
         }
         while self.runs.len() > OPEN_RUNS {
             if let Some(run) = self.runs.pop_front() {
-                self.settled.add(&run, self.first_interval, self.settings.discount);
+                let settled = self.settled.get_or_insert_default();
+                settled.add(&run, self.first_interval, self.settings.discount);
             }
         }
         self.lost = self.lost.saturating_add(lost);
@@ -367,8 +372,14 @@ impl LossHistory {
         }
     }
 
+    fn open_gap(&mut self, run: Run) {
+        // There is mostly one at a time.
+        self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
+        self.gaps.push(Gap { run, overtaken: 0 });
+    }
+
     fn rebuild(&mut self) {
-        self.events = self.settled;
+        self.events = self.settled.as_deref().copied().unwrap_or_default();
         for run in &self.runs {
             self.events.add(run, self.first_interval, self.settings.discount);
         }
@@ -429,7 +440,9 @@ impl LossHistory {
     /// round-trip time). It stays at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
         self.first_interval = sane(self.first_interval * factor);
-        self.settled.rescale(factor);
+        if let Some(settled) = &mut self.settled {
+            settled.rescale(factor);
+        }
         self.events.rescale(factor);
         self.rebuild();
     }

@@ -123,9 +123,9 @@ pub(crate) struct RowOrigin<'a> {
 /// One end of a flow.
 pub enum Agent {
     /// Sends at a constant rate, always or in some periods.
-    PlainSource(PlainSource),
+    PlainSource(Box<PlainSource>),
     /// Where that goes.
-    PlainSink(PlainSink),
+    PlainSink(Box<PlainSink>),
     /// TCP's sending end.
     TcpSource(Box<TcpSource>),
     /// TCP's receiving end.
@@ -144,8 +144,8 @@ impl Agent {
     /// It, as what speaks for the record.
     pub(crate) fn tell(&self) -> &dyn Tell {
         match self {
-            Self::PlainSource(source) => source,
-            Self::PlainSink(sink) => sink,
+            Self::PlainSource(source) => &**source,
+            Self::PlainSink(sink) => &**sink,
             Self::TcpSource(source) => &**source,
             Self::TcpSink(sink) => &**sink,
             Self::KernelSource(source) => &**source,

@@ -59,8 +59,13 @@ impl Row for Point {
         by.u32(&mut self.packets);
         by.u32(&mut self.expected);
         by.maybe(&mut self.delay, Span::ZERO, Fields::span);
-        by.maybe(&mut self.buffer, Bytes::ZERO, Fields::amount);
-        by.maybe(&mut self.playout, Span::ZERO, Fields::span);
+        // Most have neither.
+        let mut more = self.buffer.is_some() || self.playout.is_some();
+        by.flag(&mut more);
+        if more {
+            by.maybe(&mut self.buffer, Bytes::ZERO, Fields::amount);
+            by.maybe(&mut self.playout, Span::ZERO, Fields::span);
+        }
     }
 }
 
@@ -78,6 +83,12 @@ impl Intake {
             samples: Rows::default(),
             digest: Digest::default(),
         }
+    }
+
+    /// One of very many: its series is to take little memory.
+    #[must_use]
+    pub fn packed(self) -> Self {
+        Self { samples: Rows::packed(), ..self }
     }
 
     /// Leaves the time between these stretches out of the means.
@@ -122,7 +133,8 @@ impl Intake {
 
     /// Packets that were expected from this step of the series on, and that came.
     pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
-        let counted = self.samples.get(first_step..).unwrap_or(&[]);
+        let all = self.samples.all();
+        let counted = all.get(first_step..).unwrap_or(&[]);
         let sum = |of: fn(&Point) -> u32| counted.iter().map(|point| u64::from(of(point))).sum::<u64>();
         (sum(|p| p.expected), sum(|p| p.packets))
     }

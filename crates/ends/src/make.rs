@@ -194,9 +194,9 @@ impl<'a> AgentFactory<'a> {
                         Beat::OnOff { on, off, until: Time::ZERO, sending: false, chance }
                     }
                 };
-                Agent::PlainSource(PlainSource::new(rate, packet, beat))
+                Agent::PlainSource(Box::new(PlainSource::new(rate, packet, beat)))
             }),
-            sink: Box::new(move |_, _| Agent::PlainSink(PlainSink::new(intake.clone()))),
+            sink: Box::new(move |_, _| Agent::PlainSink(Box::new(PlainSink::new(intake.clone())))),
         }
     }
 
@@ -409,7 +409,8 @@ impl<'a> AgentFactory<'a> {
                     };
                     if chosen { receiver.in_simulcast(now) } else { receiver }
                 });
-                let sink = VideoSink::new(make, intake.clone(), !greedy, first_seq);
+                let intake = if crowd { intake.clone().packed() } else { intake.clone() };
+                let sink = VideoSink::new(make, intake, !greedy, first_seq);
                 let sink = if crowd { sink.without_views() } else { sink };
                 let sink = sink.buffered(buffer.clone()).by_clock(skew).repairing(repair.is_some() || parity.is_some());
                 let sink = sink.played(player.clone());

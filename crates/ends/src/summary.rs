@@ -152,8 +152,9 @@ impl Record<'_> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
             let Some(intake) = self.tell(*sink).intake() else { continue };
-            bins.resize(intake.samples.len().max(bins.len()), 0.0);
-            for (bin, point) in bins.iter_mut().zip(&intake.samples) {
+            let samples = intake.samples.all();
+            bins.resize(samples.len().max(bins.len()), 0.0);
+            for (bin, point) in bins.iter_mut().zip(&*samples) {
                 *bin += point.bytes as f64 / ends.sinks.len() as f64;
             }
         }

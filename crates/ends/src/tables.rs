@@ -71,7 +71,7 @@ impl Record<'_> {
     /// The rates of one receiver.
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, into: &mut Table) {
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
-        for (at, steps, span) in self.intervals(&intake.samples) {
+        for (at, steps, span) in self.intervals(&intake.samples.all()) {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();

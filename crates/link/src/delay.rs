@@ -38,20 +38,20 @@ pub(crate) struct Propagation {
     steps: Steps<Span>,
     delay: Span,
     valid: Time,
-    jitter: Option<Jitter>,
-    chance: Chance,
+    jitter: Option<Box<(Jitter, Chance)>>,
     last: Time,
 }
 
 impl Propagation {
     pub(crate) fn new(steps: &Steps<Span>, jitter: Option<Jitter>, chance: Chance) -> Self {
-        Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, chance, last: Time::ZERO }
+        let jitter = jitter.map(|jitter| Box::new((jitter, chance)));
+        Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
     /// When a packet that left at `departure` arrives.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.apart(departure);
-        if self.jitter.is_some_and(|jitter| jitter.reorder) {
+        if self.jitter.as_ref().is_some_and(|varies| varies.0.reorder) {
             return at;
         }
         self.last = self.last.max(at);
@@ -64,24 +64,24 @@ impl Propagation {
             self.delay = *self.steps.at(departure);
             self.valid = self.steps.next_change(departure);
         }
-        departure + self.delay + self.jitter.map_or(Span::ZERO, |jitter| self.draw(jitter))
+        departure + self.delay + self.jitter.as_mut().map_or(Span::ZERO, |varies| draw(varies.0, &mut varies.1))
     }
+}
 
-    fn draw(&mut self, jitter: Jitter) -> Span {
-        match jitter.dist {
-            JitterDist::Exponential => jitter.mean.scale(self.chance.exponential(1.0)),
-            JitterDist::Uniform => jitter.mean.scale(2.0 * self.chance.unit()),
-            JitterDist::Normal => jitter.mean.scale((1.0 + self.normal() / 3.0).clamp(0.0, 2.0)),
-            JitterDist::HalfNormal => {
-                let deviation = std::f64::consts::FRAC_PI_2.sqrt();
-                jitter.mean.scale(deviation * self.normal().abs().min(3.0))
-            }
+fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
+    match jitter.dist {
+        JitterDist::Exponential => jitter.mean.scale(chance.exponential(1.0)),
+        JitterDist::Uniform => jitter.mean.scale(2.0 * chance.unit()),
+        JitterDist::Normal => jitter.mean.scale((1.0 + normal(chance) / 3.0).clamp(0.0, 2.0)),
+        JitterDist::HalfNormal => {
+            let deviation = std::f64::consts::FRAC_PI_2.sqrt();
+            jitter.mean.scale(deviation * normal(chance).abs().min(3.0))
         }
     }
+}
 
-    /// Standard normal, by Box and Muller; one of the two values is enough.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * libm::log(self.chance.unit_open())).sqrt();
-        radius * libm::cos(std::f64::consts::TAU * self.chance.unit())
-    }
+/// Standard normal, by Box and Muller; one of the two values is enough.
+fn normal(chance: &mut Chance) -> f64 {
+    let radius = (-2.0 * libm::log(chance.unit_open())).sqrt();
+    radius * libm::cos(std::f64::consts::TAU * chance.unit())
 }

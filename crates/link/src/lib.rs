@@ -212,7 +212,7 @@ enum Plain {
 #[derive(Debug)]
 struct Rest {
     mtu: Bytes,
-    policer: Option<Bucket>,
+    policer: Option<Box<Bucket>>,
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
@@ -221,7 +221,7 @@ struct Rest {
     transmitter: Transmitter,
     loss: LossState,
     propagation: Propagation,
-    disorder: Option<Disorder>,
+    disorder: Option<Box<Disorder>>,
     /// The other arrival of the packet that was delivered last.
     copy: Option<Time>,
     counts: Counts,
@@ -255,7 +255,7 @@ impl Link {
         let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
         let rest = Rest {
             mtu: config.mtu,
-            policer: config.policer.map(Bucket::new),
+            policer: config.policer.map(Bucket::new).map(Box::new),
             bleach: config.bleach,
             arq: config.arq,
             queue,
@@ -263,7 +263,7 @@ impl Link {
             transmitter: Transmitter::new(&config.service),
             loss: LossState::new(&config.loss, part("loss")),
             propagation: Propagation::new(&config.delay, config.jitter, part("jitter")),
-            disorder,
+            disorder: disorder.map(Box::new),
             copy: None,
             counts: Counts::default(),
             waited: Span::ZERO,

@@ -93,7 +93,8 @@ impl Network {
         }
         let ends = scenario.links.iter().flat_map(|l| [(l.a.0, l.b.0), (l.b.0, l.a.0)]);
         let graph = Graph::new(scenario.nodes.len(), ends);
-        let (mut links, mut delays) = (Vec::new(), Vec::new());
+        let directions = 2 * scenario.links.len();
+        let (mut links, mut delays) = (Vec::with_capacity(directions), Vec::with_capacity(directions));
         for (n, l) in scenario.links.iter().enumerate() {
             let link = sc::LinkIx(n as u32);
             for (way, direction, to) in [(DirIx::forward(link), &l.forward, l.b), (DirIx::back(link), &l.back, l.a)] {
@@ -181,12 +182,13 @@ impl Network {
 
     /// The directions that a flow's data takes to all its receivers, in order, each once.
     pub fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
-        let mut all = Vec::new();
+        let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
-            if all.len() > 1 << 16 {
+            if all.len() > most {
                 all.sort_unstable();
                 all.dedup();
+                most = most.max(2 * all.len());
             }
         }
         all.sort_unstable();

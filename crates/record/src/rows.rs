@@ -32,46 +32,88 @@ pub trait Row: Sized {
 
 /// How many rows go to the store at once; as many stay behind.
 const BLOCK: usize = 64;
+/// The same where older rows are packed in memory.
+const PACK: usize = 2;
 
-/// Rows, the oldest first. As a slice they are all of them where there is no store, or once they are recalled; before that the latest,
-/// [`BLOCK`] at least.
+/// Rows, the oldest first. As a slice they are all of them where there is no store and nothing is packed, or once they are recalled; before
+/// that the latest, [`BLOCK`] at least, or [`PACK`] of those that are packed.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,
-    /// Where the older ones lie, and how many bytes.
-    blocks: Vec<(u64, u32)>,
+    older: Older,
     /// Texts of the program itself that occur in them.
     words: Vec<&'static str>,
-    store: Option<Arc<dyn Store>>,
+}
+
+/// Where older rows are.
+#[derive(Clone, Debug)]
+enum Older {
+    /// Among the latest.
+    Here,
+    /// Here, written field by field: a fraction of the memory.
+    Packed(Vec<u8>),
+    /// In a store: where each block lies, and how many bytes it has.
+    Stored(Arc<dyn Store>, Vec<(u64, u32)>),
 }
 
 impl<T> Default for Rows<T> {
     fn default() -> Self {
-        Self { latest: Vec::new(), blocks: Vec::new(), words: Vec::new(), store: None }
+        Self { latest: Vec::new(), older: Older::Here, words: Vec::new() }
     }
 }
 
 impl<T: Row> Rows<T> {
     /// None yet; older ones are to go there.
     pub fn stored(store: Option<Arc<dyn Store>>) -> Self {
-        Self { store, ..Self::default() }
+        Self { older: store.map_or(Older::Here, |store| Older::Stored(store, Vec::new())), ..Self::default() }
+    }
+
+    /// None yet; older ones are to take little memory, for who has many series.
+    pub fn packed() -> Self {
+        Self { older: Older::Packed(Vec::new()), ..Self::default() }
     }
 
     /// One row more.
     pub fn push(&mut self, row: T) {
-        // Where the store has refused once, all rows stay.
-        if self.latest.len() == 2 * BLOCK
-            && let Some(store) = &self.store
-        {
-            let mut bytes = Vec::new();
-            let mut fields = Fields { bytes: &mut bytes, at: None, words: &mut self.words };
-            self.latest[..BLOCK].iter_mut().for_each(|row| row.fields(&mut fields));
-            if let (Ok(at), Ok(len)) = (store.put(&bytes), u32::try_from(bytes.len())) {
-                self.blocks.push((at, len));
-                self.latest.drain(..BLOCK);
+        match &mut self.older {
+            Older::Packed(bytes) if self.latest.len() == 2 * PACK => {
+                let before = bytes.len();
+                write(bytes, &mut self.words, &mut self.latest[..PACK]);
+                let grown = bytes.len() - before;
+                if bytes.capacity() - bytes.len() < grown {
+                    bytes.reserve_exact(grown + bytes.len() / 8);
+                }
+                self.latest.drain(..PACK);
             }
+            Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
+            // Where the store has refused once, all rows stay.
+            Older::Stored(store, blocks) if self.latest.len() == 2 * BLOCK => {
+                let mut bytes = Vec::new();
+                write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
+                if let (Ok(at), Ok(len)) = (store.put(&bytes), u32::try_from(bytes.len())) {
+                    blocks.push((at, len));
+                    self.latest.drain(..BLOCK);
+                }
+            }
+            _ => {}
         }
         self.latest.push(row);
+    }
+
+    /// All rows, those in a store only once they are recalled.
+    pub fn all(&self) -> Cow<'_, [T]>
+    where
+        T: Clone,
+    {
+        match &self.older {
+            Older::Packed(bytes) if !bytes.is_empty() => {
+                let mut all = Vec::new();
+                read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
+                all.extend_from_slice(&self.latest);
+                Cow::Owned(all)
+            }
+            _ => Cow::Borrowed(&self.latest),
+        }
     }
 
     /// All rows.
@@ -81,6 +123,23 @@ impl<T: Row> Rows<T> {
     pub fn whole(mut self) -> io::Result<Vec<T>> {
         self.recall()?;
         Ok(self.latest)
+    }
+}
+
+/// Writes rows behind what is there.
+fn write<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, rows: &mut [T]) {
+    let mut fields = Fields { bytes, at: None, words };
+    rows.iter_mut().for_each(|row| row.fields(&mut fields));
+}
+
+/// Reads all rows that were written there.
+fn read<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, into: &mut Vec<T>) {
+    let end = bytes.len();
+    let mut fields = Fields { bytes, at: Some(0), words };
+    while fields.at.is_some_and(|at| at < end) {
+        let mut row = T::blank();
+        row.fields(&mut fields);
+        into.push(row);
     }
 }
 
@@ -125,25 +184,33 @@ pub trait Kept {
 
 impl<T: Row> Kept for Rows<T> {
     fn keep_in(&mut self, store: &Arc<dyn Store>) {
-        self.store = Some(Arc::clone(store));
+        self.unpack();
+        self.older = Older::Stored(Arc::clone(store), Vec::new());
     }
 
     fn recall(&mut self) -> io::Result<()> {
-        let Some(store) = self.store.take() else { return Ok(()) };
-        let mut all = Vec::with_capacity(self.blocks.len() * BLOCK + self.latest.len());
-        for (at, len) in self.blocks.drain(..) {
+        self.unpack();
+        let Older::Stored(store, blocks) = &mut self.older else { return Ok(()) };
+        let mut all = Vec::with_capacity(blocks.len() * BLOCK + self.latest.len());
+        for (at, len) in blocks.drain(..) {
             let mut bytes = vec![0; len as usize];
             store.get(at, &mut bytes)?;
-            let mut fields = Fields { bytes: &mut bytes, at: Some(0), words: &mut self.words };
-            for _ in 0..BLOCK {
-                let mut row = T::blank();
-                row.fields(&mut fields);
-                all.push(row);
-            }
+            read(&mut bytes, &mut self.words, &mut all);
         }
         all.append(&mut self.latest);
-        self.latest = all;
+        (self.latest, self.older) = (all, Older::Here);
         Ok(())
+    }
+}
+
+impl<T: Row> Rows<T> {
+    fn unpack(&mut self) {
+        if let Older::Packed(bytes) = &mut self.older {
+            let mut all = Vec::new();
+            read(bytes, &mut self.words, &mut all);
+            all.append(&mut self.latest);
+            (self.latest, self.older) = (all, Older::Here);
+        }
     }
 }
 
@@ -167,14 +234,29 @@ impl Fields<'_> {
         read.unwrap_or(value)
     }
 
+    /// A number in seven bits per byte, the lowest first: most are small.
+    fn number(&mut self, value: u64) -> u64 {
+        let (mut rest, mut all) = (value, 0);
+        for shift in (0..u64::BITS).step_by(7) {
+            let last = rest < 0x80;
+            let [byte] = self.array([rest as u8 & 0x7f | if last { 0 } else { 0x80 }]);
+            all |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            rest >>= 7;
+        }
+        all
+    }
+
     /// A number of 32 bits.
     pub fn u32(&mut self, value: &mut u32) {
-        *value = u32::from_le_bytes(self.array(value.to_le_bytes()));
+        *value = self.number(u64::from(*value)) as u32;
     }
 
     /// A number of 64 bits.
     pub fn u64(&mut self, value: &mut u64) {
-        *value = u64::from_le_bytes(self.array(value.to_le_bytes()));
+        *value = self.number(*value);
     }
 
     /// A real number.
@@ -189,22 +271,22 @@ impl Fields<'_> {
 
     /// A time.
     pub fn time(&mut self, value: &mut Time) {
-        *value = Time::from_nanos(u64::from_le_bytes(self.array(value.as_nanos().to_le_bytes())));
+        *value = Time::from_nanos(self.number(value.as_nanos()));
     }
 
     /// A span.
     pub fn span(&mut self, value: &mut Span) {
-        *value = Span::nanos(u64::from_le_bytes(self.array(value.as_nanos().to_le_bytes())));
+        *value = Span::nanos(self.number(value.as_nanos()));
     }
 
     /// A rate.
     pub fn rate(&mut self, value: &mut Rate) {
-        *value = Rate::bps(u64::from_le_bytes(self.array(value.as_bps().to_le_bytes())));
+        *value = Rate::bps(self.number(value.as_bps()));
     }
 
     /// An amount of bytes.
     pub fn amount(&mut self, value: &mut Bytes) {
-        *value = Bytes::new(u64::from_le_bytes(self.array(value.get().to_le_bytes())));
+        *value = Bytes::new(self.number(value.get()));
     }
 
     /// One of a few values.
@@ -354,10 +436,26 @@ mod tests {
 
     #[test]
     fn a_store_that_is_full_loses_no_row() {
-        // Room for three blocks of eight bytes a row, and a half.
-        let mut rows = filled(8 * BLOCK * 7 / 2, 1_000, |n| n);
+        // Room for three blocks of ten bytes a row, and a half.
+        let mut rows = filled(10 * BLOCK * 7 / 2, 1_000, |n| u64::MAX - n);
         assert_eq!(rows.len(), 1_000 - 3 * BLOCK);
         rows.recall().unwrap();
-        assert_eq!(*rows, (0..1_000).collect::<Vec<_>>());
+        assert_eq!(*rows, (0..1_000).map(|n| u64::MAX - n).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn packed_rows_are_all_there_in_a_fraction_of_the_memory() {
+        let row = |n: u64| n * 1_000;
+        let mut rows = Rows::packed();
+        for n in 0..1_000 {
+            rows.push(row(n));
+            assert_eq!(rows.last(), Some(&row(n)));
+        }
+        let Older::Packed(bytes) = &rows.older else { panic!("{rows:?}") };
+        assert!(bytes.capacity() < 4_000 && rows.len() <= 2 * PACK, "{} bytes, {} rows", bytes.capacity(), rows.len());
+        let all: Vec<u64> = (0..1_000).map(row).collect();
+        assert_eq!(*rows.all(), all);
+        rows.keep_in(&(Arc::new(Room(usize::MAX, Mutex::default())) as Arc<dyn Store>));
+        assert_eq!(rows.whole().unwrap(), all);
     }
 }

@@ -86,7 +86,8 @@ pub struct Members {
     own: u32,
     own_sent: Option<Time>,
     capacity: usize,
-    table: BTreeMap<u32, Member>,
+    /// Boxed, since a map makes room for eleven, and most members of a large group know one.
+    table: BTreeMap<u32, Box<Member>>,
     /// Entries of the table by the address that they were first heard from.
     addresses: BTreeMap<Origin, u32>,
     /// Members that are not counted, earliest first: the unproven and the gone.
@@ -475,7 +476,8 @@ impl Members {
             self.strays.push(ssrc);
         }
         *self.addresses.entry(from).or_default() += 1;
-        self.table.insert(ssrc, Member { from, heard: now, sent, rtp_from, rtcp_from, cname: None, state });
+        let member = Member { from, heard: now, sent, rtp_from, rtcp_from, cname: None, state };
+        self.table.insert(ssrc, Box::new(member));
         if proven {
             self.proven += 1;
             return Heard::Joined;
@@ -579,7 +581,7 @@ impl Members {
     }
 
     /// Takes an entry out of the table.
-    fn remove(&mut self, ssrc: u32) -> Option<Member> {
+    fn remove(&mut self, ssrc: u32) -> Option<Box<Member>> {
         let member = self.table.remove(&ssrc)?;
         leave(&mut self.addresses, member.from);
         Some(member)

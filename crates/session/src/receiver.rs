@@ -77,7 +77,7 @@ pub struct Receiver {
     /// Writes per-packet feedback.
     reporter: Option<Reporter>,
     /// Asks for lost packets.
-    repair: Option<Repairing>,
+    repair: Option<Box<Repairing>>,
     /// Asks for a key frame.
     plea: Option<Plea>,
     /// The number of its last full intra request.
@@ -273,7 +273,7 @@ impl Receiver {
     /// members under [`crate::Profile::Avpf`].
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
-        Self { repair: Some(Repairing::new(settings)), ..self }
+        Self { repair: Some(Box::new(Repairing::new(settings))), ..self }
     }
 
     /// As [`Receiver::with_repair`], whatever SSRC retransmissions come under: the first one of something that was asked for tells it
@@ -282,7 +282,7 @@ impl Receiver {
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
         let repair = Repairing { of_any: true, associated: false, announced, ..Repairing::new(settings) };
-        Self { repair: Some(repair), ..self }
+        Self { repair: Some(Box::new(repair)), ..self }
     }
 
     /// It needs a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by a picture loss

@@ -11,6 +11,14 @@ fn cpu_s() -> f64 {
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
+/// The most memory that this process had so far in MB; Linux only.
+fn peak_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kb =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    kb.map_or(f64::NAN, |kb| kb * 1024.0 / 1e6)
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let mut document = Document::read(Path::new(&words.next().ok_or("which scenario?")?))?;
@@ -21,12 +29,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let built = cpu_s();
     let complete = simulation.run(|_| true);
     let cpu = cpu_s() - built;
+    let peak = peak_mb();
     let summary = simulation.summary(complete);
     println!(
-        "{} hops in {cpu:.3} s after {built:.3} s of building: {:.1} M/s, {}",
+        "{} hops in {cpu:.3} s after {built:.3} s of building: {:.1} M/s, {}; {peak:.0} MB, {:.2} s and {:.0} MB with the summary",
         simulation.hops(),
         simulation.hops() as f64 / cpu / 1e6,
-        summary["record_sha256"]
+        summary["record_sha256"],
+        cpu_s(),
+        peak_mb(),
     );
     Ok(())
 }

@@ -48,3 +48,19 @@ fn one_receiver_behind_a_narrow_link_is_heard_among_hundreds_that_do_not_hear_ea
     between(rate(&narrow), 15e3, 60e3);
     assert!(rate(&wide) > 1.6 * rate(&narrow), "{} without the narrow link", rate(&wide));
 }
+
+#[test]
+fn whether_receivers_are_told_at_once_or_later_shows_nowhere() {
+    // What they were not told they are told at each step of the series: with the short one before the next packet comes.
+    let text = tree(100, "controller = \"asmp\"", "source").replace("40s", "15s");
+    let stepped = |interval: &str| run(&format!("{text}[record]\ninterval = \"{interval}\"\npackets = [\"video\"]\n"));
+    let (later, soon) = (stepped("1s"), stepped("5ms"));
+    assert_eq!(later.summary["record_sha256"], soon.summary["record_sha256"]);
+    let rows = |run: &lab::Run| {
+        let arrived = run.arrived("video", "leaf59");
+        assert!(arrived.is_sorted_by(|one, next| one.at < next.at));
+        arrived.into_iter().map(|row| (row.at.to_bits(), row.seq, row.delay_ms.to_bits())).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&later), rows(&soon));
+    between(rows(&later).len() as f64, 300.0, 20_000.0);
+}

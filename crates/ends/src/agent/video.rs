@@ -614,7 +614,7 @@ fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     out.send(size, Ecn::NotEct, Body::Rtcp { bytes: bytes.into(), parsed: Arc::new(parsed) });
 }
 
-fn level_of(buffer: Option<&mut PlayBuffer>, now: Time) -> Option<BufferLevel> {
+fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLevel> {
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
@@ -653,7 +653,7 @@ pub struct VideoSink {
     /// What became of each frame, where there are frames.
     pub assembly: Option<Assembly>,
     /// The play-out buffer, where the scenario names one.
-    pub buffer: Option<PlayBuffer>,
+    pub buffer: Option<Box<PlayBuffer>>,
     /// Until when frames are waited for.
     pub player: Player,
     first_seq: u64,
@@ -727,7 +727,7 @@ impl VideoSink {
 
     /// With a play-out buffer behind it.
     pub fn buffered(self, buffer: Option<PlayBuffer>) -> Self {
-        Self { buffer, ..self }
+        Self { buffer: buffer.map(Box::new), ..self }
     }
 
     /// With a player that waits this long.

@@ -13,7 +13,7 @@ const LEARNT_FROM: Span = Span::secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct Player {
     schedule: Schedule,
-    adaptive: Option<Adaptive>,
+    adaptive: Option<Box<Adaptive>>,
 }
 
 /// What a packet tells a player.
@@ -55,7 +55,8 @@ impl Player {
     /// The delay adapts between these bounds; frames are ready every `period`.
     pub fn adaptive(bounds: Bounds, period: Span) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
-        Self { schedule: Schedule::default(), adaptive: Some(Adaptive { playout, period, origin, open, fresh: true }) }
+        let adaptive = Adaptive { playout, period, origin, open, fresh: true };
+        Self { schedule: Schedule::default(), adaptive: Some(Box::new(adaptive)) }
     }
 
     /// When frames are shown.
