@@ -191,7 +191,7 @@ def test_an_interrupt_before_there_is_a_command_is_130_in_one_line(
     def stops(**_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steadycast.cli.app", stops)
+    monkeypatch.setattr("steadycast.cli.base.app", stops)
     said = say("run", "home")
     assert (said.code, said.err) == (130, "steadycast: interrupted\n")
 

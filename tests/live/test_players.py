@@ -19,8 +19,10 @@ import av
 import pytest
 from steadycast.folder import Folder
 
-from tests.live.conftest import FRAMES, caps, description, needs, ports, run, steadycast
+from tests.live.conftest import FRAMES, caps, description, encoders, needs, ports, run, steadycast
 from tests.live.network import TRANSPORT_WIDE
+
+pytestmark = encoders
 
 DECODERS = {
     "mpeg4": "rtpmp4vdepay ! mpeg4videoparse ! avdec_mpeg4",

@@ -263,7 +263,7 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     ]
     small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
     assert view.hints({**STATUS, "size": small}, "h:5004", 5005)[-1] == (
-        "the rate has no room for the source's size: pictures are coded at 88x72; take + or --floor for a higher floor"
+        "the rate has no room for the source's size: pictures are coded at 88x72; take a higher --floor (the key +)"
     )
     assert "pictures of 88x72; the network limits" in view.send_line({**STATUS, "size": small})
     assert "pictures of" not in view.send_line(STATUS)
