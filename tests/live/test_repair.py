@@ -11,6 +11,8 @@ import pytest
 from tests.live.conftest import caps, encoders, needs, needs_networks, run
 from tests.live.network import READY, Emulated, emulate
 
+pytestmark = encoders
+
 # A BYE is lost once in a hundred: the receiver ends by itself then.
 OURS = """
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 25s --json {receive} > received.json & there=$!
