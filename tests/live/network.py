@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ between = ["s", "r"]
 rate = "%s"
 delay = "20ms"
 %s
-loss = { kind = "bernoulli", p = %s }
+loss = %s
 """
 
 READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
@@ -93,17 +94,18 @@ def emulate(
     rate: str = "2Mbps",
     record: bool = True,
     beside: str = "",
-    loss: float = 0.0,
+    loss: float | Sequence[int] = 0.0,
     link: str = 'queue = { kind = "droptail", limit = "50p" }',
 ) -> Emulated:
     """Run a shell script on the sender's host.
 
-    `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways;
-    `link` are further keys of the link.
+    `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways,
+    or of just these packets of each; `link` are further keys of the link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
-    scenario.write_text(LINK % (rate, link, loss) + beside)
+    lost = f'"bernoulli", p = {loss}' if isinstance(loss, float) else f'"list", packets = {list(loss)}'
+    scenario.write_text(LINK % (rate, link, f"{{ kind = {lost} }}") + beside)
     only = [] if beside else ["--only"]
     words = ["emulate", scenario, *only, "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,9 @@ def described(folder: Path, *more: str) -> Path:
     return path
 
 
-def lossy(folder: Path, script: str) -> Emulated:
+def lossy(folder: Path, script: str, loss: float | Sequence[int] = 0.01) -> Emulated:
     """Run it over 6 Mb/s, 40 ms there and back, and 1 % of loss each way."""
-    done = emulate(folder, script, rate="6Mbps", record=False, loss=0.01)
-    return done
+    return emulate(folder, script, rate="6Mbps", record=False, loss=loss)
 
 
 def receiver(done: Emulated) -> dict[str, Any]:
@@ -121,10 +121,13 @@ def test_what_is_lost_is_computed_from_parity(tmp_path: Path, key: bool) -> None
     text = described(tmp_path, *words).read_text()
     assert "VPF 96 98\n" in text
     assert "a=rtpmap:98 x-steadycast-rs/90000\na=ssrc-group:FEC-FR " in text
-    done = lossy(tmp_path, OURS.format(ready=READY, send=" ".join(words), receive=" ".join(words[2:])))
+    # One in a hundred, never two of a block: by chance alone a block with one parity loses two in every other run.
+    script = OURS.format(ready=READY, send=" ".join(words), receive=" ".join(words[2:]))
+    done = lossy(tmp_path, script, range(50, 5_000, 100))
     sent, seen = done.sent(), receiver(done)
-    assert seen["lost_packets"] >= 3
-    assert seen["repaired_packets"] >= seen["lost_packets"] - 3
+    assert 10 <= seen["lost_packets"] <= 25
+    # The last block may have lost its end.
+    assert seen["repaired_packets"] >= seen["lost_packets"] - 1
     assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
     # A parity or two, and a third now and then, for each twenty packets.
     assert 0.03 <= sent["parity_packets"] / sent["sent_packets"] <= 0.3

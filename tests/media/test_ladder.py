@@ -1,8 +1,12 @@
+import os
+from fractions import Fraction
+
 import av
 import numpy as np
 import pytest
 from av.video.frame import PictureType
 from steadycast.errors import UserError
+from steadycast.live.encoder import Encoder, Shape, codec_of
 from steadycast.media import ladder as ladder_module
 from steadycast.media import stream
 from steadycast.media.clip import Clip
@@ -218,3 +222,12 @@ def test_a_clips_damage_is_carried_by_its_ladder(tmp_path, clip_path):
 def test_fates_of_the_wrong_length_are_refused():
     with pytest.raises(ValueError, match="times"):
         Fates(np.ones(3, dtype=bool), arrival_ns=np.zeros(2, dtype=np.int64))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="the system has no such schedulers")
+def test_an_encoder_leaves_no_thread_before_all_others():
+    encoder = Encoder(codec_of("av1"), Shape(64, 64, Fraction(25)), 12)
+    encoder.unit(np.zeros(64 * 96, dtype=np.uint8), first=True, quantizer=35)
+    tasks = [int(task) for task in os.listdir("/proc/self/task")]
+    assert len(tasks) > 10  # SVT-AV1's are among them
+    assert {os.sched_getscheduler(task) for task in tasks} == {os.SCHED_OTHER}

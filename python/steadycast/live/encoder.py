@@ -11,7 +11,7 @@ import numpy as np
 from av.video.frame import PictureType
 
 from steadycast.errors import UserError
-from steadycast.media.ladder import CODECS, Codec, open_encoder
+from steadycast.media.ladder import CODECS, Codec, open_encoder, start
 from steadycast.media.table import U8
 
 
@@ -96,6 +96,7 @@ class Encoder:
                 # Without it MPEG-2 gives each picture out only when the next one comes.
                 options["flags"] += "+low_delay"
             self._context.options = options
+            start(self._context)
             self._number = 0
         shape = (self.shape.height * 3 // 2, self.shape.width)
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(samples).reshape(shape), format="yuv420p")

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -366,6 +367,24 @@ def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av
     return context
 
 
+def start(encoder: av.VideoCodecContext) -> None:
+    """Open an encoder, and leave every thread in the line in which this one stands.
+
+    As root SVT-AV1 puts its own threads and the one that opens it before all others (SCHED_FIFO, priority 99): what
+    paces packets, and every program that this one starts later, would have to wait for it or would hold up the rest.
+    """
+    if encoder.codec.name != "libsvtav1" or not hasattr(os, "sched_setscheduler"):
+        return encoder.open()
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    encoder.open()
+    for task in map(int, os.listdir("/proc/self/task")):
+        with suppress(ProcessLookupError):
+            if os.sched_getparam(task).sched_priority == _SVT_PRIORITY:
+                os.sched_setscheduler(task, policy, parameters)
+
+
+_SVT_PRIORITY = 99
+
 _MPEG = ("mpeg4", "mpeg2video", "h263p")
 _UNBOUND = 1_000_000_000
 """Bits per second that no picture takes."""
@@ -439,6 +458,7 @@ _OPTIONS: dict[str, Callable[[int, int], dict[str, str]]] = {
 
 def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:
     encoder = open_encoder(codec, raw, bframes, gop, q)
+    start(encoder)
     shape = (raw.height * 3 // 2, raw.width)
     units: list[bytes] = []
     places: list[int] = []
