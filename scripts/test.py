@@ -139,7 +139,7 @@ def python(count: Count) -> None:
 
 
 def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
-    """Run some of them, on so many cores; what is marked as a group runs on one of these, one test after the other."""
+    """Run some of them in ``at_once`` processes; those of one ``xdist_group`` take turns in one of them."""
     print(f"\n{' '.join(['pytest', *which])} …", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")

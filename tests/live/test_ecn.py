@@ -48,7 +48,7 @@ def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(
         <= received["ecn_marked_packets"]
     )
 
-    # Each end says how it goes every five seconds.
+    # Each end says how it goes every five seconds. The session had six, and a receiver that started late said nothing.
     assert "packets marked" in (kept.folder / "said.txt").read_text()
     assert "packets marked" in (kept.folder / "seen.txt").read_text()
 

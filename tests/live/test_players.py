@@ -115,7 +115,10 @@ def send(clip: Path, codec: str, to: str, *more: str) -> Any:
 
 
 def left_out(flow: dict[str, Any]) -> int:
-    """Pictures that were not coded, which is no matter of the player: the machine was busy, or packets waited."""
+    """Pictures that were not coded, which is no matter of the player: the machine was busy, or packets waited.
+
+    The latter were added after a run on a busy machine in which 5 of 250 were left out for them.
+    """
     return int(flow["left_out_frames"] + flow["no_room_frames"])
 
 
