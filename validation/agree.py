@@ -9,12 +9,13 @@ distributed. Needs the rights that `steadycast emulate` needs, and a machine wit
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from steadycast.agree import Agreement, agree
 from steadycast.folder import Json, number
 from steadycast.progress import Silent
+
+from validation import page
 
 SCENARIO = Path(__file__).parent / "scenarios" / "agree.toml"
 QUEUES = {
@@ -68,16 +69,13 @@ def cells(found: Agreement, shown: Shown) -> list[str]:
 
 def table(shown: Shown, found: dict[str, Agreement]) -> None:
     """Print a table in Markdown, a line for each agreement."""
-    print("| simulated / emulated | " + " | ".join(head for head, *_ in shown) + " |")
-    print("|---" * (len(shown) + 1) + "|")
-    for name, each in found.items():
-        print(f"| {name} | {' | '.join(cells(each, shown))} |", flush=True)
+    heads = ["simulated / emulated", *(head for head, *_ in shown)]
+    print(page.table(heads, ([name, *cells(each, shown)] for name, each in found.items())), flush=True)
 
 
 def main() -> None:
     """Run all, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=1)
+    parser = page.options("validation.agree", __doc__, seeds=1)
     parser.add_argument("--out", type=Path, help="keep all runs, tables and figures in this folder")
     parser.add_argument("--queue", choices=QUEUES, help="with this queue alone")
     parser.add_argument("--congestion", choices=("reno", "cubic"), help="with this TCP alone")

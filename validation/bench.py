@@ -14,7 +14,6 @@ tables). An aim is met when it is met by the runs. The programs alternate, and t
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import resource
@@ -285,13 +284,10 @@ def many_receivers(*, ns: bool, ours: bool, large: bool) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m validation.bench", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = page.options("validation.bench", __doc__, PAGE)
     choices = ("cbr", "tcp", "multicast", "receivers", "recording")
     parser.add_argument("workload", nargs="*", help=f"of {', '.join(choices)} (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="alternations (default 3); the median counts")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/bench.md")
     parser.add_argument("--large", action="store_true", help="ns-2 with 10,000 receivers too")
     args = parser.parse_args(argv)
     unknown = [name for name in args.workload if name not in choices]

@@ -10,7 +10,6 @@ The same as `steadycast test-cases rfc8867 --seeds 1-5`, as Markdown.
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import sys
 from collections.abc import Sequence
@@ -35,12 +34,11 @@ def tables(suite: Suite) -> str:
 
 
 def _held(suite: Suite) -> str:
-    head = ["controller", *(case.id for case in suite.cases), "behind"]
-    lines = [row(head), row(["---"] * len(head))]
+    lines = [page.head(["controller", *(case.id for case in suite.cases), "behind"])]
     for name in suite.controllers:
         cells = (suite.verdict(case, name) for case in suite.cases)
         told = [f"{held}/{all_}" if all_ else "–" for held, all_ in cells]
-        lines.append(row([f"`{name}`", *told, str(len(behind(suite, name)))]))
+        lines.append(page.row([f"`{name}`", *told, str(len(behind(suite, name)))]))
     about = (
         "**behind**: in how many of RFC 8867's cases fewer bounds hold than with the best of the others that answer "
         "to the network."
@@ -96,7 +94,7 @@ def _measures(suite: Suite, case: Case, variant: Variant, names: Sequence[str]) 
     from steadycast.cases.show import COLUMNS
 
     heads = [variant.name or "controller", *(heading for heading, _, _ in COLUMNS), "bounds that fail"]
-    lines = [row(heads), row(["---"] * len(heads))]
+    lines = [page.head(heads)]
     for name in names:
         cells = [how(suite.spread(case, variant, name, key)) for _, key, how in COLUMNS]
         bad = [
@@ -105,13 +103,8 @@ def _measures(suite: Suite, case: Case, variant: Variant, names: Sequence[str]) 
             for each in suite.judged(case, name)
             if each.variant is variant and not each.holds
         ]
-        lines.append(row([f"`{name}`", *cells, ", ".join(dict.fromkeys(bad))]))
+        lines.append(page.row([f"`{name}`", *cells, ", ".join(dict.fromkeys(bad))]))
     return lines
-
-
-def row(cells: Sequence[str]) -> str:
-    """Return a line of a table."""
-    return f"| {' | '.join(cells)} |"
 
 
 def whole(seeds: Sequence[int], keep: Path) -> Suite:
@@ -135,21 +128,16 @@ def whole(seeds: Sequence[int], keep: Path) -> Suite:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
-    parser = argparse.ArgumentParser(prog="python -m validation.cases", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into docs/test-cases.md")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser = page.options("validation.cases", __doc__, PAGE, seeds=5)
     parser.add_argument("--keep", type=Path, help="where what the runs came to stays, by controller")
     args = parser.parse_args(argv)
     with TemporaryDirectory(prefix="steadycast-") as scratch:
         suite = whole(range(1, args.seeds + 1), args.keep or Path(scratch))
     for error in suite.errors:
         print(error, file=sys.stderr)
-    if args.write:
-        page.put(PAGE, "tables", tables(suite))
-    else:
-        print(tables(suite))
+    page.publish(PAGE, "tables", tables(suite), write=args.write)
     return 1 if suite.errors else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

@@ -8,12 +8,12 @@ A row is a clip on a link with one controller; its numbers are the mean over the
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from validation import page
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "clips"
 CONTROLLERS = ("asmp", "tfmcc", "tfrc", "fixed")
@@ -91,21 +91,17 @@ def said(values: Sequence[float | None], digits: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print a row as soon as it is known."""
-    parser = argparse.ArgumentParser(
-        prog="python -m validation.clips", description=__doc__.partition("\n")[0]
-    )
+    parser = page.options("validation.clips", __doc__, seeds=3)
     parser.add_argument("--signs", nargs="+", type=Path, default=[], help="clips of people signing")
     parser.add_argument("--cars", nargs="+", type=Path, default=[], help="a clip of a road")
     parser.add_argument("--controllers", nargs="+", default=CONTROLLERS)
     parser.add_argument("--congestion", default="newreno", help="the TCP's")
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path, help="keep the run folders, with their reports")
     args = parser.parse_args(argv)
     import steadycast
-    from steadycast.errors import UserError
     from steadycast.report.page import write_report
 
-    print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD), flush=True)
+    print(page.head(HEAD), flush=True)
     for case in CASES:
         clips = args.signs if case.clip == "signs" else args.cars
         for controller in args.controllers if clips else ():
@@ -115,25 +111,21 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if args.out is not None:
                     word = case.name.replace(",", "").replace(" ", "-").replace("/", "")
                     place = args.out / f"{word}-{controller}-{seed}"
-                try:
-                    run = steadycast.run(
-                        SCENARIOS / case.scenario,
-                        seed=seed,
-                        sets=settings(case, controller, clips, args.congestion),
-                        out=place,
-                        force=True,
-                    )
-                except UserError as error:
-                    print(error, file=sys.stderr)
-                    return 2
+                run = steadycast.run(
+                    SCENARIOS / case.scenario,
+                    seed=seed,
+                    sets=settings(case, controller, clips, args.congestion),
+                    out=place,
+                    force=True,
+                )
                 if place is not None:
                     write_report(place)
                 rows.append(numbers(run.summary))
             digits = (2, 2, 2, 2, 1, 2, 2, 0)
             cells = [said([row[i] for row in rows], digits[i]) for i in range(len(digits))]
-            print("| " + " | ".join([case.name, controller, *cells]) + " |", flush=True)
+            print(page.row([case.name, controller, *cells]), flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

@@ -16,12 +16,13 @@ Each run is kept in the cache folder: a second call makes only those that are mi
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from validation import page
 
 if TYPE_CHECKING:
     from validation.worlds import Film, Seen, Work
@@ -130,13 +131,6 @@ PICTURES = (
 )
 
 
-def row(cells: Sequence[str]) -> str:
-    """Print a line of the table, and return it."""
-    line = "| " + " | ".join(cells) + " |"
-    print(line, flush=True)
-    return line
-
-
 @dataclass(frozen=True)
 class Row:
     """One line of a table: runs that differ by their seed only."""
@@ -156,8 +150,7 @@ class Table:
     def show(self, found: Mapping[Work, Future[Seen]]) -> list[str]:
         """Print a row as soon as it is known, and how often a run was made again; return the rows."""
         heads = [*self.heads, *(column.name for column in self.columns)]
-        row(heads)
-        print("|" + "---|" * len(heads))
+        print(page.head(heads), flush=True)
         again, lines = 0, []
         for each in self.rows:
             runs = [found[work].result() for work in each.work]
@@ -165,7 +158,8 @@ class Table:
             trusted = all(seen.trusted for seen in runs)
             cells = [column.cell(runs) for column in self.columns]
             name = each.cells[0] + ("" if trusted else " (not trustworthy)")
-            lines.append(row([name, *each.cells[1:], *cells]))
+            lines.append(page.row([name, *each.cells[1:], *cells]))
+            print(lines[-1], flush=True)
         if again:
             print(f"\nMade again, because they were not trustworthy: {again}.")
         print(flush=True)
@@ -276,7 +270,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     from steadycast.media.ladder import cores
 
-    parser = argparse.ArgumentParser(prog="python -m validation.fair", description=__doc__.partition("\n")[0])
+    parser = page.options("validation.fair", __doc__, seeds=5)
     parser.add_argument("controllers", nargs="*", help=f"emulated also {PLAIN}: plain RTP at 3.8 Mb/s")
     parser.add_argument("--emulated", action="store_true", help="in real time, beside the kernel's TCP")
     parser.add_argument("--clips", nargs="+", type=Path, default=[], help="emulated: real clips, end to end")
@@ -286,7 +280,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rtts", nargs="+", type=float, help="ms, queues empty")
     parser.add_argument("--queues", nargs="+", choices=QUEUES, default=list(QUEUES))
     parser.add_argument("--tcps", nargs="+", help="as in a scenario's `congestion`")
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], help="as `steadycast run --set`")
     args = parser.parse_args(argv)
     real = args.emulated
@@ -301,25 +294,20 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print a row as soon as it is known."""
     args = arguments(argv)
-    from steadycast.errors import UserError
     from steadycast.progress import shown
 
     from papers.engine.runs import prepare
     from validation.worlds import results
 
-    try:
-        todo = tables(args)
-        with shown() as progress:
-            work = [work for table in todo for row in table.rows for work in row.work]
-            prepare((each.job for each in work), progress)
-            with results(work, args.at_once, progress) as found:
-                for table in todo:
-                    table.show(found)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    todo = tables(args)
+    with shown() as progress:
+        work = [work for table in todo for row in table.rows for work in row.work]
+        prepare((each.job for each in work), progress)
+        with results(work, args.at_once, progress) as found:
+            for table in todo:
+                table.show(found)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

@@ -11,7 +11,6 @@ second call makes only those that are missing.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 import sys
@@ -22,7 +21,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from validation import page
-from validation.cases import row
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "field.toml"
@@ -189,7 +187,7 @@ def choice(found: Found, controllers: Sequence[str]) -> str:
     from steadycast.controllers import registry
 
     deaf = {entry.name for entry in registry() if entry.feedback == "none"}
-    lines = [row(["situation", "keep all bounds in every run", "keep those of the shares"]), row(["---"] * 3)]
+    rows = []
     for group in (*GROUPS, LTE_GROUP):
         for network in group.networks:
             runs = {
@@ -203,8 +201,9 @@ def choice(found: Found, controllers: Sequence[str]) -> str:
                 name: seen for name, seen in fair.items() if all(each.whole >= LEAST_WHOLE for each in seen)
             }
             shares = {name: seen for name, seen in fair.items() if name not in good}
-            lines.append(row([f"{group.name}, {network}", _named(good), _named(shares)]))
-    return "\n".join(["### Which controller for whom", "", *lines])
+            rows.append([f"{group.name}, {network}", _named(good), _named(shares)])
+    heads = ["situation", "keep all bounds in every run", "keep those of the shares"]
+    return f"### Which controller for whom\n\n{page.table(heads, rows)}"
 
 
 def _shares(seen: Seen, network: str) -> bool:
@@ -227,11 +226,11 @@ def _table(group: Group, found: Found, controllers: Sequence[str]) -> str:
         (f"share, {shares}, %", _share_cell),
         ("delay p95, ms · loss, % · frames whole, %", _cost_cell),
     ):
-        lines = [row([head, *group.networks]), row(["---"] * (len(group.networks) + 1))]
-        for name in controllers:
-            cells = [cell(found.get((group.name, network, name), [])) for network in group.networks]
-            lines.append(row([f"`{name}`", *cells]))
-        parts.append("\n".join(lines))
+        rows = (
+            [f"`{name}`", *(cell(found.get((group.name, network, name), [])) for network in group.networks)]
+            for name in controllers
+        )
+        parts.append(page.table([head, *group.networks], rows))
     return "\n\n".join(parts)
 
 
@@ -268,29 +267,18 @@ def spread(values: Sequence[float]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
-    parser = argparse.ArgumentParser(prog="python -m validation.field", description=__doc__)
+    parser = page.options("validation.field", __doc__, PAGE, seeds=5)
     parser.add_argument("controllers", nargs="*", help="from the registry; all without any")
-    parser.add_argument("--write", action="store_true", help="into docs/field.md")
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--keep", type=Path, help="where the runs stay")
     args = parser.parse_args(argv)
     from steadycast.controllers import find, registry
-    from steadycast.errors import UserError
 
-    try:
-        chosen = [find(name).name for name in args.controllers] or [entry.name for entry in registry()]
-        with TemporaryDirectory(prefix="steadycast-") as scratch:
-            found = measure(chosen, args.seeds, args.keep or Path(scratch))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    text = tables(found, chosen, args.seeds)
-    if args.write:
-        page.put(PAGE, "tables", text)
-    else:
-        print(text)
+    chosen = [find(name).name for name in args.controllers] or [entry.name for entry in registry()]
+    with TemporaryDirectory(prefix="steadycast-") as scratch:
+        found = measure(chosen, args.seeds, args.keep or Path(scratch))
+    page.publish(PAGE, "tables", tables(found, chosen, args.seeds), write=args.write)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

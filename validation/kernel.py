@@ -10,7 +10,6 @@ and tshark.
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import math
 import statistics
@@ -22,6 +21,7 @@ from pathlib import Path
 from steadycast.emulate import emulate
 from steadycast.progress import Silent
 
+from validation import page
 from validation.agree import SCENARIO
 
 MODEL = Path(__file__).parent.parent / "crates" / "tcp" / "src" / "sender"
@@ -99,10 +99,10 @@ def answers(acks: list[Ack], data: list[float]) -> list[float]:
 
 def main() -> None:
     """Run both, and print how soon."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = page.options("validation.kernel", __doc__)
     parser.add_argument("--write", action="store_true", help="the model's files anew")
     args = parser.parse_args()
-    print("| kernel | answers | p5 µs | p50 | p95 | trustworthy |\n|---|---|---|---|---|---|")
+    print(page.head(["kernel", "answers", "p5 µs", "p50", "p95", "trustworthy"]))
     for congestion in ("reno", "cubic"):
         sets = [f"duration={SECONDS}s", f"record.interval={INTERVAL_S}s", f"flow.tcp.congestion={congestion}"]
         with tempfile.TemporaryDirectory() as place:
@@ -114,10 +114,8 @@ def main() -> None:
         took = answers(acks, data)
         cuts = statistics.quantiles(took, n=20)
         trusted = done.summary["emulation"]["trustworthy"]
-        print(
-            f"| {congestion} | {len(took)} | {cuts[0]:.0f} | {cuts[9]:.0f} | {cuts[18]:.0f} | {trusted} |",
-            flush=True,
-        )
+        cells = [congestion, str(len(took)), *(f"{cuts[n]:.0f}" for n in (0, 9, 18)), str(trusted)]
+        print(page.row(cells), flush=True)
         if args.write:
             lines = [(ack.at_s, ack.line()) for ack in acks]
             for row in done.tcp.to_polars().iter_rows(named=True):

@@ -9,9 +9,7 @@ Simulated, 60 s each, of which the first 20 count for nothing. The bounds were w
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from validation import page
-from validation.cases import row
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "scenarios" / "queues.toml"
@@ -339,30 +336,27 @@ def run(work: Sequence[Mapping[str, str]], seeds: int) -> list[list[Summary]]:
 def checks_table(checks: Sequence[Check], found: Sequence[Sequence[Summary]]) -> str:
     """Return a row per check: what is said, what comes out, and whether every seed keeps the bound."""
     heads = ["queue", "what follows from the document", "set-up", "bound", "mean", "least … most", ""]
-    lines = [row(heads), row(["---"] * len(heads))]
+    rows = []
     for check, runs in zip(checks, found, strict=True):
         values = [check.of(summary) for summary in runs]
         kept = sum(check.least <= value <= check.most for value in values)
-        lines.append(
-            row(
-                [
-                    check.queue,
-                    f"{check.says} ({check.source})",
-                    check.setup,
-                    f"{check.text(check.least)} … {check.text(check.most)}",
-                    check.text(sum(values) / len(values)),
-                    f"{check.text(min(values))} … {check.text(max(values))}",
-                    "holds" if kept == len(values) else f"**{kept} of {len(values)}**",
-                ]
-            )
+        rows.append(
+            [
+                check.queue,
+                f"{check.says} ({check.source})",
+                check.setup,
+                f"{check.text(check.least)} … {check.text(check.most)}",
+                check.text(sum(values) / len(values)),
+                f"{check.text(min(values))} … {check.text(max(values))}",
+                "holds" if kept == len(values) else f"**{kept} of {len(values)}**",
+            ]
         )
-    return "\n".join(lines)
+    return page.table(heads, rows)
 
 
 def scream_table(found: Mapping[tuple[int, int], Sequence[Summary]]) -> str:
     """Return SCReAM's rate beside Prague, ours and theirs."""
-    heads = ["RTT", *(f"{n} Prague" for n in range(5))]
-    lines = [row(heads), row(["---"] * len(heads))]
+    rows = []
     near = 0
     for rtt, theirs in zip(RTTS_MS, PUBLISHED, strict=True):
         cells = []
@@ -373,12 +367,9 @@ def scream_table(found: Mapping[tuple[int, int], Sequence[Summary]]) -> str:
             near += close
             text = f"{ours:.0f} ({min(rates):.0f}…{max(rates):.0f}) · {published}"
             cells.append(text if close else f"**{text}**")
-        lines.append(row([f"{rtt} ms", *cells]))
-    lines += [
-        "",
-        f"{near} of {len(RTTS_MS) * 5} are within {100 * CLOSE:.0f} % of theirs; the others stand in bold.",
-    ]
-    return "\n".join(lines)
+        rows.append([f"{rtt} ms", *cells])
+    told = f"{near} of {len(RTTS_MS) * 5} are within {100 * CLOSE:.0f} % of theirs; the others stand in bold."
+    return f"{page.table(['RTT', *(f'{n} Prague' for n in range(5))], rows)}\n\n{told}"
 
 
 PAIRS = ((1, 40), (1, 10), (4, 40), (8, 40))
@@ -400,14 +391,19 @@ def swing(seeds: int) -> str:
         ],
         seeds,
     )
-    lines = [
-        "| flows of each | link | marked over 2·√dropped | Prague's window times its marks | Prague over Reno |",
-        "| --- | --- | --- | --- | --- |",
+    heads = [
+        "flows of each",
+        "link",
+        "marked over 2·√dropped",
+        "Prague's window times its marks",
+        "Prague over Reno",
     ]
+    rows = []
     for (count, mbps), summaries in zip(PAIRS, found, strict=True):
         means = [statistics.fmean(map(of, summaries)) for of in (coupling, window_times_coupled_marks, ratio)]
-        lines.append(f"| {count} | {mbps} Mb/s | {' | '.join(f'{mean:.2f}' for mean in means)} |")
-    return "\n".join([page.stamp("python -m validation.queues --swing", f"seeds 1-{seeds}"), "", *lines])
+        rows.append([str(count), f"{mbps} Mb/s", *(f"{mean:.2f}" for mean in means)])
+    stamp = page.stamp("python -m validation.queues --swing", f"seeds 1-{seeds}")
+    return f"{stamp}\n\n{page.table(heads, rows)}"
 
 
 def tables(seeds: int) -> str:
@@ -432,21 +428,15 @@ def tables(seeds: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print or write the tables."""
-    parser = argparse.ArgumentParser(prog="python -m validation.queues", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into docs/queues.md")
+    parser = page.options("validation.queues", __doc__, PAGE, seeds=5)
     parser.add_argument("--swing", action="store_true", help="Prague over Reno at 80 ms alone, printed")
-    parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args(argv)
     if args.swing:
         print(swing(args.seeds))
         return 0
-    text = tables(args.seeds)
-    if args.write:
-        page.put(PAGE, "tables", text)
-    else:
-        print(text)
+    page.publish(PAGE, "tables", tables(args.seeds), write=args.write)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

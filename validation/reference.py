@@ -11,17 +11,14 @@ filter) comes from PyPI into an environment of its own, build/reference. Neither
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
-import sys
 import venv
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from validation import page
-from validation.cases import row
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "validation" / "scenarios" / "reference.toml"
@@ -120,27 +117,21 @@ def table() -> str:
     """Run all cases, and return the table."""
     replay, aiortc = programs()
     head = ["packets", "estimator", "Mb/s, 5 … 20 s", "Mb/s, 25 … 40 s", "lowered after"]
-    lines = [page.stamp("python -m validation.reference --write"), "", row(head), row(["---"] * len(head))]
+    rows = []
     for case in CASES:
         packets = trace(case)
         found = {**told(replay, packets), **told(aiortc, packets)}
         for n, (key, name) in enumerate(NAMES.items()):
-            lines.append(row([case.title if n == 0 else "", name, *measured(case, found[key])]))
-    return "\n".join(lines)
+            rows.append([case.title if n == 0 else "", name, *measured(case, found[key])])
+    return f"{page.stamp('python -m validation.reference --write')}\n\n{page.table(head, rows)}"
 
 
 def main() -> int:
     """Run, and print or write the table."""
-    parser = argparse.ArgumentParser(prog="python -m validation.reference", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into docs/controllers/gcc.md")
-    args = parser.parse_args()
-    text = table()
-    if args.write:
-        page.put(PAGE, "reference", text)
-    else:
-        print(text)
+    args = page.options("validation.reference", __doc__, PAGE).parse_args()
+    page.publish(PAGE, "reference", table(), write=args.write)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

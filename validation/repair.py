@@ -15,8 +15,6 @@ switches repair and the quantizer per frame on and off, each alone and both, bes
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -292,24 +290,36 @@ def line(row: Row, before: Sequence[Seen], now: Sequence[Seen]) -> str:
     if before and now[0].score:
         score = f"{mean([s.score for s in before]):.2f} → {score}"
     wait = f"{mean(waits):.0f} ms" if waits else "–"
-    return (
-        f"| {row.name} | {old} | {cell} | {row.text(row.bound)} | {wait} | {mean([s.freezes for s in now]):.2f} "
-        f"| {score} | {rates} | {tcp} | {100 * mean([s.extra for s in now]):.1f} % |"
-    )
+    freezes, extra = f"{mean([s.freezes for s in now]):.2f}", f"{100 * mean([s.extra for s in now]):.1f} %"
+    return page.row([row.name, old, cell, row.text(row.bound), wait, freezes, score, rates, tcp, extra])
 
 
-TABLE = (
-    "| set-up | before | now (worst seed) | at most | play-out, p95 | freezes/min | viewing score | video, kb/s "
-    "| a TCP, kb/s | repair's share |\n|---|---|---|---|---|---|---|---|---|---|"
-)
+TABLE = [
+    "set-up",
+    "before",
+    "now (worst seed)",
+    "at most",
+    "play-out, p95",
+    "freezes/min",
+    "viewing score",
+    "video, kb/s",
+    "a TCP, kb/s",
+    "repair's share",
+]
 
 
 BOTH = {"duration": "60s", "warmup": "5s"}
 """What a row that runs in both worlds is given."""
-WORLDS = (
-    "| set-up | seed | video, kb/s | apart | loss before repair | apart | frames not whole and in time | apart |\n"
-    "|---|---|---|---|---|---|---|---|"
-)
+WORLDS = [
+    "set-up",
+    "seed",
+    "video, kb/s",
+    "apart",
+    "loss before repair",
+    "apart",
+    "frames not whole and in time",
+    "apart",
+]
 
 
 def side_by_side(row: Row, seed: int) -> str:
@@ -332,16 +342,21 @@ def side_by_side(row: Row, seed: int) -> str:
     points = missing[1] - missing[0]
     shown = f"[{points:+.2f} points]" if abs(points) > 0.3 else f"{points:+.2f} points"
     busy = "" if emulated["emulation"]["trustworthy"] else " (the machine was too busy)"
-    return (
-        f"| {row.name}{busy} | {seed} | {rates[0]:.0f}, {rates[1]:.0f} | {cells[0]} | {100 * losses[0]:.2f} %, "
-        f"{100 * losses[1]:.2f} % | {cells[1]} | {missing[0]:.2f} %, {missing[1]:.2f} % | {shown} |"
-    )
+    speeds = f"{rates[0]:.0f}, {rates[1]:.0f}"
+    lost, late = (f"{one:.2f} %, {two:.2f} %" for one, two in ([100 * loss for loss in losses], missing))
+    return page.row([row.name + busy, str(seed), speeds, cells[0], lost, cells[1], late, shown])
 
 
-PARTS = (
-    "| queue | controller | `vbr` | `repair` | video, kb/s | loss before repair | delay of packets, p95 "
-    "| frames not whole and in time |\n|---|---|---|---|---|---|---|---|"
-)
+PARTS = [
+    "queue",
+    "controller",
+    "`vbr`",
+    "`repair`",
+    "video, kb/s",
+    "loss before repair",
+    "delay of packets, p95",
+    "frames not whole and in time",
+]
 
 
 def factors(seeds: int) -> list[str]:
@@ -349,7 +364,7 @@ def factors(seeds: int) -> list[str]:
     import steadycast as sc
     from steadycast.progress import Silent
 
-    lines = [PARTS]
+    lines = [page.head(PARTS)]
     for queue in ("codel", "fq-codel"):
         for controller in ("asmp", "tfrc"):
             for vbr, repair in (("bucket", "none"), ("bucket", "auto"), ("frame", "none"), ("frame", "auto")):
@@ -370,21 +385,17 @@ def factors(seeds: int) -> list[str]:
                 loss = 100 * mean([float(end["loss_frac"]) for end in ends])
                 delay = mean([float(end["delay_ms"]["p95"]) for end in ends])
                 missing = 100 * mean([missed(end) for end in ends])
-                lines.append(
-                    f"| {queue} | {controller} | {vbr} | {repair} | {rate:.0f} | {loss:.1f} % | {delay:.0f} ms "
-                    f"| {missing:.2f} % |"
-                )
+                came = [f"{rate:.0f}", f"{loss:.1f} %", f"{delay:.0f} ms", f"{missing:.2f} %"]
+                lines.append(page.row([queue, controller, vbr, repair, *came]))
                 print(lines[-1], flush=True)
     return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or write it into its page."""
-    parser = argparse.ArgumentParser(prog="python -m validation.repair", description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser = page.options("validation.repair", __doc__, PAGE, seeds=5)
     parser.add_argument("--rows", nargs="*", default=[])
     parser.add_argument("--clips", nargs="*", default=[])
-    parser.add_argument("--write", action="store_true")
     parser.add_argument("--emulated", action="store_true")
     parser.add_argument("--parts", action="store_true")
     options = parser.parse_args(arguments)
@@ -396,7 +407,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             page.put(PAGE, "parts", "\n".join([told, "", *found]))
         return 0
     if options.emulated:
-        lines = [WORLDS]
+        lines = [page.head(WORLDS)]
         for row in chosen:
             for seed in range(1, options.seeds + 1) if row.key in ("lossy", "red") else ():
                 lines.append(side_by_side(row, seed))
@@ -406,7 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             page.put(PAGE, "emulated", "\n".join([told, "", *lines]))
         return 0
     clips = [str(Path(clip).resolve()) for clip in options.clips]
-    lines = [TABLE]
+    lines = [page.head(TABLE)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         work = []
         for row in chosen:
@@ -425,4 +436,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

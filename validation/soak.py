@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import tempfile
@@ -14,6 +13,8 @@ import time
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
+
+from validation import page
 
 RECEIVERS = 32
 
@@ -140,7 +141,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
 
 def main() -> int:
     """Print the table; exit code 1 when something grows or lags."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = page.options("validation.soak", __doc__)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--receivers", type=int, default=RECEIVERS)
     options = parser.parse_args()
@@ -148,20 +149,16 @@ def main() -> int:
     told = soak(round(options.minutes * 60), options.receivers)
     wall = time.monotonic() - began
     first, middle, last = (f"{told.memory[n][1]:.1f}" for n in (0, len(told.memory) // 2, -1))
-    print(
-        "| minutes | Mb/s | MB at first, half, end | growth in the last half | lag at the end, p99 | CPU s | wall s |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    cells = [
-        f"{options.minutes:g}",
-        f"{told.rate_bps / 1e6:.2f}",
-        f"{first}, {middle}, {last}",
-        f"{told.slope():+.2%}",
-        f"{told.lag_ms:.2f} ms",
-        f"{told.cpu_s:.0f}",
-        f"{wall:.0f}",
-    ]
-    print("| " + " | ".join(cells) + " |")
+    cells = {
+        "minutes": f"{options.minutes:g}",
+        "Mb/s": f"{told.rate_bps / 1e6:.2f}",
+        "MB at first, half, end": f"{first}, {middle}, {last}",
+        "growth in the last half": f"{told.slope():+.2%}",
+        "lag at the end, p99": f"{told.lag_ms:.2f} ms",
+        "CPU s": f"{told.cpu_s:.0f}",
+        "wall s": f"{wall:.0f}",
+    }
+    print(page.table(list(cells), [cells.values()]))
     if not told.trustworthy:
         print("This machine was too busy: the lag is not the session's.", file=sys.stderr)
     good = told.complete and abs(told.slope()) <= SLOPE and told.lag_ms <= LAG_MS

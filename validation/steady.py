@@ -12,7 +12,6 @@ holds its bound. `cubic` is no controller but a TCP in the video's place: what C
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -842,7 +841,7 @@ def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
     """Write a line per cell: what was seen of each controller, in brackets where it misses its bound."""
     others = [c for c in plan if any((c, cell.key, s) in found.runs for cell in chosen for s in plan[c])]
     hidden = unseen(cells())
-    lines = ["| cell | " + " | ".join(f"`{c}`" for c in others) + " |", "|---" * (len(others) + 1) + "|"]
+    rows = []
     for cell in chosen:
         row = [cell.key + (" *" if cell.key in hidden else "")]
         for controller in others:
@@ -850,17 +849,16 @@ def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
             text = figures(runs, SHOWN[cell.read]) if runs else ""
             holds = found.holds(cell, controller, plan[controller]) if runs and controller != CUBIC else None
             row.append(f"[{text}]" if holds is False else text)
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines)
+        rows.append(row)
+    return page.table(["cell", *(f"`{c}`" for c in others)], rows)
 
 
 def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
     """Write how many cells of each row hold, of those that are judged: all, and the unseen ones alone."""
     who = [c for c in plan if c != CUBIC]
     hidden = unseen(cells())
-    rows = list(dict.fromkeys(cell.row for cell in chosen))
-    lines = ["| row | " + " | ".join(f"`{c}`" for c in who) + " |", "|---" * (len(who) + 1) + "|"]
-    for row in [*rows, "all"]:
+    lines = []
+    for row in [*dict.fromkeys(cell.row for cell in chosen), "all"]:
         texts = []
         for controller in who:
             marks = []
@@ -874,8 +872,8 @@ def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
                 ]
                 marks.append(f"{sum(judged)}/{len(judged)}")
             texts.append(f"{marks[0]} ({marks[1]})")
-        lines.append(f"| {row} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
+        lines.append([row, *texts])
+    return page.table(["row", *(f"`{c}`" for c in who)], lines)
 
 
 PAGE = ROOT / "docs" / "steady.md"
@@ -932,17 +930,13 @@ def draw(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m validation.steady", description=__doc__)
+    parser = page.options("validation.steady", __doc__, PAGE, seeds=5)
     parser.add_argument("--cells", nargs="+", default=[], help="rows or cells, as A1 or 'A1 4 Mb/s'")
     parser.add_argument("--group", choices=("all", "seen", "unseen"), default="all")
     parser.add_argument("--controllers", nargs="+", default=["steady"])
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--other-seeds", type=int, help="for all but steady and cubic; as many without")
     parser.add_argument("--set", action="append", default=[], help="for steady: as `steadycast run --set`")
     parser.add_argument("--jobs", type=int, help="processes; one for each processor without")
-    parser.add_argument(
-        "--write", action="store_true", help="into docs/steady.md, with its figure and this commit"
-    )
     parser.add_argument("--keep", type=Path, help="a file of runs: what it has is not run again")
     parser.add_argument("--brief", action="store_true", help="only the cells that miss, and the counts")
     args = parser.parse_args(argv)
@@ -978,4 +972,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

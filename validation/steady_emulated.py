@@ -10,8 +10,6 @@ run that says of itself that it is not trustworthy is printed and counted as suc
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -75,24 +73,22 @@ def one(folder: Path, key: str, seed: int, *, emulated: bool) -> Came:
 
 def table(came: Sequence[Came], listed: Sequence[Cell]) -> str:
     """Write a line for each cell: both worlds' means, the video's rate of one in that of the other."""
-    lines = ["| cell | simulated | emulated | rate, emulated in simulated |", "|---|---|---|---|"]
+    rows = []
     for cell in listed:
         worlds = {
             world: [c.seen for c in came if c.cell == cell.key and c.emulated == world and c.trusted]
             for world in (False, True)
         }
         if not worlds[True]:
-            lines.append(
-                f"| {cell.key} | {figures(worlds[False], SHOWN[cell.read])} | none to be trusted | |"
-            )
+            rows.append([cell.key, figures(worlds[False], SHOWN[cell.read]), "none to be trusted", ""])
             continue
         ratio = fmean(s["bps"] for s in worlds[True]) / fmean(s["bps"] for s in worlds[False])
         told = f"{ratio:.2f}" if abs(ratio - 1) <= NEAR else f"[{ratio:.2f}]"
         left_out = sum(c.emulated and not c.trusted for c in came if c.cell == cell.key)
         more = f" ({left_out} left out)" if left_out else ""
-        both = " | ".join(figures(worlds[world], SHOWN[cell.read]) for world in (False, True))
-        lines.append(f"| {cell.key} | {both}{more} | {told} |")
-    return "\n".join(lines)
+        simulated, emulated = (figures(worlds[world], SHOWN[cell.read]) for world in (False, True))
+        rows.append([cell.key, simulated, emulated + more, told])
+    return page.table(["cell", "simulated", "emulated", "rate, emulated in simulated"], rows)
 
 
 def run_all(listed: Sequence[Cell], runs: int, at_once: int) -> list[Came]:
@@ -119,11 +115,10 @@ def run_all(listed: Sequence[Cell], runs: int, at_once: int) -> list[Came]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m validation.steady_emulated", description=__doc__)
+    parser = page.options("validation.steady_emulated", __doc__, PAGE)
     parser.add_argument("--cells", nargs="+", default=[], help="rows or cells, as A1 or 'A1 4 Mb/s'")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
-    parser.add_argument("--write", action="store_true", help="into docs/steady.md, with this commit")
     args = parser.parse_args(argv)
     listed = [c for c in chosen() if not args.cells or any(c.key.startswith(some) for some in args.cells)]
     text = table(run_all(listed, args.runs, args.at_once), listed)
@@ -137,4 +132,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

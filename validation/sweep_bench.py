@@ -11,7 +11,6 @@ apart from what each run costs by a sweep of a tenth of the runs. Runs per secon
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import resource
@@ -53,27 +52,23 @@ def measure(runs: int, folder: Path) -> str:
     load, few = os.getloadavg()[0], max(runs // 10, 2)
     less, more = cost(few, folder), cost(runs, folder)
     each, simulated = ((more[i] - less[i]) / (runs - few) for i in (0, 1))
-    return "\n".join(
-        [
-            "| what | measured |",
-            "|---|---|",
-            f"| runs (home.toml, 30 s, without pictures) | {runs:,} |",
-            f"| processors; load before the start | {len(os.sched_getaffinity(0))}; {load:.1f} |",
-            f"| runs per second by the clock, without the page | {more[2]:.1f} |",
-            f"| CPU per run, all processes | {each * 1e3:.1f} ms |",
-            f"| CPU per run, the simulation alone | {simulated * 1e3:.1f} ms |",
-            f"| overhead per run | {each / simulated - 1:.0%} |",
-            f"| CPU for starts, page and figures, once | {less[0] - few * each:.1f} s |",
-            f"| overhead of the whole command | {more[0] / more[1] - 1:.0%} |",
-        ]
-    )
+    rows = {
+        "runs (home.toml, 30 s, without pictures)": f"{runs:,}",
+        "processors; load before the start": f"{len(os.sched_getaffinity(0))}; {load:.1f}",
+        "runs per second by the clock, without the page": f"{more[2]:.1f}",
+        "CPU per run, all processes": f"{each * 1e3:.1f} ms",
+        "CPU per run, the simulation alone": f"{simulated * 1e3:.1f} ms",
+        "overhead per run": f"{each / simulated - 1:.0%}",
+        "CPU for starts, page and figures, once": f"{less[0] - few * each:.1f} s",
+        "overhead of the whole command": f"{more[0] / more[1] - 1:.0%}",
+    }
+    return page.table(["what", "measured"], rows.items())
 
 
 def main() -> None:
     """Measure, print, and write when asked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = page.options("validation.sweep_bench", __doc__, PAGE)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--write", action="store_true", help="into docs/sweep.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         table = measure(options.runs, Path(folder))

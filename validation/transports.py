@@ -29,6 +29,8 @@ from typing import Any
 
 from steadycast.media.cache import folder as cache_folder
 
+from validation import page
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "transports.md"
 WIDTH, HEIGHT, FPS, FRAMES = 352, 288, 25, 750
@@ -334,7 +336,7 @@ def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> str:
         "frozen, %",
         "runs",
     ]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = []
     for way, runs in seen.items():
         stalled = sum(not s.trusted for s in runs)
         cells = [
@@ -347,20 +349,17 @@ def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> str:
             _cell([s.frozen for s in runs], ".1f", 100),
             f"{len(runs)}" + (f", {stalled} on a machine that stalled" if stalled else ""),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return page.table(heads, lines)
 
 
 def main() -> int:
     """Print the tables, and write them where it is asked for."""
-    parser = argparse.ArgumentParser(
-        description="FFmpeg's transports and ours beside a TCP, and over a lossy link."
-    )
+    parser = page.options("validation.transports", __doc__, PAGE)
     parser.add_argument("--hash", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--ways", default="")
     parser.add_argument("--tables", default=",".join(TABLES))
-    parser.add_argument("--write", action="store_true", help="into docs/transports.md")
     given = parser.parse_args()
     if given.hash is not None:
         hash_pictures(given.hash)
@@ -382,10 +381,7 @@ def main() -> int:
         made = rows(name, seen)
         print(made)
         if given.write:
-            begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-            text = PAGE.read_text(encoding="utf-8")
-            before, rest = text.split(begin)
-            PAGE.write_text(f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}", encoding="utf-8")
+            page.put(PAGE, name, made)
     return 0
 
 
@@ -423,4 +419,4 @@ def describe(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

@@ -9,7 +9,6 @@ times are told: on a machine that does other work the least is nearer to what th
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -39,7 +38,7 @@ def times(words: tuple[str, ...], rounds: int) -> list[float]:
 
 def table(rounds: int) -> str:
     """Measure, and lay out the rows."""
-    rows = ["| command | aim | least | median |", "|---|---|---|---|"]
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         written = (*HOME, "--force", "-o", f"{folder}/home")
         for shown, words, aim in (
@@ -49,15 +48,14 @@ def table(rounds: int) -> str:
             ("and with the film of its worst ten seconds", written, 2.4),
         ):
             took = times(words, rounds)
-            rows.append(f"| {shown} | {aim} s | {min(took):.2f} s | {statistics.median(took):.2f} s |")
-    return "\n".join(rows)
+            rows.append([shown, f"{aim} s", f"{min(took):.2f} s", f"{statistics.median(took):.2f} s"])
+    return page.table(["command", "aim", "least", "median"], rows)
 
 
 def main() -> int:
     """Print the table, and write it where it is asked for."""
-    parser = argparse.ArgumentParser(description="What a user waits for.")
+    parser = page.options("validation.waits", __doc__, PAGE)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", action="store_true", help="into docs/bench.md")
     given = parser.parse_args()
     load = os.getloadavg()[0]
     found = table(given.rounds)
@@ -70,4 +68,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

@@ -15,9 +15,6 @@ import pytest
 from .conftest import marked_processes
 from .faults import FAULTS, HEAD, Bounds, Fault, Outcome, row, suffer
 
-pytestmark = pytest.mark.xdist_group("faults")
-"""One process suffers them all: another one that had a share of these tests would suffer each a second time."""
-
 AT_ONCE = 10
 """They wait most of the time."""
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from steadycast import cli
 
+from tests.conftest import Said
 from tests.face.made_up import make, make_seeds
 
 
@@ -24,13 +24,6 @@ def seeds_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "seeds"
     make_seeds(path, 3, receivers=2, seconds=64)
     return path
-
-
-@dataclass
-class Said:
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture

@@ -17,27 +17,7 @@ from steadycast.report import page, write_report
 from steadycast.run import run
 from steadycast.workers import Helper
 
-from tests.face.conftest import Said
-
-SCENARIO = """
-format = 1
-name = "beside"
-duration = "6s"
-
-[topology]
-shape = "dumbbell"
-bottleneck = { rate = "1Mbps", delay = "10ms" }
-
-[[flow]]
-name = "video"
-kind = "video"
-controller = "asmp"
-media = "greedy"
-
-[[flow]]
-name = "tcp"
-kind = "tcp"
-"""
+from tests.conftest import SMALL, Said
 
 
 @pytest.fixture
@@ -45,7 +25,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A scenario in a folder of its own; two processors, whatever the machine has."""
     monkeypatch.setattr(ahead_module, "cores", lambda: 2)
     path = tmp_path / "beside.toml"
-    path.write_text(SCENARIO)
+    path.write_text(SMALL.replace('"3s"', '"6s"'))
     return path
 
 

@@ -20,7 +20,7 @@ from steadycast.media.prepare import media_of
 from steadycast.media.synthetic import Synthetic
 from steadycast.run import load
 
-from tests.face.conftest import Said
+from tests.conftest import Said
 
 Say = Callable[..., Said]
 ROOT = Path(__file__).resolve().parents[2]

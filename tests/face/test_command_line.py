@@ -13,29 +13,11 @@ from typing import Any
 import pytest
 from steadycast.folder import Draft
 
-from tests.face.conftest import Said
+from tests.conftest import SMALL, Said
 
 Say = Callable[..., Said]
-HOME = """
-format = 1
-name = "home"
-duration = "6s"
-
-[topology]
-shape = "dumbbell"
-bottleneck = { rate = "1Mbps", delay = "10ms" }
-
-[[flow]]
-name = "video"
-kind = "video"
-controller = "asmp"
-receivers = 2
-media = "greedy"
-
-[[flow]]
-name = "tcp"
-kind = "tcp"
-
+HOME = SMALL.replace('"small"', '"home"').replace('"3s"', '"6s"').replace("media", "receivers = 2\nmedia")
+HOME += """
 [[expect]]
 that = "flows.tcp.share_of_fair"
 min = 0.01

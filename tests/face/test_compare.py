@@ -10,7 +10,7 @@ from steadycast.compare import Condition, Verdict
 from steadycast.errors import UserError
 from steadycast.report.several import Run, measures
 
-from tests.face.conftest import Said
+from tests.conftest import Said
 from tests.face.made_up import make
 
 Say = Callable[..., Said]

@@ -13,7 +13,7 @@ import pytest
 from steadycast.folder import Draft, Folder
 from steadycast.quality import measure
 
-from tests.face.conftest import Said
+from tests.conftest import Said
 
 Say = Callable[..., Said]
 FRAMES, GOP = 24, 12

@@ -20,7 +20,7 @@ from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
 from steadycast.folder import Claim, Draft, Folder
 
-from tests.face.conftest import Said
+from tests.conftest import Said
 
 Say = Callable[..., Said]
 

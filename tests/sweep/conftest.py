@@ -4,31 +4,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-SMALL = """
-format = 1
-name = "small"
-duration = "3s"
-
-[topology]
-shape = "dumbbell"
-bottleneck = { rate = "1Mbps", delay = "10ms" }
-
-[[flow]]
-name = "video"
-kind = "video"
-controller = "asmp"
-media = "greedy"
-
-[[flow]]
-name = "tcp"
-kind = "tcp"
-send_jitter = "1ms"
-"""
+from tests.conftest import Said
 
 # It waits before each run, so that a test has time to look at the processes.
 SLOW = """
@@ -45,21 +25,6 @@ class Slow:
     def rate_bps(self):
         return 200_000.0
 """
-
-
-@dataclass
-class Said:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A video that always has data beside TCP, for three seconds."""
-    path = tmp_path / "small.toml"
-    path.write_text(SMALL)
-    return path
 
 
 def command(*words: object) -> list[str]:

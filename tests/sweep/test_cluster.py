@@ -14,7 +14,8 @@ from steadycast.errors import UserError
 from steadycast.sweep import cluster
 from steadycast.sweep import plan as planning
 
-from tests.sweep.conftest import SLOW, SMALL, Said
+from tests.conftest import SMALL, Said
+from tests.sweep.conftest import SLOW
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 

@@ -14,7 +14,8 @@ import steadycast as sc
 from steadycast.folder import TABLES
 from steadycast.run import Problems, load
 
-from tests.sweep.conftest import SLOW, SMALL, alive, children, until
+from tests.conftest import SMALL
+from tests.sweep.conftest import SLOW, alive, children, until
 from tests.sweep.test_sweep import Begin, Say, slow
 
 

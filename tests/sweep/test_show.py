@@ -21,7 +21,7 @@ SHARE = "flows.video.share_of_fair"
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> sc.Sweep:
-    from tests.sweep.conftest import SMALL
+    from tests.conftest import SMALL
 
     place = tmp_path_factory.mktemp("show")
     (place / "small.toml").write_text(SMALL)

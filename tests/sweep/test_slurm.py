@@ -14,7 +14,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.sweep.conftest import Said, command, until
+from tests.conftest import Said
+from tests.sweep.conftest import command, until
 
 TOOLS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 PARTS = 4

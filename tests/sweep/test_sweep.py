@@ -19,7 +19,8 @@ from steadycast.sweep.plan import Plan
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
 
-from tests.sweep.conftest import SLOW, SMALL, Said, alive, children, command, until
+from tests.conftest import SMALL, Said
+from tests.sweep.conftest import SLOW, alive, children, command, until
 
 Say = Callable[..., Said]
 Begin = Callable[..., "subprocess.Popen[str]"]
