@@ -12,8 +12,8 @@
 Each row is a set-up, run with five seeds: "before" without repair, with a quantizer per group of pictures and a fixed
 play-out delay; "now" as the row says. Cells are means over the seeds and, behind them, the worst seed. What misses its
 bound stands in brackets. `--emulated` runs its rows in both worlds for a minute and sets them side by side. `--parts`
-switches repair and the quantizer per frame on and off, each alone and both, beside CoDel and FQ-CoDel. `--rooms` compares
-values of `room` with seeds of its own, which have chosen nothing before.
+switches repair and the quantizer per frame on and off, each alone and both, beside CoDel and FQ-CoDel. `--rooms`
+compares values of `room` with seeds of its own, which have chosen nothing before.
 """
 
 from __future__ import annotations
