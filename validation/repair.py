@@ -4,13 +4,16 @@
     python -m validation.repair --write              # puts it into docs/repair.md
     python -m validation.repair --emulated --write   # two of its rows over real sockets, in real time; needs root
     python -m validation.repair --parts --write      # what repair and `vbr = "frame"` each do to the video's rate
+    python -m validation.repair --rooms --write      # three values of `room` beside each other, with seeds 6 to 45
     python -m validation.repair --rows home --seeds 2
-    python -m validation.repair --clips a.mkv b.mkv  # instead of the synthetic clip, where a row has pictures
+    python -m validation.repair --clips a.mkv b.mkv --write     # rows with one receiver, with these instead of the
+                                                                # synthetic clip
 
 Each row is a set-up, run with five seeds: "before" without repair, with a quantizer per group of pictures and a fixed
 play-out delay; "now" as the row says. Cells are means over the seeds and, behind them, the worst seed. What misses its
 bound stands in brackets. `--emulated` runs its rows in both worlds for a minute and sets them side by side. `--parts`
-switches repair and the quantizer per frame on and off, each alone and both, beside CoDel and FQ-CoDel.
+switches repair and the quantizer per frame on and off, each alone and both, beside CoDel and FQ-CoDel. `--rooms`
+compares values of `room` with seeds of its own, which have chosen nothing before.
 """
 
 from __future__ import annotations
@@ -250,7 +253,7 @@ def measure(row: Row, changes: Mapping[str, str], seed: int, clips: Sequence[str
             place = Path(folder) / "row.toml"
             place.write_text(row.scenario, encoding="utf-8")
         told = [f"{key}={value}" for key, value in changes.items()]
-        if clips and "greedy" not in str(row.scenario):
+        if clips:
             told += [f"flow.video.clip={list(clips)}", "flow.video.media=clip"]
         summary = sc.run(place, seed=seed, set=told, quality=False, progress=Silent()).summary
     flow = video(summary)
@@ -391,6 +394,42 @@ def factors(seeds: int) -> list[str]:
     return lines
 
 
+ONE_RECEIVER = ("lossy", "red", "home", "gilbert")
+"""Keys of the rows with pictures that go to one receiver."""
+ROOMS = ("2.5", "2.25", "2")
+"""Values of `room` that are compared."""
+UNSEEN = range(6, 46)
+"""Seeds with which `room` is compared: no value was chosen with them."""
+ROOMS_HEAD = ["set-up", "at most", *(f"`room = {room}`" for room in ROOMS)]
+
+
+def compared(row: Row, runs: Sequence[Sequence[Seen]]) -> str:
+    """One line of the table of rooms: what each value misses, how often it freezes, and its rate."""
+    cells = []
+    for seen in runs:
+        value, worst = mean([s.value for s in seen]), max(s.value for s in seen)
+        freezes, rate = mean([s.freezes for s in seen]), mean([s.video_bps for s in seen]) / 1e3
+        missing = f"{row.text(value)} (to {row.text(worst)})"
+        missing = missing if value <= row.bound else f"[{missing}]"
+        often = f"{freezes:.2f}" if freezes <= 1 else f"[{freezes:.2f}]"
+        cells.append(f"{missing}, {often}, {rate:.0f} kb/s")
+    return f"| {row.name} | {row.text(row.bound)} | {' | '.join(cells)} |"
+
+
+def rooms(chosen: Sequence[Row]) -> list[str]:
+    """Compare values of `room` over the rows with pictures towards one receiver, with seeds that have chosen none."""
+    lines = [page.head(ROOMS_HEAD)]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        work = []
+        for row in chosen:
+            sets = [{**row.now, "flow.video.room": room} for room in ROOMS]
+            work.append([[pool.submit(measure, row, each, seed, []) for seed in UNSEEN] for each in sets])
+        for row, parts in zip(chosen, work, strict=True):
+            lines.append(compared(row, [[future.result() for future in part] for part in parts]))
+            print(lines[-1], flush=True)
+    return lines
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or write it into its page."""
     parser = page.options("validation.repair", __doc__, PAGE, seeds=5)
@@ -398,6 +437,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clips", nargs="*", default=[])
     parser.add_argument("--emulated", action="store_true")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--rooms", action="store_true")
     options = parser.parse_args(arguments)
     chosen = [row for row in rows() if not options.rows or row.key in options.rows]
     if options.parts:
@@ -405,6 +445,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.write:
             told = page.stamp("python -m validation.repair --parts --write")
             page.put(PAGE, "parts", "\n".join([told, "", *found]))
+        return 0
+    if options.rooms:
+        found = rooms([row for row in chosen if row.key in ONE_RECEIVER])
+        if options.write:
+            told = page.stamp("python -m validation.repair --rooms --write")
+            page.put(PAGE, "rooms", "\n".join([told, "", *found]))
         return 0
     if options.emulated:
         lines = [page.head(WORLDS)]
@@ -417,6 +463,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             page.put(PAGE, "emulated", "\n".join([told, "", *lines]))
         return 0
     clips = [str(Path(clip).resolve()) for clip in options.clips]
+    chosen = [row for row in chosen if not clips or row.key in ONE_RECEIVER]
     lines = [page.head(TABLE)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         work = []
@@ -430,8 +477,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines.append(line(row, before, now))
             print(lines[-1], flush=True)
     if options.write:
-        told = page.stamp("python -m validation.repair --write")
-        page.put(PAGE, "table", "\n".join([told, "", *lines]))
+        names = ["--clips", *(Path(clip).name for clip in clips)] if clips else []
+        told = page.stamp(" ".join(["python -m validation.repair", *names, "--write"]))
+        page.put(PAGE, "clips" if clips else "table", "\n".join([told, "", *lines]))
     return 0
 
 
