@@ -41,6 +41,15 @@ Judge = Callable[[Seen, Mapping[str, Seen]], bool | None]
 
 
 @dataclass(frozen=True)
+class Stricter:
+    """A second bound of the same runs."""
+
+    row: str
+    judge: Judge
+    beside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Cell:
     """One network, what a controller is to reach on it, and how that is read from a run."""
 
@@ -58,6 +67,8 @@ class Cell:
     only: tuple[str, ...] = ()
     """The controllers that have it; all without any."""
     facts: Mapping[str, float] = field(default_factory=dict)
+    stricter: Stricter | None = None
+    """Counted in a row of its own behind this one's, of the same runs."""
 
     @property
     def key(self) -> str:
@@ -167,12 +178,17 @@ def reno_bound(own: str, mixed: str) -> Judge:
     return holds
 
 
-def own_queue(loss: float, key: str) -> Judge:
-    """Bound both shares; TCP's by what it gets beside CUBIC, where it can't fill a queue of its own."""
+def own_queue(loss: float) -> Judge:
+    """Bound the video's share and loss."""
+    return lambda seen, _: seen["video"] >= 0.9 and seen["loss"] <= loss
+
+
+def own_queues(loss: float, key: str) -> Judge:
+    """Bound TCP's share as well, by what it gets beside CUBIC where it can't fill a queue of its own."""
 
     def holds(seen: Seen, beside: Mapping[str, Seen]) -> bool:
         least = min(0.9, 0.95 * beside[key]["tcp"])
-        return seen["video"] >= 0.9 and seen["tcp"] >= least and seen["loss"] <= loss
+        return own_queue(loss)(seen, beside) is True and seen["tcp"] >= least
 
     return holds
 
@@ -255,7 +271,8 @@ def _b() -> list[Cell]:
                     )
                     name = f"{congestion} {rate} Mb/s {rtt} ms {limit}p"
                     most, key = (0.01 if rate == 1 else 0.003), f"B3 {name}"
-                    found.append(Cell("B3", name, text, judge=own_queue(most, key), beside=(key,)))
+                    both = Stricter("B3 t", own_queues(most, key), (key,))
+                    found.append(Cell("B3", name, text, judge=own_queue(most), stricter=both))
     lines = {
         "codel": (queue("codel"), 0.75),
         "pie": (queue("pie"), 0.75),
@@ -433,6 +450,7 @@ def _f() -> list[Cell]:
                     "F",
                     label,
                     text,
+                    "rates",
                     judge=judge,
                     sets=sets,
                     beside=(f"={plain}",),
@@ -466,7 +484,7 @@ def _stalls() -> list[Cell]:
 
         name = f"stalls of 50 ms, {'alone' if not other else 'beside CUBIC'}"
         text = dumbbell(4, 40, droptail(packets), video() + other, events=events)
-        found.append(Cell("F", name, text, judge=judge, beside=(f"={plain}",), facts={"rate": 4e6}))
+        found.append(Cell("F", name, text, "rates", judge, beside=(f"={plain}",), facts={"rate": 4e6}))
     return found
 
 
@@ -589,15 +607,17 @@ def _basic(done: Run) -> Seen:
         lost = (first.get("retransmitted_packets") or 0) / max(first.get("sent_packets") or 1, 1)
     seen = {
         "bps": first["throughput_bps"],
-        "video": first.get("share_of_fair") or 0.0,
         "loss": lost,
         "queue_ms": neck["queue_ms"]["p95"] or 0.0,
         "queue_p50_ms": neck["queue_ms"]["p50"] or 0.0,
         "delay_ms": (viewers[0].get("delay_ms") or {}).get("p95") or 0.0,
         "used": neck["utilisation_frac"],
     }
-    if lasting:
-        seen["tcp"] = min(f["share_of_fair"] for f in lasting)
+    if first.get("share_of_fair") is not None:  # There is none over a link whose rate follows a trace.
+        seen["video"] = first["share_of_fair"]
+    shares = [f["share_of_fair"] for f in lasting if f.get("share_of_fair") is not None]
+    if shares:
+        seen["tcp"] = min(shares)
     if frames and frames["sent"]:
         seen["frames"] = frames["ok"] / frames["sent"]
     return seen
@@ -688,6 +708,7 @@ def _group(done: Run, _: Cell) -> Seen:
 
 READERS: Mapping[str, Callable[[Run, Cell], Seen]] = {
     "shares": lambda done, _: _basic(done),
+    "rates": lambda done, _: _basic(done),
     "alone": _alone,
     "start": _start,
     "kin": _kin_seen,
@@ -712,23 +733,29 @@ class Found:
             if (controller, cell.key, seed) in self.runs
         ]
 
-    def verdict(self, cell: Cell, controller: str, seed: int) -> bool | None:
-        """Whether a run holds; nothing where it isn't judged."""
+    def _judged(
+        self, cell: Cell, judge: Judge, needs: Sequence[str], controller: str, seed: int
+    ) -> bool | None:
         seen = self.runs[controller, cell.key, seed]
         beside = {}
-        for key in cell.beside:
+        for key in needs:
             who, _, plain = key.rpartition("=")
             who = who or (controller if key.startswith("=") else CUBIC)
             known = self.runs.get((who, plain, seed))
             if known is None:
                 return None
             beside[plain] = known
-        return cell.judge(seen, beside)
+        return judge(seen, beside)
 
-    def holds(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool | None:
-        """Tell whether all its runs hold; nothing where none is judged."""
+    def holds(
+        self, cell: Cell, controller: str, seeds: Sequence[int], by: Stricter | None = None
+    ) -> bool | None:
+        """Tell whether all its runs hold its bound, or the stricter one; nothing where none is judged."""
+        judge, needs = (by.judge, by.beside) if by else (cell.judge, cell.beside)
         verdicts = [
-            self.verdict(cell, controller, s) for s in seeds if (controller, cell.key, s) in self.runs
+            self._judged(cell, judge, needs, controller, s)
+            for s in seeds
+            if (controller, cell.key, s) in self.runs
         ]
         judged = [v for v in verdicts if v is not None]
         return all(judged) if judged else None
@@ -806,6 +833,8 @@ def figures(runs: Sequence[Seen], names: Sequence[str]) -> str:
 
 
 STYLE: Mapping[str, tuple[float, int, str]] = {
+    "bps": (1e-6, 2, " Mb/s"),
+    "fall": (1.0, 0, " ms"),
     "loss": (100.0, 2, " %"),
     "queue_ms": (1.0, 0, " ms"),
     "elsewhere_ms": (1.0, 0, " ms"),
@@ -817,6 +846,9 @@ STYLE: Mapping[str, tuple[float, int, str]] = {
     "left_s": (1.0, 1, " s"),
 }
 LABELS = {
+    "bps": "rate",
+    "fall": "delay after the fall",
+    "rise": "used after the rise",
     "queue_ms": "queue p95",
     "elsewhere_ms": "elsewhere",
     "delay_ms": "delay p95",
@@ -827,6 +859,7 @@ LABELS = {
 }
 SHOWN: Mapping[str, Sequence[str]] = {
     "shares": ("video", "tcp", "loss", "queue_ms", "frames"),
+    "rates": ("bps", "video", "tcp", "loss", "queue_ms"),
     "alone": ("used", "loss", "queue_ms"),
     "start": ("held", "loss", "queue_ms"),
     "kin": ("jain", "loss", "queue_ms"),
@@ -854,21 +887,30 @@ def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
 
 
 def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
-    """Write how many cells of each row hold, of those that are judged: all, and the unseen ones alone."""
+    """Write how many cells of each row hold, of those that are judged: all, and the unseen ones alone.
+
+    A row of stricter bounds stands behind its cells' row, and is no part of the sum.
+    """
     who = [c for c in plan if c != CUBIC]
     hidden = unseen(cells())
+    rows: dict[str, list[tuple[Cell, Stricter | None]]] = {}
+    for cell in chosen:
+        rows.setdefault(cell.row, []).append((cell, None))
+        if cell.stricter:
+            rows.setdefault(cell.stricter.row, []).append((cell, cell.stricter))
+    rows["all"] = [(cell, None) for cell in chosen]
     lines = []
-    for row in [*dict.fromkeys(cell.row for cell in chosen), "all"]:
+    for row, bounds in rows.items():
         texts = []
         for controller in who:
             marks = []
             for some in (None, hidden):
-                mine = [c for c in chosen if (row in (c.row, "all")) and (some is None or c.key in some)]
                 judged = [
                     held
-                    for c in mine
-                    if found.of(c, controller, plan[controller])
-                    and (held := found.holds(c, controller, plan[controller])) is not None
+                    for c, by in bounds
+                    if (some is None or c.key in some)
+                    and found.of(c, controller, plan[controller])
+                    and (held := found.holds(c, controller, plan[controller], by)) is not None
                 ]
                 marks.append(f"{sum(judged)}/{len(judged)}")
             texts.append(f"{marks[0]} ({marks[1]})")
