@@ -24,7 +24,7 @@ settings! {
     /// Above `max` packets are dropped even where they could be marked.
     #[derive(Copy)]
     Red checked by thresholds {
-        /// How much fits.
+        /// How much the queue holds.
         limit: Limit = Limit::Packets(50),
         /// Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1 and 0.002.
         preset: RedPreset = RedPreset::Ns2,
