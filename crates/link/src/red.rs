@@ -9,7 +9,7 @@ use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words}
 /// Where RED's parameters come from that are not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedPreset {
-    /// From the link's rate and delay, as ns-2.35 configures it by itself.
+    /// Derived from the link's rate and delay, as ns-2.35 configures it by itself.
     Ns2,
     /// 5 and 15 packets, weight 0.002.
     Classic,
