@@ -52,7 +52,7 @@ class Ahead:
             self._helper.ask(task)
 
     def drawings(self) -> Drawings | None:
-        """Wait for the figures; `None` where they were not drawn: whoever needs them then draws them, or fails to."""
+        """Wait for the figures; `None` where they were not drawn: the caller then draws them itself."""
         return self._helper.answer() if self._helper is not None else None
 
 

@@ -261,7 +261,7 @@ class Claim:
             file = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The file that was locked may have been taken away by who had it before.
+                # The process that had the lock before may have taken the file away.
                 if _same(file, self._lock):
                     with suppress(OSError):  # a full disk: then the process has no number in messages
                         os.ftruncate(file, 0)

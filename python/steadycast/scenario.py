@@ -170,8 +170,8 @@ class Queue(Part):
     dropped with p'²; default 2.0.
     """
     limit: str | None = None
-    """droptail, red, codel, fq-codel, pie, dualpi2: How much fits. Default "50p"; codel: "1000p"; fq-
-    codel: "10240p"; pie: "1000p"; dualpi2: "250ms".
+    """droptail, red, codel, fq-codel, pie, dualpi2: How much the queue holds. Default "50p"; codel:
+    "1000p"; fq-codel: "10240p"; pie: "1000p"; dualpi2: "250ms".
     """
     mark_ecnth: float | None = None
     """pie: The drop probability above which packets are dropped even where they could be marked; default
@@ -326,7 +326,7 @@ class Buffer(Part):
     """The receiver's buffer, for controllers that look at it."""
 
     size: str
-    """How much fits."""
+    """The size of the buffer."""
     consume: str | None = None
     """Consumption at a constant rate; default: frame by frame, as the clip plays."""
 
@@ -380,9 +380,9 @@ class Clock(Part):
     """Its receivers' clocks; default: the sender's."""
 
     ahead: str | None = None
-    """How much more they show than the sender's."""
+    """By how much they show more than the sender's."""
     behind: str | None = None
-    """How much less."""
+    """By how much they show less than the sender's."""
     drift: float | None = None
     """Parts per million that they are too fast; negative: too slow. Default 0."""
 
@@ -460,9 +460,11 @@ class Flow(Part):
     buffer: Buffer | None = None
     """video: the receiver's buffer, for controllers that look at it."""
     bytes: str | None = None
-    """tcp, and video with media greedy: so much, once. With "off": again and again."""
+    """tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the
+    amount of each period.
+    """
     cap: str | None = None
-    """video: nor above this."""
+    """video: the rate never goes above this."""
     cast: str | None = None
     """unicast: a session for each receiver. multicast: one for all; the default for more than one."""
     clip: str | Path | Sequence[str | Path] | None = None
@@ -519,7 +521,7 @@ class Flow(Part):
     mode: str | None = None
     """video: repaired (default) or paper."""
     off: Period | None = None
-    """tcp, onoff: Length of the periods without."""
+    """tcp, onoff: Length of the periods without data."""
     on: Period | None = None
     """tcp, onoff: Length of the periods with data."""
     packet: str | None = None
@@ -602,7 +604,7 @@ class Change(Part):
     """A change of links."""
 
     link: str | Sequence[str]
-    """Which."""
+    """The link that changes."""
     delay: str | None = None
     """A new delay."""
     direction: str | None = None
@@ -641,7 +643,7 @@ class Event(Part):
 
 @dataclass(kw_only=True)
 class Record(Part):
-    """What is written down."""
+    """What is recorded beside the summary."""
 
     interval: str | None = None
     """Length of one step of the series; default "1s"."""
@@ -676,9 +678,9 @@ class Expect(Part):
     that: str
     """A path into summary.json, lists by name: "flows.tcp.share_of_fair"."""
     max: float | None = None
-    """At most."""
+    """The largest value that holds."""
     min: float | None = None
-    """At least."""
+    """The smallest value that holds."""
 
 
 @dataclass(kw_only=True)
@@ -690,11 +692,11 @@ class _File(Part):
     duration: str
     """How long it runs, for example "80s"."""
     events: Sequence[Event] = field(default=(), metadata={"key": "event"})
-    """What happens on the way."""
+    """What changes during the run: links, flows, and the members of groups."""
     expect: Sequence[Expect] = ()
     """What must hold at the end."""
     flows: Sequence[Flow] = field(default=(), metadata={"key": "flow"})
-    """What is sent."""
+    """What is sent, from where to where."""
     format: int = 1
     """The format's number, now 1; a newer one is refused."""
     join_latency: str | None = None
@@ -710,7 +712,7 @@ class _File(Part):
     nodes: Sequence[str] = ()
     """Nodes that links join; "r[1-3]" is r1, r2, r3."""
     record: Record | None = None
-    """What is written down."""
+    """What is recorded beside the summary."""
     seed: int | None = None
     """What all randomness derives from; default 1."""
     simulcasts: Sequence[Simulcast] = field(default=(), metadata={"key": "simulcast"})
@@ -718,7 +720,7 @@ class _File(Part):
     topology: Topology | None = None
     """A ready-made network."""
     warmup: str | None = None
-    """Left out of every mean at the start, never out of a series; default "0s"."""
+    """The time at the start that counts in no mean; series have it; default "0s"."""
 
 
 # The classes end here.

@@ -163,7 +163,7 @@ class Workers:
 
 
 class Helper:
-    """One process that does one task beside this one; where it fails, whoever asked does the task.
+    """One process that does one task beside this one; where it fails, the caller does the task.
 
     Args:
         work: MODULE:FUNCTION, called once in the process with `None`; it returns what is called with the task.

@@ -368,7 +368,7 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
         ),
         (
             lambda to: sc.Sender(to, size=SIZE, feedback="remb"),
-            "feedback remb: there is no such format; take own",
+            "feedback remb: there is no such value; take one of own",
         ),
         (lambda to: sc.Sender(to, size=SIZE, packet=9), "packet 9: a link of 1500 B takes no such packet"),
         (lambda to: sc.Sender(to, size=SIZE, controller="tfcr"), 'did you mean "tfrc"'),

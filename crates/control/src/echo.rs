@@ -1,13 +1,12 @@
 //! A receiver half that any sender half can use: it echoes the send time and says what arrived. Controllers from outside (a
 //! Python class) get their reports from it unless they bring a receiver half of their own.
 
+use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
 /// Subtype of its APP packets.
 const SUBTYPE: u8 = 1;
-/// Bytes of its report: six 32-bit words.
-const LEN: usize = 24;
 
 /// What one report of an [`EchoReceiver`] says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,25 +31,17 @@ impl Echo {
     /// # Errors
     /// `None` when its length, subtype or content can't be true.
     pub fn parse(body: &Body) -> Option<Self> {
-        let bytes: &[u8; LEN] = body.bytes.as_slice().try_into().ok()?;
-        let word = |n: usize| u32::from_be_bytes([bytes[4 * n], bytes[4 * n + 1], bytes[4 * n + 2], bytes[4 * n + 3]]);
-        let (received, expected, lost) = (f32::from_bits(word(2)), word(3), word(4));
-        let sane = body.subtype == SUBTYPE && received.is_finite() && received >= 0.0 && lost <= expected;
-        sane.then(|| Self {
-            sent: Stamp(word(0)),
-            held: Span::micros(u64::from(word(1))),
-            received: Rate::from_bps_f64(f64::from(received)),
-            expected,
-            lost,
-            queueing: Span::micros(u64::from(word(5))),
-        })
+        let whole = body.subtype == SUBTYPE && body.bytes.len() == 24;
+        let [sent, held, received, expected, lost, queueing] = words(&body.bytes).filter(|_| whole)?;
+        let received = Rate::from_bps_f64(amount(received)?);
+        let echo = Self { sent: Stamp(sent), held: span(held), received, expected, lost, queueing: span(queueing) };
+        (lost <= expected).then_some(echo)
     }
 
     fn body(&self) -> Body {
-        let micros = |span: Span| u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
-        let received = (self.received.as_bps_f64() as f32).to_bits();
+        let received = single(self.received.as_bps_f64());
         let words = [self.sent.0, micros(self.held), received, self.expected, self.lost, micros(self.queueing)];
-        Body { subtype: SUBTYPE, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+        Body::of_words(SUBTYPE, words)
     }
 
     /// The round-trip time, for a sender that gets this report now.

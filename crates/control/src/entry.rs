@@ -9,10 +9,10 @@ use steadycast_words::{nearest, words};
 /// Whether a controller does what its paper prints, or what its paper means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Contradictions decided, gaps filled: the default.
+    /// The paper's contradictions are decided and its gaps are filled: the default.
     #[default]
     Repaired,
-    /// As printed.
+    /// The paper as it is printed.
     Paper,
 }
 
@@ -20,7 +20,7 @@ words! {
     Mode { "repaired" => Self::Repaired, "paper" => Self::Paper, }
 }
 
-/// Whom a controller can serve.
+/// How many receivers a controller can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receivers {
     /// One receiver.
@@ -76,7 +76,7 @@ pub enum Kind {
         /// Most.
         max: Rate,
     },
-    /// One of a few words.
+    /// One of several words.
     Choice {
         /// Default.
         default: &'static str,
@@ -421,7 +421,7 @@ pub type BuildReceiver = fn(&Setup, &Values) -> Box<dyn ReceiverHalf>;
 /// Dashes of a line, in points on and off; empty for a solid one.
 pub type Dashes = &'static [f32];
 
-/// One controller: everything that anybody else needs to know about it.
+/// One controller: what sessions, scenario files, commands and reports know of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {
     /// Its name in scenario files.
@@ -430,7 +430,7 @@ pub struct Controller {
     pub about: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// Whom it can serve.
+    /// How many receivers it can serve.
     pub receivers: Receivers,
     /// What clocks its feedback.
     pub feedback: FeedbackTiming,

@@ -22,7 +22,7 @@ impl LossRate {
         // `max` takes the number where one side is NaN; the bound keeps 1/interval above zero.
         Self((1.0 / interval.max(1.0)).max(1e-300))
     }
-    /// As a plain number.
+    /// The rate as a plain number, from 0 to 1.
     pub const fn get(self) -> f64 {
         self.0
     }

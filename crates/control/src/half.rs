@@ -14,9 +14,9 @@ pub struct Wake {
 /// Where a packet stands in its frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEdge {
-    /// It is the first packet of its frame.
+    /// Whether it is the first packet of its frame.
     pub first: bool,
-    /// It is the last packet of its frame (RTP marker).
+    /// Whether it is the last packet of its frame (RTP marker).
     pub last: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Sent {
     pub seq: u64,
     /// IP size.
     pub size: Bytes,
-    /// Nothing waits behind it: the application, not the controller, limits the rate (RFC 5348, 8.2.1).
+    /// Whether nothing waits behind it: the application, not the controller, limits the rate (RFC 5348, 8.2.1).
     pub data_limited: bool,
 }
 
@@ -120,9 +120,9 @@ pub struct Probe {
     pub id: u32,
     /// The rate at which its packets leave.
     pub rate: Rate,
-    /// It ends with this many packets ...
+    /// The least number of packets. The probe ends once it has sent these and `bytes`.
     pub packets: u32,
-    /// ... and this many IP bytes, whichever comes last.
+    /// The least number of IP bytes.
     pub bytes: Bytes,
 }
 
@@ -146,7 +146,7 @@ pub struct Reception {
 pub struct Report<'a> {
     /// When it arrived, on the sender's clock.
     pub at: Time,
-    /// From whom.
+    /// The receiver that sent it.
     pub from: ReceiverId,
     /// Round-trip time by LSR and DLSR, where the report block carries them (RFC 3550, 6.4.1): the sender's own measurement.
     pub rtt: Option<Span>,
@@ -410,7 +410,7 @@ pub struct ExtraArrival {
 pub struct Overheard<'a> {
     /// When.
     pub at: Time,
-    /// Whose.
+    /// The member that sent it.
     pub from: ReceiverId,
     /// Its content.
     pub body: &'a Body,
@@ -432,7 +432,7 @@ pub enum Due {
     Rtcp,
     /// At this time, as a regular RTCP packet with its own bandwidth. A time that is past means at once.
     At(Wake),
-    /// Not before something else happens.
+    /// Not until something else happens.
     Hold,
 }
 
@@ -460,7 +460,7 @@ pub enum Reply {
     Body(Body),
     /// Report block alone.
     Plain,
-    /// Nothing: another member has said it.
+    /// No report: another member has said it.
     Suppress,
 }
 

@@ -6,6 +6,7 @@
 
 use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
+use crate::fields::{ABSURD_BYTES_PER_S, amount, single, words};
 use crate::{
     Arrival, Body, Decision, Departing, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent, Slot,
     View, Wake, Why, Window,
@@ -82,8 +83,6 @@ const SILENT: u64 = 5;
 const FIRST_RTT: Span = Span::millis(500);
 /// No reports at all for this long: the rate is halved, again and again.
 const PATIENCE: Span = Span::secs(20);
-/// More than any network carries.
-const ABSURD_BYTES_PER_S: f32 = 1.25e12;
 
 /// What the sender knows of one receiver.
 #[derive(Clone, Copy, Debug)]
@@ -305,10 +304,9 @@ impl SenderHalf for Sender {
 }
 
 fn read(body: &Body) -> Option<Rate> {
-    let bytes: &[u8; 4] = body.bytes.as_slice().try_into().ok()?;
-    let estimate = f32::from_be_bytes(*bytes);
-    let sane = body.subtype == ESTIMATE && estimate > 0.0 && estimate <= ABSURD_BYTES_PER_S;
-    sane.then(|| Rate::from_bytes_per_s(f64::from(estimate))).filter(|rate| *rate > Rate::ZERO)
+    let [estimate] = words(&body.bytes).filter(|_| body.subtype == ESTIMATE && body.bytes.len() == 4)?;
+    let estimate = amount(estimate).filter(|estimate| *estimate <= f64::from(ABSURD_BYTES_PER_S))?;
+    Some(Rate::from_bytes_per_s(estimate)).filter(|rate| *rate > Rate::ZERO)
 }
 
 /// The receiving half: an estimate of the bottleneck's rate.
@@ -356,8 +354,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         self.loss = (slot.expected > 0).then(|| slot.lost.max(0) as f64 / slot.expected as f64);
         let Some(estimate) = self.estimate() else { return Reply::Plain };
-        let bytes = (estimate.as_bytes_per_s() as f32).to_be_bytes().to_vec();
-        Reply::Body(Body { subtype: ESTIMATE, bytes })
+        Reply::Body(Body::of_words(ESTIMATE, [single(estimate.as_bytes_per_s())]))
     }
 
     fn view(&self) -> View {

@@ -86,6 +86,8 @@ mod base;
 mod echo;
 mod entry;
 pub mod equation;
+mod feedback;
+mod fields;
 mod fixed;
 mod gcc;
 mod half;
@@ -111,6 +113,7 @@ mod tfrcp;
 
 pub use echo::{Echo, EchoReceiver};
 pub use entry::{Controller, Mode, ParamError, Setup, Values};
+pub use feedback::FeedbackFormat;
 pub use half::{
     Allowance, Announcement, Arrival, BufferLevel, Check, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge,
     Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,
@@ -120,6 +123,6 @@ pub use message::{Body, Notice};
 pub use needs::Need;
 pub use pictures::{Pictures, Rung};
 
-/// Who sent a report: the SSRC of an RTP receiver.
+/// The receiver that sent a report, by its SSRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiverId(pub u32);

@@ -10,7 +10,7 @@ pub struct Notice {
 impl Notice {
     /// The most bytes a notice can have.
     pub const MOST: usize = 24;
-    /// Nothing to say.
+    /// The notice of a packet that carries none.
     pub const NONE: Self = Self { id: 0, len: 0, bytes: [0; Self::MOST] };
 
     /// Extension element `id` (1…14) with `bytes`, of which the first [`Notice::MOST`] are kept.

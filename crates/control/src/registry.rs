@@ -130,7 +130,7 @@ impl Chosen {
         Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
     }
 
-    /// As [`Chosen::new`], ready to be shared by all halves of a run.
+    /// The same as [`Chosen::new`], ready to be shared by all halves of a run.
     ///
     /// # Errors
     /// An unknown name, or a parameter that can't be taken.

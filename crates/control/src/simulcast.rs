@@ -31,14 +31,13 @@ pub const MOST_GROUPS: usize = 8;
 /// How often the hold before a test that fails doubles at most: 10 s become 320.
 const DOUBLINGS: u32 = 5;
 
-/// A stay of so many holds is no failure.
+/// A stay of this many holds is no failure.
 const LASTING: u64 = 4;
 
 /// What the sender of a group tells: the group's own place, and the rate of each group in bit/s, 32 bits; 0 while it is not
 /// sent. The lowest group comes first.
 pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
-    let bytes = rates.flat_map(|rate| (rate.as_bps().min(u64::from(u32::MAX)) as u32).to_be_bytes()).collect();
-    Body { subtype: place as u8 & 31, bytes }
+    Body::of_words(place as u8 & 31, rates.map(|rate| rate.as_bps().min(u64::from(u32::MAX)) as u32))
 }
 
 /// The rates in such a packet; `None` when it can't be one.
@@ -51,11 +50,11 @@ pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
 /// A move from one group to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// When.
+    /// When the receiver moves.
     pub at: Time,
-    /// From which group, counted from the lowest.
+    /// The group that it leaves, counted from the lowest.
     pub from: usize,
-    /// To which.
+    /// The group that it joins.
     pub to: usize,
     /// What the receiver could take.
     pub own: Rate,
@@ -101,7 +100,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// For a receiver that is in the lowest group from `now` on. `floors` are the least rates of the groups, the lowest first.
+    /// The chooser of a receiver that is in the lowest group from `now` on. `floors` are the least rates of the groups, the lowest first.
     pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
         let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
         Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }

@@ -7,15 +7,15 @@ use crate::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Factory, check_needs};
-use steadycast_control::{ParamError, Pictures, ReceiverId, Rung, Setup};
+use steadycast_control::{FeedbackFormat, ParamError, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
     Bounds, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, LadderError, PerFrame, PlayBuffer,
     SyntheticCodec, Vbr, Waiting,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
-    Emit, FeedbackDefence, FeedbackFormat, Identity, OperatorControls, ParitySettings, Profile, Receiver,
-    RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings,
+    Emit, FeedbackDefence, Identity, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, Replayed,
+    RtcpSettings, SenderSettings, Siblings,
 };
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -235,11 +235,7 @@ impl<'a> AgentFactory<'a> {
         };
         let group = flow.cast == sc::Cast::Multicast;
         let own = FeedbackFormat::own_of(&*factory, group);
-        let feedback = match video.feedback {
-            sc::FeedbackFormat::Own => own,
-            sc::FeedbackFormat::Rfc8888 => FeedbackFormat::Rfc8888,
-            sc::FeedbackFormat::Twcc => FeedbackFormat::TransportWide,
-        };
+        let feedback = video.feedback.or(own);
         let greedy = matches!(video.media, sc::Media::Greedy { .. });
         check_needs(&video.controller, &factory.needs_in(group), &feedback.offered(video.ecn, !greedy))
             .map_err(wrong)?;

@@ -12,7 +12,7 @@ settings! {
     /// Controlled delay (RFC 8289, with the constants of its sections 4.2 and 4.3).
     #[derive(Copy)]
     CoDel checked by target_below_interval {
-        /// How much fits.
+        /// How much the queue holds.
         limit: Limit = Limit::Packets(1000),
         /// How long packets may always have to wait.
         target: Span where (|span: &Span| takes_time(span, "5ms")) = Span::millis(5),

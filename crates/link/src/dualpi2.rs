@@ -13,7 +13,7 @@ settings! {
     /// Classic queue; Classic packets that can't be marked are dropped. The limit is for both together.
     #[derive(Copy)]
     DualPi2 {
-        /// How much fits.
+        /// How much the queue holds.
         limit: Limit = Limit::Time(Span::millis(250)),
         /// The queueing delay that it steers to.
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),

@@ -116,20 +116,20 @@ pub enum Drop {
     Full,
     /// RED, PIE or DualPI2 decided so before it was full.
     Early,
-    /// It had waited too long, as CoDel has it.
+    /// The packet had waited too long, by CoDel's rule.
     Stale,
-    /// It did not conform to the policer.
+    /// The packet did not conform to the policer.
     Policed,
     /// The medium lost it, in spite of any repetition.
     Lost,
-    /// It was larger than the MTU.
+    /// The packet was larger than the MTU.
     TooLarge,
 }
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link reorders.
+    /// The packet reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link reorders.
     /// When a packet arrives twice, [`Link::copy`] tells the other arrival.
     Arrives {
         /// When.
@@ -137,9 +137,9 @@ pub enum Fate {
         /// Its ECN field then.
         ecn: Ecn,
     },
-    /// It does not.
+    /// The packet is lost, for this reason.
     Dropped(Drop),
-    /// It waits; [`Link::take`] will tell what becomes of it.
+    /// The packet waits; [`Link::take`] will tell what becomes of it.
     Held(Token),
 }
 
@@ -326,7 +326,7 @@ impl Link {
         self.offer_to_rest(now, size, ecn)
     }
 
-    /// As [`Link::offer`], with a number that tells flows apart: only FQ-CoDel asks for it.
+    /// The same as [`Link::offer`], with a number that tells flows apart, which only FQ-CoDel uses.
     pub fn offer_of(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
         if self.rest.managed.is_some() { self.rest.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
     }

@@ -72,7 +72,7 @@ impl GivenUp<'_> {
 #[derive(Debug)]
 pub(crate) struct Managed {
     departure: Box<dyn Departure>,
-    /// How much fits, in packets or in bytes.
+    /// How much the queue holds, in packets or in bytes.
     limit: Limit,
     len: usize,
     bytes: u64,

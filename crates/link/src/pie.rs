@@ -10,7 +10,7 @@ settings! {
     /// PIE (RFC 8033, with the constants of its sections 4 and 5).
     #[derive(Copy)]
     Pie {
-        /// How much fits.
+        /// How much the queue holds.
         limit: Limit = Limit::Packets(1000),
         /// The queueing delay that it steers to.
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),

@@ -48,7 +48,7 @@ impl Queue {
         Self::DropTail(DropTail { limit })
     }
 
-    /// How much fits.
+    /// How much the queue holds.
     pub fn limit(&self) -> Limit {
         self.discipline().limit()
     }
@@ -84,7 +84,7 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out:
 
 /// What a queue's settings tell the link that is made with them. A discipline decides as packets come, or as they leave, or neither.
 pub(crate) trait Discipline {
-    /// How much fits.
+    /// How much the queue holds.
     fn limit(&self) -> Limit;
     /// What decides as packets come.
     fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn Admission>> {
@@ -129,7 +129,7 @@ settings! {
     /// First come, first served; what does not fit is dropped.
     #[derive(Copy)]
     DropTail {
-        /// How much fits.
+        /// How much the queue holds.
         limit: Limit = Limit::Packets(50),
     }
 }

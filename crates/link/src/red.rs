@@ -9,7 +9,7 @@ use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words}
 /// Where RED's parameters come from that are not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedPreset {
-    /// From the link's rate and delay, as ns-2.35 configures it by itself.
+    /// Derived from the link's rate and delay, as ns-2.35 configures it by itself.
     Ns2,
     /// 5 and 15 packets, weight 0.002.
     Classic,
@@ -24,7 +24,7 @@ settings! {
     /// Above `max` packets are dropped even where they could be marked.
     #[derive(Copy)]
     Red checked by thresholds {
-        /// How much fits.
+        /// How much the queue holds.
         limit: Limit = Limit::Packets(50),
         /// Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1 and 0.002.
         preset: RedPreset = RedPreset::Ns2,

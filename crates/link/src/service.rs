@@ -53,7 +53,7 @@ pub enum Service {
     Unlimited,
     /// At a rate, constant or with steps.
     Rate(Steps<Rate>),
-    /// As recorded.
+    /// The opportunities of a recorded trace.
     Trace(Opportunities),
 }
 

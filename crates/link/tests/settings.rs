@@ -61,7 +61,10 @@ fn a_queues_defaults_stand_in_the_schema_where_all_kinds_share_them() {
     assert_eq!(key("limit").get("default"), None, "it differs from kind to kind");
     let limit = key("limit")["description"].as_str().unwrap_or_default().to_owned();
     assert!(
-        limit.starts_with(&format!("{}: How much fits. Default \"50p\"; codel: \"1000p\"", Queue::KINDS.join(", "))),
+        limit.starts_with(&format!(
+            "{}: How much the queue holds. Default \"50p\"; codel: \"1000p\"",
+            Queue::KINDS.join(", ")
+        )),
         "{limit}"
     );
     assert_eq!(key("min").get("default"), None, "it derives from the link");

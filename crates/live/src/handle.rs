@@ -1,9 +1,10 @@
 //! What other threads know of a session, and how they end it.
 
-use crate::Waker;
+use crate::{LiveError, LiveRecord, Waker};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use steadycast_session::OperatorControls;
 
@@ -63,16 +64,43 @@ impl Shared {
     }
 }
 
+/// The thread of a session, and what it comes to.
+type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
+
 /// A session, as other threads see it. It outlives the session.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
     waker: Waker,
+    thread: Arc<Mutex<Option<Ending>>>,
 }
 
 impl Handle {
-    pub(crate) const fn new(shared: Arc<Shared>, waker: Waker) -> Self {
-        Self { shared, waker }
+    /// Runs `session`, which returns its record, in a thread of this name.
+    pub(crate) fn start(
+        name: &str,
+        shared: Arc<Shared>,
+        waker: Waker,
+        session: impl FnOnce() -> Result<LiveRecord, LiveError> + Send + 'static,
+    ) -> Result<Self, LiveError> {
+        let ends = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let record = session();
+            ends.end();
+            record
+        })?;
+        Ok(Self { shared, waker, thread: Arc::new(Mutex::new(Some(thread))) })
+    }
+
+    /// The session's record, once it has ended: stops it if it has not.
+    ///
+    /// # Errors
+    /// The loop could not go on; the record was taken already; or the thread has died, which is a bug.
+    pub fn finish(&self) -> Result<LiveRecord, LiveError> {
+        self.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = thread.ok_or_else(|| LiveError::Record("it was taken already".into()))?;
+        thread.join().map_err(|_| LiveError::Record("the session's thread has died".into()))?
     }
 
     /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last one when it
@@ -114,7 +142,7 @@ mod tests {
     fn a_status_of_this_moment_is_made_on_call_and_the_last_one_stays() {
         let driver: Loop<WiredSource> = Loop::new(Clock::start()).unwrap();
         let shared = Arc::new(Shared::default());
-        let handle = Handle::new(Arc::clone(&shared), driver.waker());
+        let handle = Handle { shared: Arc::clone(&shared), waker: driver.waker(), thread: Arc::default() };
         assert_eq!(handle.status(Duration::ZERO), Value::Null, "nobody answers");
         assert!(shared.calls() && !shared.stopped());
         let session = std::thread::spawn(move || {

@@ -30,7 +30,7 @@ pub use net::{Interface, Meta, NetError, Pair, PairOptions, Port, Which, origin,
 pub use parity::{CameSymbols, SentSymbols};
 pub use peers::{Peer, Peers};
 pub use receive::{LATENCY, ReceiveOptions, Receiving};
-pub use send::{LiveError, Medium, RepairChoice, SendOptions, Sending};
+pub use send::{LiveError, Medium, SendOptions, Sending};
 pub use spool::Spool;
 pub use srtp::{MasterKey, RTP_TAG, Srtp};
 pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};

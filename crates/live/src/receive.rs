@@ -12,15 +12,12 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Given, Setup};
-use steadycast_control::{Mode, ReceiverId};
+use steadycast_control::{FeedbackFormat, Mode, ReceiverId};
 use steadycast_ends::{Agent, Intake, Kept, VideoSink};
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
-use steadycast_session::{
-    FeedbackFormat, Identity, ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings,
-};
+use steadycast_session::{Identity, ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
 /// How to receive.
@@ -95,7 +92,6 @@ impl Announced {
 pub struct Receiving {
     handle: Handle,
     shelf: FrameShelf,
-    thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
 }
 
 impl Receiving {
@@ -202,15 +198,14 @@ impl Receiving {
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
-        let handle = Handle::new(Arc::clone(&shared), driver.waker());
+        let (waker, seen) = (driver.waker(), Arc::clone(&shared));
         let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, announced, given_up: None };
-        let thread = std::thread::Builder::new().name("steadycast-receive".into()).spawn(move || {
+        let handle = Handle::start("steadycast-receive", seen, waker, move || {
             let record = session.run().and_then(|()| session.finish());
             session.shelf.close();
-            session.shared.end();
             record
         })?;
-        Ok(Self { handle, shelf, thread: Some(thread) })
+        Ok(Self { handle, shelf })
     }
 
     /// Where its frames wait.
@@ -222,24 +217,11 @@ impl Receiving {
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
-
-    /// Its record, once it has ended: stops it if it has not.
-    ///
-    /// # Errors
-    /// The loop could not go on; or the thread has died, which is a bug.
-    pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        self.handle.stop();
-        let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
-        thread.join().map_err(|_| LiveError::Record("the receiver's thread has died".into()))?
-    }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.handle.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.handle.finish();
     }
 }
 

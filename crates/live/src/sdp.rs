@@ -5,7 +5,8 @@
 
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
 use std::net::{IpAddr, SocketAddr};
-use steadycast_session::{FeedbackFormat, TRANSPORT_NUMBER_ID};
+use steadycast_control::FeedbackFormat;
+use steadycast_session::TRANSPORT_NUMBER_ID;
 use steadycast_units::{Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;

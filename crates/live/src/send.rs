@@ -14,15 +14,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 use steadycast_control::registry::{Chosen, Factory, Given, Setup, check_needs};
-use steadycast_control::{Limit, Mode, Need, ParamError, ReceiverId};
+use steadycast_control::{FeedbackFormat, Limit, Mode, Need, ParamError, ReceiverId};
 use steadycast_ends::{Agent, Kept, VideoSource};
 use steadycast_media::{Bucket, Encoder, Feed, Ladder, SentFrames, Vbr, Waiting};
 use steadycast_record::{flow, receiver};
+use steadycast_scenario::Repair;
 use steadycast_session::{
-    CircuitBreaker, FeedbackDefence, FeedbackFormat, Identity, PARITY_MORE, ParitySettings, Profile, RepairSettings,
-    Replayed, RtcpSettings, SenderSettings, StandardReports,
+    CircuitBreaker, FeedbackDefence, Identity, PARITY_MORE, ParitySettings, Profile, RepairSettings, Replayed,
+    RtcpSettings, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::payload::PayloadFormat;
@@ -114,20 +114,6 @@ impl Medium {
     }
 }
 
-/// What becomes of lost packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RepairChoice {
-    /// Where there are pictures, and not in paper mode: one receiver gets again what it asks for, a group gets parity.
-    #[default]
-    Auto,
-    /// They are sent again to one receiver that asks for them; to a group it is an error.
-    Rtx,
-    /// Receivers compute them from parity.
-    Parity,
-    /// They stay lost.
-    None,
-}
-
 /// The retransmissions' payload type; their media's is another one.
 const RETRANSMISSIONS: u8 = 97;
 /// The payload type of parity.
@@ -162,8 +148,9 @@ pub struct SendOptions {
     pub feedback: FeedbackFormat,
     /// As which packets leave, while the path keeps it.
     pub ecn: Ecn,
-    /// Whether lost packets are sent again.
-    pub repair: RepairChoice,
+    /// What becomes of lost packets. [`Repair::Auto`]: where there are pictures, and not in paper mode, one receiver gets again what
+    /// it asks for, and a group gets parity.
+    pub repair: Repair,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
     pub buffer: Option<Bytes>,
     /// See above.
@@ -191,7 +178,6 @@ pub struct Sending {
     handle: Handle,
     desk: Option<EncoderDesk>,
     sdp: String,
-    thread: Option<JoinHandle<Result<LiveRecord, LiveError>>>,
 }
 
 /// What goes before a payload: IP, UDP, RTP with the send time, the largest notice of a controller that has one, and the transport-wide
@@ -227,11 +213,11 @@ impl Sending {
         }
         let pictures_repaired = options.mode != Mode::Paper && !matches!(medium, Medium::Greedy);
         let (repairs, protects) = match options.repair {
-            RepairChoice::Rtx if group => return Err(LiveError::GroupRepair),
-            RepairChoice::Rtx => (true, false),
-            RepairChoice::Parity => (false, true),
-            RepairChoice::Auto => (!group && pictures_repaired, group && pictures_repaired),
-            RepairChoice::None => (false, false),
+            Repair::Rtx if group => return Err(LiveError::GroupRepair),
+            Repair::Rtx => (true, false),
+            Repair::Parity => (false, true),
+            Repair::Auto => (!group && pictures_repaired, group && pictures_repaired),
+            Repair::None => (false, false),
         };
         // Many receivers can't each report every packet.
         let mut offered = vec![Need::Queue, Need::Probes];
@@ -240,7 +226,7 @@ impl Sending {
         check_needs(&options.controller, &chosen.needs_in(group), &offered)?;
         let factory: Arc<dyn Factory> = Arc::new(chosen);
         let own_format = FeedbackFormat::own_of(&*factory, group);
-        let feedback = if options.feedback == FeedbackFormat::Own { own_format } else { options.feedback };
+        let feedback = options.feedback.or(own_format);
         if options.ecn.is_capable() && feedback != FeedbackFormat::Rfc8888 {
             return Err(LiveError::EcnUntold);
         }
@@ -395,7 +381,7 @@ impl Sending {
         if let Some(desk) = &desk {
             desk.wake_by(driver.waker());
         }
-        let handle = Handle::new(Arc::clone(&shared), driver.waker());
+        let waker = driver.waker();
         let mut session = Session {
             driver,
             ix,
@@ -407,14 +393,13 @@ impl Sending {
             first_seq,
             how,
         };
-        let thread = std::thread::Builder::new().name("steadycast-send".into()).spawn(move || {
+        let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || {
             let record = session.run().and_then(|()| session.finish());
             // Whatever has ended it, nobody is to wait for it any more.
             session.desk.iter().for_each(EncoderDesk::close);
-            session.shared.end();
             record
         })?;
-        Ok(Self { shared, handle, desk, sdp, thread: Some(thread) })
+        Ok(Self { shared, handle, desk, sdp })
     }
 
     /// The session description, for receivers.
@@ -452,24 +437,11 @@ impl Sending {
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
-
-    /// Its record, once it has ended: stops it if it has not.
-    ///
-    /// # Errors
-    /// The loop could not go on; or the thread has died, which is a bug.
-    pub fn finish(&mut self) -> Result<LiveRecord, LiveError> {
-        self.handle.stop();
-        let thread = self.thread.take().ok_or_else(|| LiveError::Record("it was taken already".into()))?;
-        thread.join().map_err(|_| LiveError::Record("the sender's thread has died".into()))?
-    }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.handle.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.handle.finish();
     }
 }
 

@@ -83,7 +83,7 @@ pub struct SentFrames {
 }
 
 impl SentFrames {
-    /// Without a list of the packets: they are a sender's who does not know what becomes of them.
+    /// The frames without a list of their packets, for a sender, which does not know what becomes of these.
     pub fn lean() -> Self {
         Self { lean: true, ..Self::default() }
     }

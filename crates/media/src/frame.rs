@@ -34,7 +34,7 @@ pub struct Part {
     pub payload: u16,
 }
 
-/// Which part of which frame a packet carries. It does not travel: who evaluates a run knows it from the sender's record.
+/// The part of a frame that a packet carries. It does not travel: an evaluation has it from the sender's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// The frame's number in the flow.

@@ -7,7 +7,7 @@ use steadycast_units::{Bytes, Rate, Span};
 pub enum Scale {
     /// The step size is in proportion to the quantizer: the MPEG family and H.263.
     Linear,
-    /// So many steps double the step size, or halve the rate: six of the QP of H.264 and H.265.
+    /// This many steps double the step size, or halve the rate: six of the QP of H.264 and H.265.
     Logarithmic(u8),
 }
 
@@ -33,7 +33,7 @@ pub struct Ladder {
 /// Why a ladder can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
-    /// There is nothing in it.
+    /// The ladder is empty.
     #[error("the ladder has no {0}")]
     Empty(&'static str),
     /// Its parts do not fit together.
@@ -46,7 +46,7 @@ pub enum LadderError {
         /// Entries it should have.
         need: usize,
     },
-    /// It can't be played.
+    /// The ladder can't be played.
     #[error("the ladder's {0}")]
     Wrong(&'static str),
 }

@@ -38,7 +38,7 @@ pub struct Playout {
 }
 
 impl Playout {
-    /// It starts with the shortest delay.
+    /// A play-out that starts with the shortest delay of `bounds`.
     pub fn new(bounds: Bounds) -> Self {
         let (recent, sorted) = (VecDeque::new(), Vec::new());
         Self { bounds, delay: bounds.least, repair: Span::ZERO, recent, sorted, changed: Time::ZERO }
@@ -90,12 +90,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// One delay; `None`: frames are waited for.
+    /// The same delay throughout; `None`: every frame is waited for.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { changes: delay.map(|delay| (Time::ZERO, delay)).into_iter().collect() }
     }
 
-    /// From now on it is this delay; times rise.
+    /// Sets the delay from `now` on, which is no earlier than that of the last call.
     pub fn change(&mut self, now: Time, delay: Span) {
         self.changes.push((now, delay));
     }

@@ -48,6 +48,7 @@ fn real_time(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<emulation::PyEmulation>()?;
     module.add_function(wrap_pyfunction!(emulation::refusals, module)?)?;
     module.add_function(wrap_pyfunction!(live::is_key_frame, module)?)?;
+    module.add_class::<live::PySession>()?;
     module.add_class::<live::PySender>()?;
     module.add_class::<live::PyReceiver>()?;
     module.add_class::<live::PyRecord>()

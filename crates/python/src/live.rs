@@ -12,11 +12,12 @@ use steadycast_control::registry::Given;
 use steadycast_live::sdp::Description;
 use steadycast_live::{
     EncoderDesk, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
-    ReceiveOptions, Receiving, RepairChoice, RungData, SendOptions, Sending, Steering, Unit,
+    ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, Unit,
 };
-use steadycast_session::{FeedbackFormat, FrameKind};
+use steadycast_session::FrameKind;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
+use steadycast_words::Word;
 
 fn wrong(error: &LiveError) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -67,15 +68,12 @@ pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
     Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
-fn feedback(name: &str) -> PyResult<FeedbackFormat> {
-    match name {
-        "own" => Ok(FeedbackFormat::Own),
-        "rfc8888" => Ok(FeedbackFormat::Rfc8888),
-        "twcc" => Ok(FeedbackFormat::TransportWide),
-        other => Err(PyValueError::new_err(format!(
-            "--feedback {other}: there is no such format; take own, rfc8888 or twcc"
-        ))),
-    }
+/// The value of an option that is one of a few words.
+fn word<T: Word>(options: &Bound<'_, PyDict>, key: &str) -> PyResult<T> {
+    let name: String = want(options, key)?;
+    T::of(&name).ok_or_else(|| {
+        PyValueError::new_err(format!("--{key} {name}: there is no such value; take one of {}", T::WORDS.join(", ")))
+    })
 }
 
 fn ecn(name: &str) -> PyResult<Ecn> {
@@ -86,18 +84,6 @@ fn ecn(name: &str) -> PyResult<Ecn> {
         other => {
             Err(PyValueError::new_err(format!("--ecn {other}: there is no such codepoint; take off, ect0 or ect1")))
         }
-    }
-}
-
-fn repair(name: &str) -> PyResult<RepairChoice> {
-    match name {
-        "auto" => Ok(RepairChoice::Auto),
-        "rtx" => Ok(RepairChoice::Rtx),
-        "parity" => Ok(RepairChoice::Parity),
-        "none" => Ok(RepairChoice::None),
-        other => Err(PyValueError::new_err(format!(
-            "--repair {other}: there is no such repair; take auto, rtx, parity or none"
-        ))),
     }
 }
 
@@ -149,14 +135,6 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder: Box::new(ladder(&table)?), rungs, frames })
 }
 
-/// A live sender. `options` and `medium` are dicts; see `steadycast.live.send`.
-#[pyclass(frozen, name = "Sender", module = "steadycast._core")]
-pub(crate) struct PySender {
-    sending: Mutex<Sending>,
-    handle: Handle,
-    desk: Option<EncoderDesk>,
-}
-
 /// How long a session may take to say how it goes: its loop looks up at once, unless it is about to end.
 const ANSWER: Duration = Duration::from_millis(250);
 
@@ -169,54 +147,21 @@ const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// A session as it is printed.
-fn session(kind: &str, handle: &Handle) -> String {
-    format!("{kind}(done={})", python(handle.done()))
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a live sender and a live receiver have in common.
+#[pyclass(frozen, subclass, name = "Session", module = "steadycast._core")]
+pub(crate) struct PySession {
+    kind: &'static str,
+    handle: Handle,
+}
+
 #[pymethods]
-impl PySender {
-    /// Begins to send. Raises ValueError with place, problem and remedy.
-    #[new]
-    fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mode: String = want(options, "mode")?;
-        let params: Vec<(String, Bound<'_, PyAny>)> = want(options, "params")?;
-        let params: PyResult<Vec<_>> = params.into_iter().map(|(key, v)| Ok((key, given(&v)?))).collect();
-        let options = SendOptions {
-            to: socket(&want::<String>(options, "to")?)?,
-            pair: pair(options)?,
-            controller: want(options, "controller")?,
-            mode: if mode == "paper" { Mode::Paper } else { Mode::Repaired },
-            params: params?,
-            packet: Bytes::new(want(options, "packet")?),
-            floor: Rate::bps(want(options, "floor_bps")?),
-            cap: Rate::bps(want(options, "cap_bps")?),
-            session_bandwidth: Rate::bps(want(options, "session_bps")?),
-            cname: want(options, "cname")?,
-            buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
-            consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
-            key: key(options)?,
-            clip: want(options, "clip")?,
-            feedback: feedback(&want::<String>(options, "feedback")?)?,
-            ecn: ecn(&want::<String>(options, "ecn")?)?,
-            repair: repair(&want::<String>(options, "repair")?)?,
-        };
-        let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
-        Ok(Self { handle: sending.handle(), desk: sending.desk(), sending: Mutex::new(sending) })
-    }
-
+impl PySession {
     fn __repr__(&self) -> String {
-        session("Sender", &self.handle)
-    }
-
-    /// The session description.
-    #[getter]
-    fn sdp(&self) -> String {
-        locked(&self.sending).sdp().to_owned()
+        format!("{}(done={})", self.kind, python(self.handle.done()))
     }
 
     /// How it goes at this moment, as JSON; `null` before it has begun.
@@ -242,30 +187,76 @@ impl PySender {
 
     /// Waits for its end, and returns the record.
     fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
-        let record = py.detach(|| locked(&self.sending).finish()).map_err(|e| wrong(&e))?;
+        let record = py.detach(|| self.handle.finish()).map_err(|e| wrong(&e))?;
         Ok(PyRecord(Mutex::new(record)))
+    }
+}
+
+/// A live sender. `options` and `medium` are dicts; see `steadycast.live.send`.
+#[pyclass(frozen, extends = PySession, name = "Sender", module = "steadycast._core")]
+pub(crate) struct PySender {
+    sending: Sending,
+    desk: Option<EncoderDesk>,
+}
+
+#[pymethods]
+impl PySender {
+    /// Begins to send. Raises ValueError with place, problem and remedy.
+    #[new]
+    fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
+        let mode: String = want(options, "mode")?;
+        let params: Vec<(String, Bound<'_, PyAny>)> = want(options, "params")?;
+        let params: PyResult<Vec<_>> = params.into_iter().map(|(key, v)| Ok((key, given(&v)?))).collect();
+        let options = SendOptions {
+            to: socket(&want::<String>(options, "to")?)?,
+            pair: pair(options)?,
+            controller: want(options, "controller")?,
+            mode: if mode == "paper" { Mode::Paper } else { Mode::Repaired },
+            params: params?,
+            packet: Bytes::new(want(options, "packet")?),
+            floor: Rate::bps(want(options, "floor_bps")?),
+            cap: Rate::bps(want(options, "cap_bps")?),
+            session_bandwidth: Rate::bps(want(options, "session_bps")?),
+            cname: want(options, "cname")?,
+            buffer: want::<Option<u64>>(options, "buffer_bytes")?.map(Bytes::new),
+            consume: want::<Option<u64>>(options, "consume_bps")?.map(Rate::bps),
+            key: key(options)?,
+            clip: want(options, "clip")?,
+            feedback: word(options, "feedback")?,
+            ecn: ecn(&want::<String>(options, "ecn")?)?,
+            repair: word(options, "repair")?,
+        };
+        let sending = Sending::start(options, medium(medium_)?).map_err(|e| wrong(&e))?;
+        let session = PySession { kind: "Sender", handle: sending.handle() };
+        Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk(), sending }))
+    }
+
+    /// The session description.
+    #[getter]
+    fn sdp(&self) -> String {
+        self.sending.sdp().to_owned()
     }
 
     /// The receiver of this name is not heard any more.
     fn exclude(&self, name: &str) {
-        locked(&self.sending).exclude(name);
+        self.sending.exclude(name);
     }
 
     /// All receivers are heard again.
     fn admit_all(&self) {
-        locked(&self.sending).admit_all();
+        self.sending.admit_all();
     }
 
     /// Lower and upper limit of the rate from now on, in bit/s.
     #[pyo3(signature = (floor=None, cap=None))]
     fn limit(&self, floor: Option<u64>, cap: Option<u64>) {
-        locked(&self.sending).limit(floor.map(Rate::bps), cap.map(Rate::bps));
+        self.sending.limit(floor.map(Rate::bps), cap.map(Rate::bps));
     }
 
     /// The lower limit, in bit/s, or `None` where it can't be moved.
     #[getter]
     fn floor(&self) -> Option<u64> {
-        locked(&self.sending).floor().map(Rate::as_bps)
+        self.sending.floor().map(Rate::as_bps)
     }
 
     /// For an encoder: the next job as (picture, first, quantizer, place of its size), `None` when there is none after `patience` seconds, `False`
@@ -304,19 +295,18 @@ impl PySender {
 const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`.
-#[pyclass(frozen, name = "Receiver", module = "steadycast._core")]
+#[pyclass(frozen, extends = PySession, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
-    receiving: Mutex<Receiving>,
-    handle: Handle,
     shelf: FrameShelf,
     description: Description,
+    _receiving: Receiving,
 }
 
 #[pymethods]
 impl PyReceiver {
     /// Begins to receive. Raises ValueError with place, problem and remedy.
     #[new]
-    fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
+    fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let text: Option<String> = want(options, "sdp")?;
         let description = match text {
             Some(text) => Description::read(text.as_bytes()).map_err(|e| PyValueError::new_err(e.to_string()))?,
@@ -357,12 +347,9 @@ impl PyReceiver {
             return Err(PyValueError::new_err(text));
         }
         let receiving = Receiving::start(options).map_err(|e| wrong(&e))?;
-        let (handle, shelf) = (receiving.handle(), receiving.shelf());
-        Ok(Self { receiving: Mutex::new(receiving), handle, shelf, description })
-    }
-
-    fn __repr__(&self) -> String {
-        session("Receiver", &self.handle)
+        let session = PySession { kind: "Receiver", handle: receiving.handle() };
+        let own = Self { shelf: receiving.shelf(), description, _receiving: receiving };
+        Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
     /// The codec's name, or `None`.
@@ -395,33 +382,6 @@ impl PyReceiver {
     #[getter]
     fn controller(&self) -> Option<String> {
         self.description.of_ours("controller").map(str::to_owned)
-    }
-
-    /// How it goes at this moment, as JSON; `null` before it has begun.
-    fn status(&self, py: Python<'_>) -> String {
-        py.detach(|| self.handle.status(ANSWER)).to_string()
-    }
-
-    /// Whether it has ended.
-    #[getter]
-    fn done(&self) -> bool {
-        self.handle.done()
-    }
-
-    /// Waits for its end, for up to `patience` seconds; whether it has come.
-    fn wait(&self, py: Python<'_>, patience: f64) -> bool {
-        py.detach(|| self.handle.wait(seconds(patience)))
-    }
-
-    /// Has it say BYE and end.
-    fn stop(&self) {
-        self.handle.stop();
-    }
-
-    /// Waits for its end, and returns the record.
-    fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
-        let record = py.detach(|| locked(&self.receiving).finish()).map_err(|e| wrong(&e))?;
-        Ok(PyRecord(Mutex::new(record)))
     }
 
     /// From now on frames are kept for `frames`.

@@ -257,9 +257,9 @@ pub struct Figure {
     pub about: &'static str,
     /// Its heading in tables, and its word in the glossary.
     pub short: Option<&'static str>,
-    /// Which direction is good.
+    /// Which of two values is the better one.
     pub better: Better,
-    /// Which runs have it.
+    /// The flows, receivers and runs that have it.
     pub when: When,
     /// The tables that show it, each with the part that is shown there; empty for a figure without parts.
     pub shown: &'static [(Shown, &'static str)],

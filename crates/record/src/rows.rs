@@ -73,7 +73,7 @@ impl<T: Row> Rows<T> {
         Self { older: Older::Packed(Vec::new()), ..Self::default() }
     }
 
-    /// One row more.
+    /// Appends a row.
     pub fn push(&mut self, row: T) {
         match &mut self.older {
             Older::Packed(bytes) if self.latest.len() == 2 * PACK => {

@@ -14,7 +14,7 @@ use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 pub struct Bounds {
     /// The rate never goes below this.
     pub floor: Rate,
-    /// Nor above this.
+    /// The rate never goes above this.
     pub cap: Rate,
     /// Nominal size of a full packet, IP and UDP headers included.
     pub packet: Bytes,
@@ -23,12 +23,12 @@ pub struct Bounds {
     /// What the product offers beside reports of single packets: [`Need::Queue`] where it calls [`Remote::queued`],
     /// [`Need::Probes`] where it sends what [`Remote::probe`] asks for.
     pub offers: Vec<Need>,
-    /// From which the halves draw what they leave to chance.
+    /// The seed of the random numbers that the halves draw.
     pub seed: Seed,
 }
 
 impl Bounds {
-    /// From `floor` to `cap`, with packets of 1,200 bytes and without ECN.
+    /// Bounds from `floor` to `cap`, with packets of 1,200 bytes and without ECN.
     pub fn new(floor: Rate, cap: Rate) -> Self {
         Self { floor, cap, packet: Bytes::new(1_200), ecn: Ecn::NotEct, offers: Vec::new(), seed: Seed(0) }
     }
@@ -55,21 +55,21 @@ pub struct PacketResult {
 }
 
 impl PacketResult {
-    /// It arrived at this time of the receiver's clock; the feedback does not tell of ECN.
+    /// A packet that arrived at the time `at` of the receiver's clock; the feedback does not tell its ECN field.
     pub const fn at(number: u64, at: PeerTime) -> Self {
         Self { number, arrived: Some(PacketArrival { at: Some(at), ecn: None }) }
     }
-    /// It had not arrived when the feedback was written.
+    /// A packet that had not arrived when the feedback was written.
     pub const fn missing(number: u64) -> Self {
         Self { number, arrived: None }
     }
 }
 
-/// The one receiver.
+/// The receiver half's id.
 const RECEIVER: ReceiverId = ReceiverId(2);
-/// And the sender.
+/// The sender half's id.
 const SENDER: ReceiverId = ReceiverId(1);
-/// How often each half tells the other what RTCP's reports would, unless it has times of its own: RFC 4585's default.
+/// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC 4585's default.
 const TOLD: Span = Span::secs(1);
 /// Times beyond a century, of either clock, can't be true.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);

@@ -61,12 +61,12 @@ impl IntervalInputs {
     }
 }
 
-/// Which rules of timing apply.
+/// The rules of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// RFC 3550: at least 5 s.
     Rfc3550,
-    /// As RFC 3550 with at least 1 s, which the published reaction times of ASMP imply.
+    /// RFC 3550 with a minimum of 1 s, which the published reaction times of ASMP imply.
     Asmp,
     /// RFC 4585: no minimum (1 s before the first report in a group), and early feedback. Unless it is zero, regular
     /// reports keep about `t_rr_interval` between them.
@@ -89,7 +89,7 @@ impl Profile {
 /// How a session times its RTCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimerConfig {
-    /// The rules.
+    /// The rules of timing.
     pub profile: Profile,
     /// What all RTCP of the session may take: 5 % of the session bandwidth unless said otherwise.
     pub rtcp_bw: Rate,
@@ -107,19 +107,19 @@ impl TimerConfig {
         let t_min = profile.minimum();
         Self { profile, rtcp_bw: session_bw.scale(0.05), t_min, point_to_point: false, first_size: Bytes::new(112) }
     }
-    /// With another shortest interval.
+    /// The same with another shortest interval.
     #[must_use]
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// With the reduced minimum of RFC 3550, section 6.2, where that is shorter: 360 s divided by the session
+    /// The same with the reduced minimum of RFC 3550, section 6.2, where that is shorter: 360 s divided by the session
     /// bandwidth in kbit/s. In a group it is meant for active senders only; receivers keep theirs.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
         Self { t_min: self.t_min.min(reduced), ..self }
     }
-    /// Between two members for good.
+    /// The same for a session that always has two members.
     #[must_use]
     pub fn point_to_point(self) -> Self {
         Self { point_to_point: true, ..self }
@@ -135,16 +135,16 @@ pub enum Expiry {
     SendFeedback,
     /// Send the BYE and be gone.
     SendBye,
-    /// Nothing yet: wait until this time.
+    /// Send nothing yet, and wait until this time.
     Rearm(Time),
     /// A regular report was due and is left out, since the previous one is too recent (AVPF).
     Suppress,
 }
 
-/// When feedback that was asked for goes.
+/// When feedback that was asked for is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// By itself, at this time, unless overheard feedback makes it superfluous.
+    /// In a packet of its own at this time, unless overheard feedback makes it superfluous.
     At(Time),
     /// With the regular packet of this time.
     WithRegular(Time),
@@ -192,12 +192,12 @@ pub struct Timer {
 const IDLE: Span = Span::secs(5);
 
 impl Timer {
-    /// For a member that joins now, by the profile's own numbers.
+    /// The timer of a member that joins now, with the profile's own numbers.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
 
-    /// For a member that joins now.
+    /// The timer of a member that joins now.
     pub fn with_config(config: TimerConfig, chance: Chance, now: Time) -> Self {
         let mut timer = Self {
             config,

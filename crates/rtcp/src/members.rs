@@ -228,7 +228,7 @@ impl Members {
         self.own = own;
     }
 
-    /// One sent a packet of media oneself.
+    /// The member itself has sent a packet of media.
     pub fn on_own_rtp(&mut self, now: Time) {
         self.own_sent = Some(now);
     }

@@ -3,12 +3,12 @@
 use crate::Directions;
 use crate::encode::Encode;
 use crate::model::{
-    AdaptivePlayout, Buffer, Cbr, Emit, FeedbackFormat, FirstNumbers, Map001, OnOff, Periods, Playout, Repair, Reports,
-    Rtcp, RtcpProfile,
+    AdaptivePlayout, Buffer, Cbr, Emit, FirstNumbers, Map001, OnOff, Periods, Playout, Repair, Reports, Rtcp,
+    RtcpProfile,
 };
 use serde_json::{Value as Json, json};
-use steadycast_control::Mode;
 use steadycast_control::registry::{self, Given, Kind};
+use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_media::{CodecSettings, Vbr};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
@@ -29,7 +29,7 @@ tables! {
         name: String,
         /// How long it runs, for example "80s".
         duration: Span,
-        /// Left out of every mean at the start, never out of a series; default "0s".
+        /// The time at the start that counts in no mean; series have it; default "0s".
         warmup: Span,
         /// What all randomness derives from; default 1.
         seed: u64,
@@ -43,13 +43,13 @@ tables! {
         topology: Topology,
         /// Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this name.
         link: Vec<Spanned<Deferred<LinkTable>>>,
-        /// What is sent.
+        /// What is sent, from where to where.
         flow: Vec<Spanned<FlowTable>>,
         /// Groups that carry the same video at different rates, between which their receivers choose.
         simulcast: Vec<Spanned<SimulcastTable>>,
-        /// What happens on the way.
+        /// What changes during the run: links, flows, and the members of groups.
         event: Vec<Spanned<EventTable>>,
-        /// What is written down.
+        /// What is recorded beside the summary.
         record: RecordTable,
         /// What must hold at the end.
         expect: Vec<Spanned<ExpectTable>>,
@@ -177,9 +177,9 @@ tables! {
         rtcp: Deferred<Rtcp>,
         /// video: the rate never goes below this.
         floor: Rate,
-        /// video: nor above this.
+        /// video: the rate never goes above this.
         cap: Rate,
-        /// tcp, and video with media greedy: so much, once. With "off": again and again.
+        /// tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the amount of each period.
         bytes: Bytes,
         /// video: its receivers' clocks; default: the sender's.
         clock: ClockTable,
@@ -197,7 +197,7 @@ tables! {
         rate: Rate,
         /// tcp: Length of the periods with data.
         on: Deferred<Periods>,
-        /// tcp: Length of the periods without.
+        /// tcp: Length of the periods without data.
         off: Deferred<Periods>,
         ..vbr("video"): Vbr,
         ..onoff("onoff"): OnOff,
@@ -213,9 +213,9 @@ tables! {
     }
     /// Receivers' clocks.
     ClockTable {
-        /// How much more they show than the sender's.
+        /// By how much they show more than the sender's.
         ahead: Span,
-        /// How much less.
+        /// By how much they show less than the sender's.
         behind: Span,
         /// Parts per million that they are too fast; negative: too slow. Default 0.
         drift: f64,
@@ -248,7 +248,7 @@ tables! {
     }
     /// A change of links.
     SetTable {
-        /// Which.
+        /// The link that changes.
         link: OneOrMany<String>,
         /// forward, back or both (default).
         direction: Directions,
@@ -267,7 +267,7 @@ tables! {
         /// A new probability that a packet comes twice.
         duplicate: f64,
     }
-    /// What is written down.
+    /// What is recorded beside the summary.
     RecordTable {
         /// Length of one step of the series; default "1s".
         interval: Span,
@@ -280,9 +280,9 @@ tables! {
     ExpectTable {
         /// A path into summary.json, lists by name: "flows.tcp.share_of_fair".
         that: String,
-        /// At least.
+        /// The smallest value that holds.
         min: f64,
-        /// At most.
+        /// The largest value that holds.
         max: f64,
     }
 }
@@ -403,7 +403,6 @@ words! {
     Emit { "paced" => Self::Paced, "burst" => Self::Burst, }
     RtcpProfile { "rfc3550" => Self::Rfc3550, "asmp" => Self::Asmp, "avpf" => Self::Avpf, }
     Reports { "group" => Self::Group, "source" => Self::Source, }
-    FeedbackFormat { "own" => Self::Own, "rfc8888" => Self::Rfc8888, "twcc" => Self::Twcc, }
 }
 
 tables! {

@@ -4,14 +4,14 @@ use crate::clock::clock;
 use crate::encode::{Codec, Encode};
 use crate::file::{CastWord, FlowTable, FlowWord, MediaWord, StartSaid};
 use crate::model::{
-    Cast, Cbr, Emit, FeedbackFormat, Flow, FlowKind, Map001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp,
-    RtcpProfile, Start, Tcp, Video, Workload,
+    Cast, Cbr, Emit, Flow, FlowKind, Map001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp, RtcpProfile,
+    Start, Tcp, Video, Workload,
 };
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
 use steadycast_control::registry;
-use steadycast_control::{Mode, Values};
+use steadycast_control::{FeedbackFormat, Mode, Values};
 use steadycast_media::{CodecModel, CodecSettings, Vbr};
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};

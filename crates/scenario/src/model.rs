@@ -3,8 +3,8 @@
 use crate::encode::Encode;
 use std::path::PathBuf;
 use std::sync::Arc;
-use steadycast_control::Mode;
 use steadycast_control::registry::Given;
+use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder};
 use steadycast_media::{CodecSettings, Vbr};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
@@ -73,9 +73,9 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
     /// Groups between which their receivers choose.
     pub simulcasts: Vec<Simulcast>,
-    /// What happens on the way, by time, ties in the file's order.
+    /// What changes during the run, by time, ties in the file's order.
     pub events: Vec<Event>,
-    /// What is written down.
+    /// What is recorded beside the summary.
     pub record: Recording,
     /// What must hold at the end.
     pub expect: Vec<Expect>,
@@ -372,18 +372,6 @@ impl AdaptivePlayout {
     }
 }
 
-/// What the receivers of a video report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FeedbackFormat {
-    /// What the controller's receiver half says.
-    #[default]
-    Own,
-    /// Single packets, with ECN (RFC 8888).
-    Rfc8888,
-    /// Single packets, by their transport-wide numbers (draft-holmer-rmcat-transport-wide-cc-extensions-01).
-    Twcc,
-}
-
 /// A receiver's clock, beside the sender's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnClock {
@@ -497,7 +485,7 @@ settings! {
     /// A receiver's buffer.
     #[derive(Copy)]
     Buffer {
-        /// How much fits.
+        /// The size of the buffer.
         size: Bytes where (something) => "write for example size = \"16KiB\"",
         /// Consumption at a constant rate; default: frame by frame, as the clip plays.
         consume: Option<Rate> where (positive_if_any) = None,
@@ -595,7 +583,7 @@ settings! {
         packet: Bytes where (PLAIN) = Bytes::new(1000),
         /// Length of the periods with data.
         on: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
-        /// Length of the periods without.
+        /// Length of the periods without data.
         off: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
     }
     /// Lengths of periods.
@@ -743,7 +731,7 @@ impl Directions {
     }
 }
 
-/// What is written down.
+/// What is recorded beside the summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// Length of one step of the series.
@@ -771,9 +759,9 @@ impl Recording {
 pub struct Expect {
     /// A path into `summary.json`, lists by name.
     pub that: String,
-    /// At least.
+    /// The smallest value that holds.
     pub min: Option<f64>,
-    /// At most.
+    /// The largest value that holds.
     pub max: Option<f64>,
 }
 

@@ -3,13 +3,14 @@
 use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
-    Cast, Direction, FeedbackFormat, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Start,
-    Tcp, Video, Workload,
+    Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Start, Tcp, Video,
+    Workload,
 };
 use crate::name::Pattern;
 use crate::network::Pair;
 use std::fmt::Display;
 use std::path::Path;
+use steadycast_control::FeedbackFormat;
 use steadycast_control::registry::Given;
 use steadycast_link::Loss;
 use steadycast_units::{Ecn, Offset};

@@ -1,13 +1,13 @@
 //! What the format promises.
 
 use std::path::{Path, PathBuf};
-use steadycast_control::registry;
+use steadycast_control::{FeedbackFormat, registry};
 use steadycast_link::{BernoulliLoss, Policer};
 use steadycast_media::{Bucket, PerFrame, Vbr};
 use steadycast_scenario::{
-    Buffer, Cast, CoDel, Congestion, Document, FeedbackFormat, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel,
-    KERNEL_JITTER, Limit, Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec,
-    Repair, Reports, Scenario, Size, Start, What, Workload, schema,
+    Buffer, Cast, CoDel, Congestion, Document, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel, KERNEL_JITTER, Limit,
+    Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec, Repair, Reports, Scenario,
+    Size, Start, What, Workload, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
@@ -351,7 +351,10 @@ fn a_video_has_the_codepoint_and_the_feedback_that_it_says_and_reads_back() {
     assert_eq!((of("ecn = false"), of("ecn = \"off\"")), ((Ecn::NotEct, own), (Ecn::NotEct, own)));
     assert_eq!((of("ecn = true"), of("ecn = \"ect0\"")), ((Ecn::Ect0, own), (Ecn::Ect0, own)));
     assert_eq!(of("ecn = \"ect1\"\nfeedback = \"rfc8888\""), (Ecn::Ect1, FeedbackFormat::Rfc8888));
-    assert_eq!(of("feedback = \"twcc\"\nreceivers = 3\ncast = \"unicast\""), (Ecn::NotEct, FeedbackFormat::Twcc));
+    assert_eq!(
+        of("feedback = \"twcc\"\nreceivers = 3\ncast = \"unicast\""),
+        (Ecn::NotEct, FeedbackFormat::TransportWide)
+    );
 }
 
 #[test]

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | plausibility | a report that names packets that were not sent, or more losses than packets, is ignored; so is a second one within 2 ms, unless it tells of single packets |
 //! | support | a receiver whose report halves the rate while its own report block shows next to no loss is set aside |
-//! | floor | the rate never goes below it; who holds a group there for 5 s is set aside: it can't be served by this session |
-//! | quantile | of a large group the slowest 2 % are left behind: who limits it for 5 s of 30, and by its report blocks is twice as badly off as the worst who would be served, is set aside |
+//! | floor | the rate never goes below it; a receiver that holds a group there for 5 s is set aside: this session can't serve it |
+//! | quantile | of a large group the slowest 2 % are left behind: a receiver is set aside if it limits the rate for 5 s of 30 and, by its report blocks, is twice as badly off as the worst of the others |
 //! | exclusion | the operator's decision: reports of that receiver are not heard |
 //!
-//! Who is set aside by itself is heard again after a minute. The only receiver is never set aside. How badly off a receiver is, is told
-//! by the square-root law from its losses and round trips as we count them, so that the quantile is the same for all controllers.
+//! A receiver that a rule has set aside is heard again after a minute. The only receiver is never set aside. How badly off a receiver
+//! is follows by the square-root law from the losses and round trips that the sender counts, so that the quantile is the same for all
+//! controllers.
 //! That an address may not flood its sender with reports is the session's own affair ([`crate::SenderSettings::gated`]).
 
 use crate::around::{own_receivers, pass_on};
@@ -19,7 +20,7 @@ use steadycast_control::registry::Factory;
 use steadycast_control::{Decision, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup};
 use steadycast_units::{Rate, Span, Time};
 
-/// Who is not heard, and why; and limits that the operator has set. Shared by a session and whoever watches it.
+/// The receivers whose reports are ignored, and the limits that the operator has set. Shared by a session and its operator.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorControls(Arc<Mutex<Inner>>);
 
@@ -80,7 +81,7 @@ impl OperatorControls {
         decision
     }
 
-    /// Who is not heard, and why.
+    /// The SSRCs of the receivers whose reports are ignored, each with the reason.
     pub fn aside(&self) -> Vec<(u32, &'static str)> {
         self.locked().aside.iter().map(|(ssrc, (why, _))| (*ssrc, *why)).collect()
     }

@@ -1,8 +1,7 @@
 //! Per-packet feedback: what a receiver writes of each packet that arrived, and how the sender joins it with what it sent.
 
 use std::collections::VecDeque;
-use steadycast_control::registry::Factory;
-use steadycast_control::{Need, PacketArrival, Stream, Wake};
+use steadycast_control::{FeedbackFormat, PacketArrival, Stream, Wake};
 use steadycast_remote::{History, Joined};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -10,46 +9,6 @@ use steadycast_wire::rtcp::{
     Acknowledged, Arrived, CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus, StreamArrivals, Ticks,
     TransportFeedback,
 };
-
-/// The format in which receivers report single packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FeedbackFormat {
-    /// None: the controller's own reports say what it needs.
-    #[default]
-    Own,
-    /// Congestion control feedback by SSRC and sequence number, with ECN (RFC 8888).
-    Rfc8888,
-    /// Transport-wide feedback by a number of its own in a header extension (draft-holmer-rmcat-transport-wide-cc-extensions-01).
-    TransportWide,
-}
-
-impl FeedbackFormat {
-    /// What a controller's own receivers report, of a group or one alone: RFC 8888's feedback where its sender half reads reports of
-    /// single packets.
-    pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
-        if factory.needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
-    }
-
-    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then replayed at the
-    /// sender ([`Replayed`](crate::Replayed)).
-    pub fn is_replayed_for(self, own: Self) -> bool {
-        self != Self::Own && own == Self::Own
-    }
-
-    /// What a session offers its controller, whose receivers report in this format and whose packets leave as `ecn`, with `frames`
-    /// that wait at the sender or without.
-    pub fn offered(self, ecn: Ecn, frames: bool) -> Vec<Need> {
-        let has = |need: &Need| match need {
-            Need::PacketReports => self != Self::Own,
-            Need::Ecn => ecn != Ecn::NotEct,
-            Need::Queue => frames,
-            Need::Probes => true,
-            // What is not known here is lacking here.
-            _ => false,
-        };
-        Need::ALL.into_iter().filter(has).collect()
-    }
-}
 
 /// The header extension element that carries a packet's transport-wide number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
@@ -267,20 +226,5 @@ impl Reporter {
     /// A compound of `len` bytes with the report has left.
     pub(crate) fn sent(&mut self, len: usize) {
         self.size = Bytes::new((len + IP_UDP_OVERHEAD) as u64);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_offers_what_its_format_its_packets_and_its_source_have() {
-        assert_eq!(FeedbackFormat::Own.offered(Ecn::NotEct, false), [Need::Probes]);
-        let marked = FeedbackFormat::Own.offered(Ecn::Ect1, true);
-        assert_eq!(marked, [Need::Ecn, Need::Queue, Need::Probes]);
-        for format in [FeedbackFormat::Rfc8888, FeedbackFormat::TransportWide] {
-            assert_eq!(format.offered(Ecn::Ect0, true), Need::ALL);
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! An RTP/RTCP session around a pair of controller halves (RFC 3550), sans-IO.
 //!
 //! A session is driven by three verbs: hand it what happened (a frame, a datagram), then `poll` it until it says
-//! [`Output::Wait`], then come back at that time or when something else happens. Whoever drives it owns the clock and the
-//! way of the datagrams: the simulator, an emulated network or a socket.
+//! [`Output::Wait`], then come back at that time or when something else happens. Its driver owns the clock and the way of the
+//! datagrams: the simulator, an emulated network or a socket.
 //!
 //! The way of a packet, forward only:
 //!
@@ -33,7 +33,7 @@ mod standard;
 pub use breaker::CircuitBreaker;
 pub use defence::{FeedbackDefence, OperatorControls};
 pub use ecn::{EcnCounts, EcnPath};
-pub use feedback::{FeedbackFormat, TRANSPORT_NUMBER_ID};
+pub use feedback::TRANSPORT_NUMBER_ID;
 pub use media::Media;
 pub use pacer::{Backlog, Emit};
 pub use participant::{Identity, RtcpSettings};
@@ -44,19 +44,20 @@ pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, 
 pub use sender::{FeedbackCounts, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;
+pub use steadycast_control::FeedbackFormat;
 pub use steadycast_media::{Fragment, Frame, FrameKind, Part};
 pub use steadycast_remote::Replayed;
 pub use steadycast_rtcp::{Origin, Profile};
 
 use steadycast_control::Wake;
 
-/// What a session wants.
+/// What a session asks of its driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// This RTP packet, of the stream that it names, is to leave now.
+    /// Send this RTP packet now, in the stream that it names.
     Media(Media),
-    /// This RTCP compound is to leave now; its bytes without IP and UDP headers.
+    /// Send this RTCP compound now; the bytes are without IP and UDP headers.
     Rtcp(Vec<u8>),
-    /// Nothing, until this time or until something happens. `None`: until something happens.
+    /// Do nothing until this time, or until something happens. `None`: until something happens.
     Wait(Option<Wake>),
 }

@@ -12,7 +12,7 @@ pub struct Media {
     pub header: RtpHeader,
     /// What the sender half sends along.
     pub notice: Notice,
-    /// Which bytes it carries.
+    /// The bytes of the frame that it carries.
     pub fragment: Fragment,
     /// Its place among all packets that the session has sent, of all its streams, from 0 on.
     pub number: u64,

@@ -6,19 +6,19 @@ use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, GroupSize, Packet};
 
-/// Who one is.
+/// The names of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Synchronisation source.
+    /// Synchronisation source (RFC 3550, section 3).
     pub ssrc: u32,
-    /// Canonical name.
+    /// Canonical name (RFC 3550, section 6.5.1).
     pub cname: String,
 }
 
 /// How RTCP is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtcpSettings {
-    /// Which rules.
+    /// The rules of timing.
     pub profile: Profile,
     /// The session bandwidth, of which RTCP may take 5 %.
     pub session_bandwidth: Rate,
@@ -32,7 +32,7 @@ pub struct RtcpSettings {
 }
 
 impl RtcpSettings {
-    /// For one receiver, with the profile's own least interval.
+    /// Settings for one receiver, with the profile's own least interval.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         Self { profile, session_bandwidth, t_min: None, group: false, summary: false }
     }

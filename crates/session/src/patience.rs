@@ -4,9 +4,9 @@ use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Of a receiver: packets that it may be told of later, at their own times and in their order, before anything else happens to it.
-/// They make it send nothing, and want nothing earlier than it does already. [`crate::Receiver::patience`] says so, until it is called the next
-/// time.
+/// The packets that a receiver may be told of later: at their own times and in their order, before anything else happens to it. Such a
+/// packet makes it send nothing, and moves none of its times forward. [`crate::Receiver::patience`] returns it; it holds until the
+/// receiver is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// The source that it follows.
@@ -15,7 +15,7 @@ pub struct Patience {
     pub(crate) receivers: u32,
 }
 
-/// Of a packet: what decides whether it can wait.
+/// What decides whether a packet can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Routine {
     source: u32,
@@ -23,12 +23,12 @@ pub struct Routine {
 }
 
 impl Routine {
-    /// Of a packet of media.
+    /// The routine of a packet of media; `None` for another stream's packet.
     pub fn of_media(media: &Media) -> Option<Self> {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
 
-    /// Of a compound in which a source reports, names itself and announces, and says no more.
+    /// The routine of a compound in which a source reports, names itself and announces; `None` for one with anything else.
     pub fn of_compound(compound: &Compound) -> Option<Self> {
         let Some(Packet::SenderReport { ssrc: source, .. }) = compound.packets.first() else { return None };
         let mut all = Self { source: *source, receivers: None };

@@ -7,11 +7,11 @@ use steadycast_units::{Bytes, Rate};
 /// What became of a sender's probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
-    /// Sent whole.
+    /// Probes that were sent whole.
     pub whole: u64,
-    /// Ended early: nothing waited any more, and there was no padding.
+    /// Probes that ended early: nothing waited any more, and there was no padding.
     pub cut: u64,
-    /// Withdrawn before anything waited, or while the window was closed.
+    /// Probes that were withdrawn before anything waited, or while the window was closed.
     pub skipped: u64,
 }
 

@@ -1,4 +1,4 @@
-use crate::feedback::{FeedbackFormat, Reporter, TRANSPORT_NUMBER_ID};
+use crate::feedback::{Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
 use crate::patience::Patience;
 use crate::repair::{Asker, Group, Need, Requester, Solver};
@@ -6,8 +6,8 @@ use crate::sender::{CLOCK_RATE, app};
 use crate::simulcast::PresenceTimer;
 use crate::{Identity, Output, ParitySettings, Protection, Recovered, RepairSettings, Requests, RtcpSettings};
 use steadycast_control::{
-    Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FrameEdge, Overheard, ReceiverHalf, ReceiverId,
-    Reply, Slot, Stream as Kind, View, Wake, simulcast,
+    Announcement, Arrival, Body, BufferLevel, Check, Due, ExtraArrival, FeedbackFormat, FrameEdge, Overheard,
+    ReceiverHalf, ReceiverId, Reply, Slot, Stream as Kind, View, Wake, simulcast,
 };
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
@@ -23,9 +23,9 @@ pub enum Received {
     New(u64),
     /// A packet that was lost and has been sent again, with the extended sequence number of the original.
     Repaired(u64),
-    /// It had come before.
+    /// A packet that had come before.
     Duplicate,
-    /// Not of this stream.
+    /// A packet of another stream.
     Stray,
 }
 
@@ -244,14 +244,14 @@ impl Receiver {
         }
     }
 
-    /// For senders that pause while nobody reports: it sends a report without a body, at RTCP's times, where its half waits for more
+    /// The receiver for senders that pause while nobody reports. It sends a report without a body, at RTCP's times, where its half waits for more
     /// packets than such a sender sends (`tfmcc` is silent while packets are farther apart than the round trips it was told of).
     #[must_use]
     pub fn answering(self) -> Self {
         Self { answers: true, ..self }
     }
 
-    /// Of one of several groups that carry the same video at different rates, which is sent only while somebody is there.
+    /// The receiver of one of several groups that carry the same video at different rates, each sent only while it has a member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
         Self { knock: Some(PresenceTimer::new(now)), ..self }
@@ -285,7 +285,7 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// It needs a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by a picture loss
+    /// Asks for a key frame: by a full intra request (RFC 5104) when it `joins` and nothing could be decoded so far, by a picture loss
     /// indication (RFC 4585) when a reference is lost. It asks until [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`].
     /// Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {

@@ -1,5 +1,5 @@
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
-use crate::feedback::{self, FeedbackFormat};
+use crate::feedback;
 use crate::gate::ReportLimiter;
 use crate::media::overhead;
 use crate::pacer::Pacer;
@@ -14,8 +14,8 @@ use crate::{
 };
 use std::collections::VecDeque;
 use steadycast_control::{
-    Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FrameEdge, Limit, MediaQueue, Notice, ReceiverId,
-    Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
+    Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Limit, MediaQueue, Notice,
+    ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
@@ -28,25 +28,25 @@ use steadycast_wire::rtx::{self, RtxStream};
 /// What a sender is made with.
 #[derive(Clone, Debug)]
 pub struct SenderSettings {
-    /// Who it is.
+    /// The sender's SSRC and canonical name.
     pub identity: Identity,
-    /// RTCP's timing.
+    /// The timing of RTCP.
     pub rtcp: RtcpSettings,
     /// IP size of a full packet, header extensions included.
     pub packet: Bytes,
     /// RTP payload type.
     pub payload_type: u8,
-    /// How packets leave.
+    /// Whether packets leave paced or in bursts.
     pub emit: Emit,
-    /// By how much a driver that wakes late may catch up.
+    /// The delay that a driver which wakes late may make up for.
     pub credit: Span,
-    /// Always has data: frames of one packet each, as fast as the pacer lets them go.
+    /// Whether the source always has data: frames of one packet each, as fast as the pacer lets them go.
     pub greedy: bool,
-    /// No address may report more often than a whole group would: what goes beyond is counted and not read.
+    /// Whether reports are limited: an address that reports more often than a whole group would has the rest counted and not read.
     pub gated: bool,
-    /// The format in which receivers report single packets. Any format is read; this one is prepared for.
+    /// The format in which receivers report single packets. The sender reads every format, and sends what this one needs.
     pub feedback: FeedbackFormat,
-    /// The controller's APP packets' name.
+    /// The name of the controller's APP packets.
     pub app: [u8; 4],
     /// First sequence number.
     pub first_seq: u16,
@@ -303,7 +303,7 @@ impl Sender {
         }
     }
 
-    /// As one of several that carry the same video at different rates: it tells its group all their rates.
+    /// The sender as one of several that carry the same video at different rates: it tells its group the rates of all.
     #[must_use]
     pub fn with_siblings(self, siblings: Siblings) -> Self {
         siblings.tell(self.decision.target);
@@ -323,7 +323,8 @@ impl Sender {
         (self.ecn.path(), self.ecn.counts())
     }
 
-    /// It keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for sessions of two members.
+    /// The sender with retransmissions: it keeps what it sends and sends again what its receiver asks for (RFC 4588). Only for
+    /// sessions of two members.
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         let inside = Inside { check: Check::new("repair-inside"), level: 0.0, last: Time::ZERO, rate: Rate::ZERO };
@@ -343,7 +344,7 @@ impl Sender {
         self.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// It sends parity, so that receivers can compute lost packets; how much follows their losses.
+    /// The sender with parity, from which receivers compute lost packets; its amount follows their losses.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings) -> Self {
         let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
@@ -378,17 +379,17 @@ impl Sender {
         self.parity.as_mut().map_or(target, |parity| parity.share.left(now, target))
     }
 
-    /// When it may take it that nobody is there, unless somebody is heard until then.
+    /// The time from which the sender takes it that no receiver is left, unless one is heard before.
     pub fn deserted_at(&self) -> Time {
         self.heard + self.participant.member_timeout()
     }
 
-    /// Goes on with this sequence number, extended, instead of the first: a stream that was stopped starts again.
+    /// Continues with the extended sequence number `seq` instead of the first one: a stream that was stopped starts again.
     pub fn continue_from(&mut self, seq: u64) {
         self.seq = seq;
     }
 
-    /// As [`Sender::continue_from`], with the next number of the retransmissions.
+    /// The same as [`Sender::continue_from`] for the stream of retransmissions.
     pub fn continue_repairs_from(&mut self, seq: u64) {
         if let Some(repair) = &mut self.repair {
             repair.seq = seq;
@@ -413,7 +414,7 @@ impl Sender {
         again.into_iter().chain(covered).min()
     }
 
-    /// As [`Sender::continue_from`], with the next number of the parity.
+    /// The same as [`Sender::continue_from`] for the stream of parity.
     pub fn continue_parity_from(&mut self, seq: u64) {
         if let Some(parity) = &mut self.parity {
             parity.seq = seq;
@@ -496,8 +497,8 @@ impl Sender {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// As [`Sender::push_frame`], with the parts into which a payload format has cut it; together they stand for all of it. Their
-    /// payloads are as long as they are.
+    /// The same as [`Sender::push_frame`], for a frame that a payload format has cut into `parts`, which together cover all of it. The
+    /// payloads have the parts' lengths.
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;

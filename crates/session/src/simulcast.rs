@@ -6,7 +6,7 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// One of the senders of a simulcast: all are of one program, and each knows what the others send at.
+/// One of the senders of a simulcast. All run in one program, and each knows the rates of the others.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,
@@ -14,13 +14,13 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// So many senders, the one of the lowest rate first. None of them sends yet.
+    /// The senders of `groups` groups, the one of the lowest rate first. None of them sends yet.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
     }
 
-    /// It sends at this rate now; zero: it does not send.
+    /// Says that this one sends at `rate` from now on; zero: it does not send.
     pub fn tell(&self, rate: Rate) {
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use steadycast_units::{Seed, Span};
 /// Why a scenario can't be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// One of its flows.
+    /// A flow of the scenario can't be made.
     #[error(transparent)]
     Flow(#[from] MakeError),
     /// Its network.

@@ -94,10 +94,10 @@ const GRACE: Span = Span::secs(3);
 const ASK: Span = Span::millis(10);
 
 impl Simulation {
-    /// Makes the scenario's world.
+    /// Builds the simulation of a scenario.
     ///
     /// # Errors
-    /// A controller, TCP or ladder that can't be; no way from a source to a receiver.
+    /// A controller, a TCP or a ladder can't be made, or no way leads from a source to a receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
         Builder::build(scenario, inputs)
     }
@@ -131,10 +131,10 @@ impl Simulation {
         }
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng: see [`Network::capture`].
+    /// Writes the packets that are offered to the captured links as pcapng from now on: see [`Network::capture`].
     ///
     /// # Errors
-    /// The streams', with the link's name.
+    /// A stream can't be opened or written; the error comes with the link's name.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -157,7 +157,7 @@ impl Simulation {
     /// Ends the captures; without any it does nothing.
     ///
     /// # Errors
-    /// The first that a stream had during the run, with the link's name.
+    /// The first error that a stream had during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }

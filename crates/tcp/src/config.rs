@@ -32,7 +32,7 @@ pub enum Congestion {
 /// How slow start ends before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hystart {
-    /// It doesn't.
+    /// Slow start ends with a loss only.
     Off,
     /// At the first sign of a growing delay or of a train of acknowledgments as long as the round trip, as in Linux.
     Classic,

@@ -38,7 +38,7 @@ pub struct Segment {
 pub struct Block {
     /// The first.
     pub start: u32,
-    /// One past the last.
+    /// The number after the last one.
     pub end: u32,
 }
 

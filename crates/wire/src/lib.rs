@@ -18,7 +18,7 @@ pub const IP_UDP_OVERHEAD: usize = 28;
 /// Why a datagram wasn't believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It ends before what it announces.
+    /// The packet ends before what it announces.
     #[error("{what}: needs {need} bytes, has {got}")]
     Short {
         /// The part that is cut.
@@ -28,7 +28,7 @@ pub enum ParseError {
         /// Bytes that are left for it.
         got: usize,
     },
-    /// It is of another protocol, or of another version of this one.
+    /// The packet is of another protocol, or of another version of this one.
     #[error("version {got} instead of 2")]
     Version {
         /// The version it claims.
@@ -42,7 +42,7 @@ pub enum ParseError {
         /// The bytes that could be padding.
         len: usize,
     },
-    /// It holds more of something than any honest sender would.
+    /// The packet holds more of something than any honest sender would write.
     #[error("more than {limit} {what}")]
     TooMany {
         /// What it has too many of.

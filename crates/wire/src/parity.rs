@@ -55,7 +55,7 @@ pub struct ParityHeader {
     pub packets: u8,
     /// The number of its first packet.
     pub base: u16,
-    /// Which parity this is, 0…63.
+    /// The number of this parity in its block, 0…63.
     pub index: u8,
     /// Parities of the block that have been sent so far, this one included: more than `index`, at most 64.
     pub sent: u8,

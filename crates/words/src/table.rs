@@ -231,17 +231,21 @@ macro_rules! words {
         }
         impl $crate::FromToml for $type {
             fn read(item: &$crate::tree::Item, out: &mut $crate::Findings) -> Option<Self> {
-                const WORDS: &[&str] = &[$($word),+];
-                match item.text() {
-                    $(Some($word) => Some($value),)+
-                    _ => {
-                        $crate::not_one_of(item, WORDS, out);
-                        None
-                    }
+                let read = item.text().and_then($crate::Word::of);
+                if read.is_none() {
+                    $crate::not_one_of(item, <Self as $crate::Word>::WORDS, out);
                 }
+                read
             }
         }
         impl $crate::Word for $type {
+            const WORDS: &[&str] = &[$($word),+];
+            fn of(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some($value),)+
+                    _ => None,
+                }
+            }
             fn word(&self) -> &'static str {
                 match self {
                     $(x if *x == $value => $word,)+
@@ -258,7 +262,11 @@ macro_rules! words {
 }
 
 /// What is one of a few words, as its word.
-pub trait Word {
+pub trait Word: Sized {
+    /// All words.
+    const WORDS: &[&str];
+    /// The value of a word; `None` when it is none of them.
+    fn of(word: &str) -> Option<Self>;
     /// The word.
     fn word(&self) -> &'static str;
 }

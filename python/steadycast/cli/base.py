@@ -76,7 +76,7 @@ Fps = Annotated[str, typer.Option("--fps", help='"clip", or frames per second.')
 
 
 class Scenario(TyperCommand):
-    """A command that takes --set: who writes a scenario's key as an option is told how it is written."""
+    """A command that takes --set. A scenario's key that is written as an option is an error that says how to set it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""

@@ -54,18 +54,7 @@ class Encoder:
     """
 
     def __init__(self, codec: Codec, shape: Shape, gop: int, *, keep_size: bool = False) -> None:
-        if shape.width % codec.multiple or shape.height % codec.multiple:
-            raise UserError(
-                "--size",
-                f"{codec.name} cannot have pictures of {shape.width}x{shape.height}",
-                f"both sides must be multiples of {codec.multiple}",
-            )
-        if min(shape.width, shape.height) < codec.least:
-            raise UserError(
-                "--size",
-                f"{codec.name} cannot have pictures of {shape.width}x{shape.height}",
-                f"both sides must be {codec.least} at least",
-            )
+        codec.need_size("--size", shape.width, shape.height)
         self.codec, self.shape, self.gop = codec, shape, gop
         self.sizes = [(shape.width, shape.height)] if keep_size else sizes_of(codec, shape)
         self._context: Any = None

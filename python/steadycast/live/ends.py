@@ -28,7 +28,7 @@ planes one below the other, as PyAV and OpenCV do: height * 3/2 rows.
 """
 PIXELS: tuple[Pixels, ...] = ("rgb24", "bgr24", "gray", "yuv420p")
 SLICE_S = 0.5
-"""Whoever waits looks this often whether the session has ended."""
+"""Seconds between two looks at whether the session has ended."""
 _START_S = 10.0
 """As long a session may take to say for the first time how it goes."""
 _OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
@@ -157,5 +157,5 @@ def finished(core: Any, warnings: list[str]) -> Run:
 
 
 def closed(what: str) -> ValueError:
-    """Return the error for who uses what was closed, as files have it."""
+    """Return the error for the use of what was closed, as files have it."""
     return ValueError(f"the {what} is closed")

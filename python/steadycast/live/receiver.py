@@ -147,7 +147,7 @@ class Receiver(ends.Ends):
             (`ReceiverStatus.unread`), so that what is read is never older than that.
         codec: what is sent to an address: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         latency: how many seconds a packet waits for lost ones before it; 0.3 where these are sent again.
-        give_up: end when nothing of a sender that was heard has come for so many seconds, and five reporting intervals
+        give_up: end when a sender that was heard has been silent for this many seconds and five reporting intervals
             (RFC 3550, section 6.2.1), as its BYE may have been lost; `None` to wait on.
         name: as the sender shows it; the machine's without it.
         source: the sender's address, for a group that is specific to its source (RFC 4607).

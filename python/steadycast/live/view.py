@@ -254,7 +254,7 @@ def _kind(peer: Json) -> str:
 
 
 def ordered(status: Json) -> list[Json]:
-    """Put those who matter first: who sets the rate, then who loses most."""
+    """Put the receivers that matter first: the one that sets the rate, then those that lose most."""
     by = (status["decision"] or {}).get("by")
     return sorted(status["peers"], key=lambda p: (p["name"] != by, -(p["loss_frac"] or 0)))
 

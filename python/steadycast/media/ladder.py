@@ -55,6 +55,19 @@ class Codec:
     least: int = 16
     """Width and height at least."""
 
+    def need_size(self, place: str, width: int, height: int) -> None:
+        """Check that it can have pictures of this size, which the key or option ``place`` asks for.
+
+        Raises:
+            UserError: it can't.
+
+        """
+        problem = f"{self.name} cannot have pictures of {width}x{height}"
+        if width % self.multiple or height % self.multiple:
+            raise UserError(place, problem, f"both sides must be multiples of {self.multiple}")
+        if min(width, height) < self.least:
+            raise UserError(place, problem, f"both sides must be {self.least} at least")
+
 
 _FILM = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _MPEG_QS = range(2, 32)
@@ -290,18 +303,7 @@ def _encode(
 def _encoded(
     raw: RawVideo, codec: Codec, bframes: int, gop: int, qs: Sequence[int], progress: Progress | None
 ) -> list[_Coded]:
-    if raw.width % codec.multiple or raw.height % codec.multiple:
-        raise UserError(
-            "encode.size",
-            f"{codec.name} cannot have pictures of {raw.width}x{raw.height}",
-            f"both sides must be multiples of {codec.multiple}",
-        )
-    if min(raw.width, raw.height) < codec.least:
-        raise UserError(
-            "encode.size",
-            f"{codec.name} cannot have pictures of {raw.width}x{raw.height}",
-            f"both sides must be {codec.least} at least",
-        )
+    codec.need_size("encode.size", raw.width, raw.height)
     stop = Event()
     # Fine quantizers take longest: they go first, so that no core waits for one of them at the end.
     with ThreadPoolExecutor(cores()) as pool:

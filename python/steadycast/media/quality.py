@@ -33,7 +33,7 @@ Planes = tuple[float | None, float | None, float | None]
 Score = tuple[float, float, float]
 
 _TOLD_EVERY = 4
-"""After so many slots progress is told."""
+"""Slots between two reports of progress."""
 _PIXELS_HELD = 256 << 20
 """Bytes of decoded pictures that are kept for the next receiver."""
 

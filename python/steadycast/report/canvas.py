@@ -60,7 +60,7 @@ class Drawing:
     """A figure of a run or of a sweep, which a notebook shows."""
 
     figure: Figure
-    """For whoever wants to change it: matplotlib's."""
+    """matplotlib's figure, for changes that have no parameter."""
 
     def save(self, path: Path | str) -> None:
         """Save it; the ending says how (.png, .svg, .pdf).
@@ -85,7 +85,7 @@ def drawn(draw: Callable[[], Figure | None]) -> Drawing | None:
 
 
 def _plain_svg(figure: Figure) -> str:
-    """Drawing as SVG with its own colours, the fonts of whoever looks at it, and nothing about when it was made."""
+    """Drawing as SVG with its own colours, the reader's fonts, and without the time at which it was made."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -220,7 +220,7 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
 
 
 def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
-    """Write right of the axes, at a share of their height and so many points from it."""
+    """Write right of the axes, at the share ``y`` of their height, moved up by ``shift`` points."""
     axes.annotate(
         text,
         xy=(1, y),

@@ -31,6 +31,9 @@ _WORDS: dict[str, str] = {
     "include it.",
     "rule": "The controller's own reason for a rate.",
     "by": "The receiver whose report led to the decision.",
+    "bandwidth": "A link's rate, which scenario files call `rate` and reports call capacity.",
+    "bitrate": "The rate of a flow: bits of IP packets per second. The controller sets the target, packets leave the "
+    "sender at the pacing, and the throughput is what arrives.",
     "capacity": "What a link can carry.",
     "multicast": "One packet from the sender reaches many receivers; the network copies it where the ways "
     "part.",

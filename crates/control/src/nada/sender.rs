@@ -2,6 +2,7 @@ use super::message::Message;
 use super::signal::{Packet, Signal};
 use super::{Config, MOST_INTERVALS, MOST_SHAPING};
 use crate::entry::Setup;
+use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
@@ -12,8 +13,6 @@ use steadycast_units::{OneWay, Rate, Span, Time};
 const RTTS: usize = 15;
 /// Packets that were missing are remembered up to this many, so that a late one is told from one that is told twice.
 const MISSING: usize = 512;
-/// A round-trip time above this is no measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 /// Where the sender computes the signal, it does so at most this often, as a share of the interval.
 const LEAST_INTERVAL: f64 = 0.5;
 

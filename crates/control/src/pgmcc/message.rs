@@ -1,5 +1,6 @@
 //! What travels, in network byte order.
 
+use crate::fields::{share, single, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::Stamp;
 
@@ -43,7 +44,7 @@ impl Forward {
         bytes[4] = u8::from(self.report_now) | if self.acker.is_some() { HAS_ACKER } else { 0 };
         let Some(heard) = self.heard else { return Notice::new(NOTICE_ID, &bytes[..5]) };
         bytes[5] = heard.count;
-        bytes[6..].copy_from_slice(&(heard.loss as f32).to_be_bytes());
+        bytes[6..].copy_from_slice(&single(heard.loss).to_be_bytes());
         Notice::new(NOTICE_ID, &bytes)
     }
 
@@ -93,8 +94,7 @@ pub(super) struct Back {
 
 impl Back {
     pub(super) fn body(&self) -> Body {
-        let words = [self.lead, self.bitmap, (self.loss as f32).to_bits(), self.echo.0];
-        Body { subtype: self.purpose as u8, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+        Body::of_words(self.purpose as u8, [self.lead, self.bitmap, single(self.loss), self.echo.0])
     }
 
     pub(super) fn read(body: &Body) -> Option<Self> {
@@ -104,15 +104,7 @@ impl Back {
             3 => Purpose::Leave,
             _ => return None,
         };
-        let bytes: &[u8; 16] = body.bytes.as_slice().try_into().ok()?;
-        let word = |i: usize| u32::from_be_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
-        let loss = share(word(8))?;
-        Some(Self { purpose, lead: word(0), bitmap: word(4), loss, echo: Stamp(word(12)) })
+        let [lead, bitmap, loss, echo] = words(&body.bytes).filter(|_| body.bytes.len() == 16)?;
+        Some(Self { purpose, lead, bitmap, loss: share(loss)?, echo: Stamp(echo) })
     }
-}
-
-/// A float's bits as a share, where they are one.
-fn share(bits: u32) -> Option<f64> {
-    let share = f64::from(f32::from_bits(bits));
-    (0.0..=1.0).contains(&share).then_some(share)
 }

@@ -2,6 +2,7 @@ use super::Config;
 use super::message::{Back, Forward, Heard, Purpose};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
+use crate::fields::ABSURD_RTT;
 use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why, Window};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +11,6 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// The time-out before there is a round-trip time, and the longest one (RFC 6298).
 const FIRST_RTO: Span = Span::secs(3);
 const MOST_RTO: Span = Span::secs(60);
-/// A round trip longer than this is not a measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 /// Receivers whose round-trip times are kept.
 const REMEMBERED: usize = 4_096;
 /// Over which the encoder's rate is smoothed.

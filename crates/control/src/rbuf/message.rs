@@ -1,5 +1,6 @@
 //! What a receiver tells of its buffer.
 
+use crate::fields::{micros, span, words};
 use crate::{Body, BufferLevel};
 use steadycast_units::{Bytes, Span, Stamp};
 
@@ -37,33 +38,27 @@ impl Finding {
         if body.subtype != REPORT || !(body.bytes.len() == BYTES || body.bytes.len() == BYTES_WITH_LOSS) {
             return None;
         }
-        let word = |n: usize| {
-            let bytes = body.bytes.get(4 * n..4 * n + 4)?;
-            Some(u32::from_be_bytes(bytes.try_into().ok()?))
-        };
-        let level = Bytes::new(u64::from(word(0)?));
-        let size = Bytes::new(u64::from(word(1)?));
-        let change = word(2)?.cast_signed();
-        let loss = word(5).map(f32::from_bits);
+        let [level, size, change, echo, delay] = words(&body.bytes)?;
+        let [level, size] = [level, size].map(|bytes| Bytes::new(u64::from(bytes)));
+        let change = change.cast_signed();
+        let loss = words(&body.bytes).map(|[.., p]: [u32; 6]| f32::from_bits(p));
         let sane = level <= size
             && u64::from(change.unsigned_abs()) <= size.get()
             && loss.is_none_or(|p| (0.0..=1.0).contains(&p));
         sane.then_some(Self {
             buffer: BufferLevel { level, size },
             change,
-            echo: Stamp(word(3)?),
-            delay: Span::micros(u64::from(word(4)?)),
+            echo: Stamp(echo),
+            delay: span(delay),
             loss,
         })
     }
 
     pub(super) fn body(&self) -> Body {
         let bytes = |b: Bytes| u32::try_from(b.get()).unwrap_or(u32::MAX);
-        let micros = u32::try_from(self.delay.as_nanos() / 1_000).unwrap_or(u32::MAX);
         let BufferLevel { level, size } = self.buffer;
-        let mut words = vec![bytes(level), bytes(size), self.change.cast_unsigned(), self.echo.0, micros];
-        words.extend(self.loss.map(f32::to_bits));
-        Body { subtype: REPORT, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+        let words = [bytes(level), bytes(size), self.change.cast_unsigned(), self.echo.0, micros(self.delay)];
+        Body::of_words(REPORT, words.into_iter().chain(self.loss.map(f32::to_bits)))
     }
 }
 

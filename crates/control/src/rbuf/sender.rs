@@ -2,11 +2,10 @@ use super::message::Finding;
 use super::{EXTENSION, Train};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput};
+use crate::fields::ABSURD_RTT;
 use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, Why, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// A round trip longer than this is not a measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 const LEAST_RTT: Span = Span::millis(1);
 /// Rounds without a report for which the rate is held, the one that a report is due in included.
 const HELD_ROUNDS: u64 = 2;

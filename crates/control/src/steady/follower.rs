@@ -2,6 +2,7 @@ use super::Config;
 use super::message::{Claim, Forward};
 use super::sender::SILENT_ROUNDS;
 use crate::entry::Setup;
+use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
 use crate::{
     Check, Decision, Departing, ExtraSent, Limit, MediaQueue, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
@@ -12,8 +13,6 @@ use steadycast_units::{Rate, Span, Time};
 
 /// Receivers in the table. With more of them only one that asks for less is let in.
 const MOST_RECEIVERS: usize = 1 << 17;
-/// A round-trip time above this is no measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 /// The round-trip time before the first one, in seconds.
 const FIRST_RTT: f64 = 0.1;
 /// A receiver that asks for this share of what is sent asks for no less.

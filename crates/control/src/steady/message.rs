@@ -8,14 +8,13 @@
 //! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in network byte
 //! order. What is too short, or a number that can't be, is no message.
 
+use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
 /// The header extension element's id.
 pub(super) const NOTICE_ID: u8 = 9;
 const REPORT: u8 = 1;
-const UNIT_BPS: u64 = 100;
-const MOST_UNITS: u64 = (1 << 24) - 1;
 
 const FRAMES: u8 = 1;
 const HAS_LIMITING: u8 = 2;
@@ -39,29 +38,23 @@ pub(super) struct Forward {
 
 impl Forward {
     pub(super) fn notice(&self) -> Notice {
-        let mut bytes = [0; 16];
-        let units = (self.rate.as_bps() / UNIT_BPS).min(MOST_UNITS) as u32;
-        bytes[..4].copy_from_slice(&units.to_be_bytes());
-        for (set, bit) in [(self.frames, FRAMES), (self.limiting.is_some(), HAS_LIMITING)] {
-            bytes[0] |= if set { bit } else { 0 };
+        let flags = flags([(self.frames, FRAMES), (self.limiting.is_some(), HAS_LIMITING)]);
+        let rate = u32::from(flags) << 24 | fields::units(self.rate);
+        let limiting = self.limiting.unwrap_or_default().0;
+        match self.told {
+            None => Notice::of_words(NOTICE_ID, [rate, limiting]),
+            Some((id, rtt)) => Notice::of_words(NOTICE_ID, [rate, limiting, id.0, micros(rtt)]),
         }
-        bytes[4..8].copy_from_slice(&self.limiting.unwrap_or_default().0.to_be_bytes());
-        let Some((id, rtt)) = self.told else { return Notice::new(NOTICE_ID, &bytes[..8]) };
-        bytes[8..12].copy_from_slice(&id.0.to_be_bytes());
-        bytes[12..].copy_from_slice(&micros(rtt).to_be_bytes());
-        Notice::new(NOTICE_ID, &bytes)
     }
 
     pub(super) fn read(notice: &[u8]) -> Option<Self> {
-        let (head, rest) = notice.split_first_chunk::<8>()?;
-        let flags = head[0];
-        let told =
-            rest.first_chunk::<8>().map(|told| (ReceiverId(word(told, 0)), Span::micros(u64::from(word(told, 4)))));
+        let [rate, limiting] = words(notice)?;
+        let [flags, ..] = rate.to_be_bytes();
         Some(Self {
-            rate: Rate::bps(u64::from(word(head, 0) & 0x00ff_ffff) * UNIT_BPS),
+            rate: fields::of_units(rate),
             frames: flags & FRAMES != 0,
-            limiting: (flags & HAS_LIMITING != 0).then_some(ReceiverId(word(head, 4))),
-            told,
+            limiting: (flags & HAS_LIMITING != 0).then_some(ReceiverId(limiting)),
+            told: words(notice).map(|[_, _, id, rtt]| (ReceiverId(id), span(rtt))),
         })
     }
 }
@@ -90,42 +83,33 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Bytes of a report.
-    pub(super) const LEN: usize = 24;
-
     pub(super) fn body(&self) -> Body {
         let rule = RULES.iter().position(|rule| *rule == self.rule).unwrap_or(0);
-        let mut flags = 0;
-        for (set, bit) in [(self.free, FREE), (self.start, START), (self.has_rtt, HAS_RTT)] {
-            flags |= if set { bit } else { 0 };
-        }
-        let mut bytes = Vec::with_capacity(Self::LEN);
-        bytes.extend((self.rate.as_bytes_per_s() as f32).to_be_bytes());
-        bytes.extend((self.loss as f32).to_be_bytes());
-        bytes.extend(micros(self.queue).to_be_bytes());
-        bytes.extend(micros(self.rtt).to_be_bytes());
-        bytes.extend(self.echo.0.to_be_bytes());
-        bytes.extend([u8::try_from(rule).unwrap_or(0), flags, 0, 0]);
-        Body { subtype: REPORT, bytes }
+        let flags = flags([(self.free, FREE), (self.start, START), (self.has_rtt, HAS_RTT)]);
+        let words = [
+            single(self.rate.as_bytes_per_s()),
+            single(self.loss),
+            micros(self.queue),
+            micros(self.rtt),
+            self.echo.0,
+            u32::from_be_bytes([u8::try_from(rule).unwrap_or(0), flags, 0, 0]),
+        ];
+        Body::of_words(REPORT, words)
     }
 
     pub(super) fn read(body: &Body) -> Option<Self> {
-        let bytes = body.bytes.first_chunk::<{ Self::LEN }>().filter(|_| body.subtype == REPORT)?;
-        let rate = f64::from(f32::from_bits(word(bytes, 0)));
-        let loss = f64::from(f32::from_bits(word(bytes, 4)));
-        if !(rate.is_finite() && rate >= 0.0 && (0.0..=1.0).contains(&loss)) {
-            return None;
-        }
+        let [rate, loss, queue, rtt, echo, rest] = words(&body.bytes).filter(|_| body.subtype == REPORT)?;
+        let [rule, flags, ..] = rest.to_be_bytes();
         Some(Self {
-            rate: Rate::from_bytes_per_s(rate),
-            loss,
-            queue: Span::micros(u64::from(word(bytes, 8))),
-            rtt: Span::micros(u64::from(word(bytes, 12))),
-            echo: Stamp(word(bytes, 16)),
-            rule: RULES.get(usize::from(bytes[20])).copied().unwrap_or(RULES[0]),
-            free: bytes[21] & FREE != 0,
-            start: bytes[21] & START != 0,
-            has_rtt: bytes[21] & HAS_RTT != 0,
+            rate: Rate::from_bytes_per_s(amount(rate)?),
+            loss: share(loss)?,
+            queue: span(queue),
+            rtt: span(rtt),
+            echo: Stamp(echo),
+            rule: RULES.get(usize::from(rule)).copied().unwrap_or(RULES[0]),
+            free: flags & FREE != 0,
+            start: flags & START != 0,
+            has_rtt: flags & HAS_RTT != 0,
         })
     }
 }
@@ -165,18 +149,13 @@ pub(super) const RULES: &[&str] = &[
     "l4s: marks",
 ];
 
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|word| word.first_chunk::<4>()).map_or(0, |word| u32::from_be_bytes(*word))
-}
-
-fn micros(span: Span) -> u32 {
-    u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Bytes of a report.
+    const LEN: usize = 24;
 
     #[test]
     fn every_rule_of_the_laws_has_a_number() {
@@ -209,7 +188,7 @@ mod tests {
             has_rtt: true,
         };
         let body = claim.body();
-        assert_eq!((body.bytes.len(), Claim::read(&body)), (Claim::LEN, Some(claim)));
+        assert_eq!((body.bytes.len(), Claim::read(&body)), (LEN, Some(claim)));
         for told in [None, Some((ReceiverId(7), Span::millis(40)))] {
             let forward = Forward { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), told };
             assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
@@ -220,12 +199,12 @@ mod tests {
 
     #[test]
     fn a_report_that_is_short_of_another_kind_or_no_number_is_none() {
-        let good = Claim::read(&Body { subtype: REPORT, bytes: vec![0; Claim::LEN] });
+        let good = Claim::read(&Body { subtype: REPORT, bytes: vec![0; LEN] });
         assert!(good.is_some());
-        assert_eq!(Claim::read(&Body { subtype: 2, bytes: vec![0; Claim::LEN] }), None);
-        assert_eq!(Claim::read(&Body { subtype: REPORT, bytes: vec![0; Claim::LEN - 1] }), None);
+        assert_eq!(Claim::read(&Body { subtype: 2, bytes: vec![0; LEN] }), None);
+        assert_eq!(Claim::read(&Body { subtype: REPORT, bytes: vec![0; LEN - 1] }), None);
         for (place, number) in [(0, f32::NAN), (0, -1.0), (0, f32::INFINITY), (4, 1.1), (4, f32::NAN)] {
-            let mut bytes = vec![0; Claim::LEN];
+            let mut bytes = vec![0; LEN];
             bytes[place..place + 4].copy_from_slice(&number.to_be_bytes());
             assert_eq!(Claim::read(&Body { subtype: REPORT, bytes }), None, "{number} at {place}");
         }

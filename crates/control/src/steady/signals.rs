@@ -1,6 +1,7 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
 use crate::PacketReport;
+use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 
@@ -14,8 +15,6 @@ const MEMORY: f64 = 3.0;
 const MOST_ARRIVALS: usize = 1 << 15;
 /// A clock that moves this far against ours between two reports, in seconds, is another clock.
 const JUMP: f64 = 10.0;
-/// A round-trip time above this is no measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 /// Round-trip time before the first measurement, in seconds.
 const FIRST_RTT: f64 = 0.1;
 /// The least round-trip time is that of this many seconds.

@@ -8,6 +8,7 @@
 //!
 //! Time stamps count 2⁻¹⁸ s; the primed ones are echoes from which the holding time has been taken out. Network byte order.
 
+use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
@@ -45,40 +46,31 @@ pub(super) struct Forward {
 
 impl Forward {
     pub(super) fn notice(&self) -> Notice {
-        let mut bytes = [0; 24];
         // The largest number stands for no limit: infinity is no number on our wires.
-        let x_supp = if self.x_supp == Rate::MAX { f32::MAX } else { self.x_supp.as_bps_f64() as f32 };
-        bytes[..4].copy_from_slice(&x_supp.to_be_bytes());
-        bytes[4] = self.fb_nr;
-        for (set, bit) in
-            [(self.clr.is_some(), HAS_CLR), (self.echo.is_some(), HAS_ECHO), (self.slow_start, SLOW_START)]
-        {
-            bytes[5] |= if set { bit } else { 0 };
-        }
+        let x_supp = if self.x_supp == Rate::MAX { f32::MAX.to_bits() } else { single(self.x_supp.as_bps_f64()) };
+        let flags =
+            flags([(self.clr.is_some(), HAS_CLR), (self.echo.is_some(), HAS_ECHO), (self.slow_start, SLOW_START)]);
         let ms = u16::try_from(self.r_max.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
-        bytes[6..8].copy_from_slice(&ms.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.clr.unwrap_or_default().0.to_be_bytes());
+        let round = u32::from_be_bytes([self.fb_nr, flags, 0, 0]) | u32::from(ms);
+        let clr = self.clr.unwrap_or_default().0;
         let (echo, stamp) = self.echo.unwrap_or((ReceiverId(0), Stamp(0)));
-        bytes[12..16].copy_from_slice(&echo.0.to_be_bytes());
-        bytes[16..20].copy_from_slice(&stamp.0.to_be_bytes());
-        let Some(x) = self.x else { return Notice::new(NOTICE_ID, &bytes[..20]) };
-        bytes[20..].copy_from_slice(&(x.as_bps_f64() as f32).to_be_bytes());
-        Notice::new(NOTICE_ID, &bytes)
+        match self.x {
+            None => Notice::of_words(NOTICE_ID, [x_supp, round, clr, echo.0, stamp.0]),
+            Some(x) => Notice::of_words(NOTICE_ID, [x_supp, round, clr, echo.0, stamp.0, single(x.as_bps_f64())]),
+        }
     }
 
     pub(super) fn read(notice: &[u8]) -> Option<Self> {
-        let (head, rest) = notice.split_first_chunk::<20>()?;
-        let word = |i: usize| u32::from_be_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
-        let (flags, ms) = (head[5], u16::from_be_bytes([head[6], head[7]]));
-        let x_supp = f32::from_bits(word(0));
+        let [x_supp, round, clr, echo, stamp] = words(notice)?;
+        let [fb_nr, flags, ms @ ..] = round.to_be_bytes();
         Some(Self {
-            x_supp: if x_supp == f32::MAX { Rate::MAX } else { rate(x_supp)? },
-            fb_nr: head[4],
-            r_max: Span::millis(u64::from(ms.max(1))),
-            clr: (flags & HAS_CLR != 0).then_some(ReceiverId(word(8))),
-            echo: (flags & HAS_ECHO != 0).then_some((ReceiverId(word(12)), Stamp(word(16)))),
+            x_supp: if x_supp == f32::MAX.to_bits() { Rate::MAX } else { rate(x_supp)? },
+            fb_nr,
+            r_max: Span::millis(u64::from(u16::from_be_bytes(ms).max(1))),
+            clr: (flags & HAS_CLR != 0).then_some(ReceiverId(clr)),
+            echo: (flags & HAS_ECHO != 0).then_some((ReceiverId(echo), Stamp(stamp))),
             slow_start: flags & SLOW_START != 0,
-            x: rest.first_chunk::<4>().and_then(|x| rate(f32::from_be_bytes(*x))),
+            x: words(notice).and_then(|[.., x]: [u32; 6]| rate(x)),
         })
     }
 }
@@ -110,36 +102,29 @@ pub(super) struct Back {
 
 impl Back {
     pub(super) fn body(&self) -> Body {
-        let mut flags = 0;
-        for (set, bit) in
-            [(self.have_rtt, HAVE_RTT), (self.have_loss, HAVE_LOSS), (self.leave, LEAVE), (self.is_clr, IS_CLR)]
-        {
-            flags |= if set { bit } else { 0 };
-        }
-        let mut bytes = Vec::with_capacity(24);
-        bytes.extend(self.ts.0.to_be_bytes());
-        bytes.extend(self.echo.0.to_be_bytes());
-        bytes.extend((self.rate.as_bps_f64() as f32).to_be_bytes());
-        bytes.extend((self.loss as f32).to_be_bytes());
-        bytes.extend(u32::try_from(self.rtt.as_nanos() / 1_000).unwrap_or(u32::MAX).to_be_bytes());
-        bytes.extend([self.fb_nr, flags, 0, 0]);
-        Body { subtype: REPORT, bytes }
+        let flags =
+            flags([(self.have_rtt, HAVE_RTT), (self.have_loss, HAVE_LOSS), (self.leave, LEAVE), (self.is_clr, IS_CLR)]);
+        let words = [
+            self.ts.0,
+            self.echo.0,
+            single(self.rate.as_bps_f64()),
+            single(self.loss),
+            micros(self.rtt),
+            u32::from_be_bytes([self.fb_nr, flags, 0, 0]),
+        ];
+        Body::of_words(REPORT, words)
     }
 
     pub(super) fn read(body: &Body) -> Option<Self> {
-        if body.subtype != REPORT {
-            return None;
-        }
-        let b = body.bytes.first_chunk::<24>()?;
-        let word = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        let (loss, flags) = (f64::from(f32::from_bits(word(12))), b[21]);
-        (0.0..=1.0).contains(&loss).then_some(Self {
-            ts: Stamp(word(0)),
-            echo: Stamp(word(4)),
-            rate: rate(f32::from_bits(word(8)))?,
-            loss,
-            rtt: Span::micros(u64::from(word(16))),
-            fb_nr: b[20],
+        let [ts, echo, x_r, loss, rtt, rest] = words(&body.bytes).filter(|_| body.subtype == REPORT)?;
+        let [fb_nr, flags, ..] = rest.to_be_bytes();
+        Some(Self {
+            ts: Stamp(ts),
+            echo: Stamp(echo),
+            rate: rate(x_r)?,
+            loss: share(loss)?,
+            rtt: span(rtt),
+            fb_nr,
             have_rtt: flags & HAVE_RTT != 0,
             have_loss: flags & HAVE_LOSS != 0,
             leave: flags & LEAVE != 0,
@@ -148,6 +133,6 @@ impl Back {
     }
 }
 
-fn rate(bps: f32) -> Option<Rate> {
-    (bps.is_finite() && bps >= 0.0).then(|| Rate::from_bps_f64(f64::from(bps)))
+fn rate(bps: u32) -> Option<Rate> {
+    amount(bps).map(Rate::from_bps_f64)
 }

@@ -2,6 +2,7 @@
 
 use crate::Body;
 use crate::equation::LossRate;
+use crate::fields::{ABSURD_BYTES_PER_S, amount, micros, share, single, span, words};
 use steadycast_units::{PeerTime, Rate, Span, Stamp};
 
 /// RTP header extension element: R in 24 bits, units of 10 µs, 0 for none.
@@ -11,8 +12,6 @@ pub(super) const RTT_UNIT: Span = Span::micros(10);
 const REPORT: u8 = 1;
 /// Length of a report.
 pub(crate) const REPORT_BYTES: usize = 20;
-/// More than any network carries (10 Tb/s): such an X_recv is not a measurement.
-const ABSURD_BYTES_PER_S: f32 = 1.25e12;
 
 /// R as it goes forward with each packet.
 pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
@@ -58,14 +57,10 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(super) fn write(&self) -> Body {
-        let mut bytes = Vec::with_capacity(REPORT_BYTES);
-        let micros = u32::try_from(self.delay.as_nanos() / 1_000).unwrap_or(u32::MAX);
-        bytes.extend(self.echo.0.to_be_bytes());
-        bytes.extend(micros.to_be_bytes());
-        bytes.extend((self.received.as_bytes_per_s() as f32).min(ABSURD_BYTES_PER_S).to_be_bytes());
-        bytes.extend(self.loss.map_or(0.0, |p| p.get() as f32).to_be_bytes());
-        bytes.extend(self.missing.to_be_bytes());
-        Body { subtype: REPORT, bytes }
+        let received = self.received.as_bytes_per_s().min(f64::from(ABSURD_BYTES_PER_S));
+        let loss = self.loss.map_or(0.0, LossRate::get);
+        let words = [self.echo.0, micros(self.delay), single(received), single(loss), self.missing.to_bits()];
+        Body::of_words(REPORT, words)
     }
 
     /// `None` for what is not such a report, or can't be true.
@@ -78,14 +73,13 @@ impl Finding {
         if bytes.len() != REPORT_BYTES {
             return None;
         }
-        let word = |i: usize| bytes.get(4 * i..4 * i + 4)?.try_into().ok();
-        let real = |i: usize, most: f32| word(i).map(f32::from_be_bytes).filter(|v| (0.0..=most).contains(v));
+        let [echo, delay, received, loss, missing] = words(bytes)?;
         Some(Self {
-            echo: Stamp(u32::from_be_bytes(word(0)?)),
-            delay: Span::micros(u64::from(u32::from_be_bytes(word(1)?))),
-            received: Rate::from_bytes_per_s(f64::from(real(2, ABSURD_BYTES_PER_S)?)),
-            loss: LossRate::new(f64::from(real(3, 1.0)?)),
-            missing: real(4, 1.0)?,
+            echo: Stamp(echo),
+            delay: span(delay),
+            received: Rate::from_bytes_per_s(amount(received).filter(|x| *x <= f64::from(ABSURD_BYTES_PER_S))?),
+            loss: LossRate::new(share(loss)?),
+            missing: share(missing)? as f32,
         })
     }
 }

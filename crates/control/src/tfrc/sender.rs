@@ -2,13 +2,12 @@ use super::Settings;
 use super::message::{EXTENSION, Finding, RTT_UNIT, rtt_notice};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
+use crate::fields::ABSURD_RTT;
 use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// A round trip longer than this is not a measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 /// As long as no round-trip time is known.
 const FIRST_TIMER: Span = Span::secs(2);
 /// Runs of packets without data-limitation that are kept: those of two round trips or so.

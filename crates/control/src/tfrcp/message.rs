@@ -1,6 +1,7 @@
 //! What a receiver of MPEG-TFRCP tells its sender.
 
 use crate::Body;
+use crate::fields::words;
 use steadycast_units::Stamp;
 
 /// APP subtype of counts between two sender reports.
@@ -26,27 +27,22 @@ pub(super) enum Message {
 impl Message {
     /// Reads a body; `None` when its length or its content can't be true.
     pub(super) fn parse(body: &Body) -> Option<Self> {
-        let word = |n: usize| {
-            let bytes = body.bytes.get(4 * n..4 * n + 4)?;
-            Some(u32::from_be_bytes(bytes.try_into().ok()?))
-        };
         match (body.subtype, body.bytes.len()) {
             (COUNTS, 8) => {
-                let (expected, received) = (word(0)?, word(1)?);
+                let [expected, received] = words(&body.bytes)?;
                 // More packets than a session can send between two reports are no count.
                 (received <= expected && expected < 1 << 24).then_some(Self::Counts { expected, received })
             }
-            (ACK, 4) => Some(Self::Ack(Stamp(word(0)?))),
+            (ACK, 4) => words(&body.bytes).map(|[stamp]| Self::Ack(Stamp(stamp))),
             _ => None,
         }
     }
 
     pub(super) fn body(self) -> Body {
-        let (subtype, words) = match self {
-            Self::Counts { expected, received } => (COUNTS, vec![expected, received]),
-            Self::Ack(stamp) => (ACK, vec![stamp.0]),
-        };
-        Body { subtype, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
+        match self {
+            Self::Counts { expected, received } => Body::of_words(COUNTS, [expected, received]),
+            Self::Ack(stamp) => Body::of_words(ACK, [stamp.0]),
+        }
     }
 }
 

@@ -2,6 +2,7 @@ use super::message::Message;
 use super::{Law, Settings, Variant};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput_full};
+use crate::fields::ABSURD_RTT;
 use crate::pictures::Pictures;
 use crate::{Allowance, Body, Decision, Due, Limit, Report, SenderHalf, Sent, Wake, Why};
 use std::borrow::Cow;
@@ -10,8 +11,6 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 /// An interval ends this long before the group of pictures that it governs is coded, so that the new rate is there by then.
 const EARLY: Span = Span::micros(1);
-/// A round trip longer than this is not a measurement.
-const ABSURD_RTT: Span = Span::secs(60);
 /// The equations count a shorter one as this.
 const LEAST_RTT: Span = Span::millis(1);
 /// What a target allows beyond a quantizer's dearest group, for roundings on the way to the encoder.

@@ -62,14 +62,14 @@ pub struct Protected {
     pub seq: u64,
     /// What it carries.
     pub fragment: Fragment,
-    /// It is the last of its frame.
+    /// Whether it is the last packet of its frame.
     pub marker: bool,
 }
 
-/// One parity of a block.
+/// A parity packet of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// Which.
+    /// Its place among the parity packets of its block, and the packets that it covers.
     pub header: ParityHeader,
     /// The block's packets, in order: what its symbols give. Empty at a receiver to which their bytes tell it.
     pub packets: Arc<[Protected]>,

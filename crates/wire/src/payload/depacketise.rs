@@ -35,7 +35,7 @@ pub struct Depacketiser {
 const START: [u8; 4] = [0, 0, 0, 1];
 
 impl Depacketiser {
-    /// For payloads of one format.
+    /// A depacketiser of payloads in `format`.
     pub fn new(format: PayloadFormat) -> Self {
         Self { format, frame: Reassembled::default(), headless: false, open: false, unit: 0 }
     }

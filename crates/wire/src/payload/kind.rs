@@ -6,9 +6,9 @@ use super::{PayloadFormat, is_key_frame};
 /// What a frame needs, and what needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureKind {
-    /// It needs no other frame.
+    /// The frame needs no other frame.
     Intra,
-    /// It needs the ones before it, and others need it.
+    /// The frame needs those before it, and others need it.
     Predicted,
     /// No other frame needs it.
     Disposable,

@@ -29,12 +29,12 @@ impl PacketArrival {
     const TOO_LONG: u16 = 0x1ffe;
     const UNAVAILABLE: u16 = 0x1fff;
 
-    /// It arrived this long before the report's time, rounded down to 1/1024 s.
+    /// A packet that arrived this long before the report's time, rounded down to 1/1024 s.
     pub fn before(report: Span, ecn: Ecn) -> Self {
         let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
         Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
     }
-    /// It arrived, and nobody knows when, or after the report's time.
+    /// A packet that arrived at an unknown time, or after the report's time.
     pub fn unknown_time(ecn: Ecn) -> Self {
         Self { ecn, offset: Self::UNAVAILABLE }
     }
@@ -55,14 +55,14 @@ pub struct StreamArrivals {
     /// The first sequence number reported. When nothing arrived since the last report: the highest one, without
     /// `arrivals`.
     pub begin_seq: u16,
-    /// From that number on; `None` for a packet that hasn't arrived. At most 16384 are written.
+    /// What became of the packets from that number on; `None` for one that hasn't arrived. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
 }
 
 /// The per-packet feedback of RFC 8888, section 3.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionFeedback {
-    /// Who reports.
+    /// The SSRC of the participant that reports.
     pub sender: u32,
     /// What arrived, by source.
     pub streams: Vec<StreamArrivals>,
@@ -71,7 +71,7 @@ pub struct CongestionFeedback {
 }
 
 impl CongestionFeedback {
-    /// As one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a datagram.
+    /// The report as one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a datagram.
     pub fn to_packet(&self) -> Packet {
         let mut body = Vec::new();
         for stream in &self.streams {
@@ -121,7 +121,7 @@ impl CongestionFeedback {
         reports
     }
 
-    /// From a packet of a compound: `Ok(None)` when it is something else.
+    /// Reads a packet of a compound; `Ok(None)` when it is something else.
     ///
     /// # Errors
     /// The packet ends before what it announces, or announces more than 256 streams, or more than 16384 packets of one.

@@ -20,9 +20,9 @@ const MAX_READ: usize = 512;
 /// A receiver asks for packets again: the generic NACK of RFC 4585, section 6.2.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// Who asks.
+    /// The SSRC of the participant that asks.
     pub sender: u32,
-    /// Of which source.
+    /// The SSRC of the source that it asks.
     pub media: u32,
     /// The numbers of the packets, in order modulo 2¹⁶ where the message is to be short. What needs more than 64
     /// entries isn't written; [`Nack::fitting`] says how many of the numbers are.
@@ -35,7 +35,7 @@ impl Nack {
         pack(missing).1
     }
 
-    /// As a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for the number + i
+    /// The message as a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for the number + i
     /// + 1.
     pub fn to_packet(&self) -> Packet {
         let entries = pack(&self.missing).0;
@@ -44,7 +44,7 @@ impl Nack {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci: fci.collect() }
     }
 
-    /// From a packet of a compound: `Ok(None)` when it is something else. The numbers are those of the message in its
+    /// Reads a packet of a compound; `Ok(None)` when it is something else. The numbers are those of the message in its
     /// order, also when it names one twice.
     ///
     /// # Errors
@@ -89,16 +89,16 @@ fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
 pub enum KeyFrameRequest {
     /// Picture loss indication: something was lost.
     PictureLoss {
-        /// Who asks.
+        /// The SSRC of the participant that asks.
         sender: u32,
-        /// Of which source.
+        /// The SSRC of the source that it asks.
         media: u32,
     },
     /// Full intra request: a decoder has to start. Repeats of a request keep its number.
     FullIntra {
-        /// Who asks.
+        /// The SSRC of the participant that asks.
         sender: u32,
-        /// Of which source.
+        /// The SSRC of the source that it asks.
         media: u32,
         /// The request's number, modulo 256.
         number: u8,
@@ -106,7 +106,7 @@ pub enum KeyFrameRequest {
 }
 
 impl KeyFrameRequest {
-    /// As a packet of a compound.
+    /// The message as a packet of a compound.
     pub fn to_packet(self) -> Packet {
         let (fmt, sender, media, fci) = match self {
             Self::PictureLoss { sender, media } => (PLI, sender, media, Vec::new()),
@@ -143,16 +143,16 @@ impl KeyFrameRequest {
 /// A receiver's estimate of what its path carries: REMB. It is read from others; ours isn't written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverEstimate {
-    /// Who estimates.
+    /// The SSRC of the participant that estimates.
     pub sender: u32,
     /// The highest total rate of the sources.
     pub rate: Rate,
-    /// Which sources share that rate.
+    /// The sources that share that rate.
     pub ssrcs: Vec<u32>,
 }
 
 impl ReceiverEstimate {
-    /// From a packet of a compound: `Ok(None)` when it is something else.
+    /// Reads a packet of a compound; `Ok(None)` when it is something else.
     ///
     /// # Errors
     /// The packet has fewer sources than it announces.
@@ -185,11 +185,11 @@ impl ReceiverEstimate {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityRequest {
-    /// Who asks.
+    /// The SSRC of the participant that asks.
     pub sender: u32,
-    /// Of which source.
+    /// The SSRC of the source that it asks.
     pub media: u32,
-    /// Of which blocks; [`ParityRequest::MOST`] at most are written.
+    /// The blocks of which parity is asked for; at most [`ParityRequest::MOST`] are written.
     pub blocks: Vec<BlockRequest>,
 }
 
@@ -200,7 +200,7 @@ pub struct BlockRequest {
     pub base: u16,
     /// Its packets.
     pub packets: u8,
-    /// It has enough when this many parities of the block have been sent in all.
+    /// The number of parities of the block that are enough, those that were sent before included.
     pub parities: u8,
 }
 
@@ -209,7 +209,7 @@ impl ParityRequest {
     pub const MOST: usize = 16;
     const NAME: [u8; 4] = *b"PRTY";
 
-    /// As a packet of a compound.
+    /// The message as a packet of a compound.
     pub fn to_packet(&self) -> Packet {
         let mut data = self.media.to_be_bytes().to_vec();
         for block in self.blocks.iter().take(Self::MOST) {
@@ -219,7 +219,7 @@ impl ParityRequest {
         Packet::App { ssrc: self.sender, subtype: 0, name: Self::NAME, data }
     }
 
-    /// From a packet of a compound: `Ok(None)` when it is something else.
+    /// Reads a packet of a compound; `Ok(None)` when it is something else.
     ///
     /// # Errors
     /// The request ends inside a block, or has more blocks than [`ParityRequest::MOST`].

@@ -38,11 +38,11 @@ const PER_SECOND: i64 = 4_000;
 /// What became of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketStatus {
-    /// It hasn't arrived.
+    /// The packet hasn't arrived.
     Missing,
-    /// It arrived, and the report doesn't say when.
+    /// The packet arrived, and the report doesn't say when.
     Untimed,
-    /// It arrived at this time.
+    /// The packet arrived at this time.
     At(Ticks),
 }
 
