@@ -15,8 +15,8 @@ use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, is_key_frame, opens_key_frame, picture_kind};
 use steadycast_wire::rtcp::{
-    Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ParityRequest, ReceiverEstimate, ReportBlock,
-    TransportFeedback,
+    Compound, CongestionFeedback, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReceiverEstimate,
+    ReportBlock, TransportFeedback,
 };
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
@@ -86,6 +86,9 @@ pub fn feedback(data: &[u8]) {
         }
         if let Ok(Some(request)) = ParityRequest::from_packet(message) {
             assert_eq!(ParityRequest::from_packet(&request.to_packet()), Ok(Some(request)));
+        }
+        if let Ok(Some(told)) = ParityUse::from_packet(message) {
+            assert_eq!(ParityUse::from_packet(&told.to_packet()), Ok(Some(told)));
         }
         if let Ok(Some(estimate)) = ReceiverEstimate::from_packet(message) {
             assert!(estimate.ssrcs.len() * 4 <= data.len());

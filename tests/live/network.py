@@ -21,7 +21,7 @@ nodes = ["s", "r"]
 name = "air"
 between = ["s", "r"]
 rate = "%s"
-delay = "20ms"
+delay = "%s"
 %s
 loss = %s
 """
@@ -96,16 +96,17 @@ def emulate(
     beside: str = "",
     loss: float | Sequence[int] = 0.0,
     link: str = 'queue = { kind = "droptail", limit = "50p" }',
+    delay: str = "20ms",
 ) -> Emulated:
     """Run a shell script on the sender's host.
 
     `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways,
-    or of just these packets of each; `link` are further keys of the link.
+    or of just these packets of each; `link` are further keys of the link; `delay` is that of one way.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
     lost = f'"bernoulli", p = {loss}' if isinstance(loss, float) else f'"list", packets = {list(loss)}'
-    scenario.write_text(LINK % (rate, link, f"{{ kind = {lost} }}") + beside)
+    scenario.write_text(LINK % (rate, delay, link, f"{{ kind = {lost} }}") + beside)
     only = [] if beside else ["--only"]
     words = ["emulate", scenario, *only, "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()

@@ -95,7 +95,7 @@ def test_what_is_lost_is_sent_again_and_every_frame_is_whole(tmp_path: Path, key
         words = ("--key-file", str(secret))
     sdp = described(tmp_path, *words)
     text = sdp.read_text()
-    assert "m=video 5004 RTP/SAVPF 96 97" if key else "m=video 5004 RTP/AVPF 96 97" in text
+    assert ("m=video 5004 RTP/SAVPF 96 97 98\n" if key else "m=video 5004 RTP/AVPF 96 97 98\n") in text
     said = " ".join(words)
     done = lossy(tmp_path, OURS.format(ready=READY, send=said, receive=said))
     sent, seen = done.sent(), receiver(done)
@@ -135,6 +135,25 @@ def test_what_is_lost_is_computed_from_parity(tmp_path: Path, key: bool) -> None
     assert sent["repair_packets"] == 0
     frames = seen["frames"]
     assert frames["ok"] >= frames["sent"] - 24
+
+
+@needs_networks
+def test_over_a_long_round_trip_what_is_lost_comes_back_by_parity_and_without_options(tmp_path: Path) -> None:
+    text = described(tmp_path).read_text()
+    assert "m=video 5004 RTP/AVPF 96 97 98\n" in text
+    script = OURS.format(ready=READY, send="", receive="")
+    # What is sent again comes 320 ms after it was missed, and is waited for 300 ms.
+    done = emulate(tmp_path, script, rate="6Mbps", record=False, loss=range(450, 5_000, 100), delay="160ms")
+    sent, seen = done.sent(), receiver(done)
+    assert 6 <= seen["lost_packets"] <= 25
+    # Without losses no parity is sent: up to three are over before the sender has been told of the first one.
+    assert seen["repaired_packets"] >= seen["lost_packets"] - 3
+    # At 1 % of loss up to five for each twenty packets: parity has to do all.
+    assert 0.1 <= sent["parity_packets"] / sent["sent_packets"] <= 0.5
+    # The end of a frame that came late may be asked for before the sender knows the round trip.
+    assert sent["repair_packets"] <= 3
+    frames = seen["frames"]
+    assert frames["ok"] >= frames["sent"] - 36
 
 
 SHOWN = (

@@ -164,6 +164,10 @@ impl Receiving {
                 None => receiver,
             };
             let receiver = match parity {
+                // A sender of both kinds of repair wants to know when retransmissions come too late.
+                Some(parity) if repair.is_some() => {
+                    receiver.with_parity_of_any_source(parity, own.part("parity")).telling_playout()
+                }
                 Some(parity) => receiver.with_parity_of_any_source(parity, own.part("parity")),
                 None => receiver,
             };
@@ -364,6 +368,7 @@ impl Session {
             also.put(&receiver::FRAMES_LATE, 0);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }
+        let group = self.options.description.address.ip().is_multicast();
         let words = Words {
             controller: self.announced.controller.clone(),
             mode: if self.announced.mode == Mode::Paper { "paper" } else { "repaired" },
@@ -372,9 +377,10 @@ impl Session {
             // What was sent is not known here; and what has no clip is greedy in a scenario's words.
             clip: None,
             receivers: vec![self.options.cname.clone()],
-            group: self.options.description.address.ip().is_multicast(),
+            group,
             repair: match (&self.options.description.repair, &self.options.description.parity) {
-                (Some(_), _) if !self.options.description.address.ip().is_multicast() => "rtx",
+                (Some(_), Some(_)) if !group => "auto",
+                (Some(_), None) if !group => "rtx",
                 (_, Some(_)) => "parity",
                 _ => "none",
             },

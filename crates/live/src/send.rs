@@ -216,7 +216,7 @@ impl Sending {
             Repair::Rtx if group => return Err(LiveError::GroupRepair),
             Repair::Rtx => (true, false),
             Repair::Parity => (false, true),
-            Repair::Auto => (!group && pictures_repaired, group && pictures_repaired),
+            Repair::Auto => (!group && pictures_repaired, pictures_repaired),
             Repair::None => (false, false),
         };
         // Many receivers can't each report every packet.
@@ -311,7 +311,7 @@ impl Sending {
         let repair = repairs.then(|| RepairSettings {
             ssrc: seed.part("repair.ssrc").bits32(),
             payload_type: RETRANSMISSIONS,
-            // How long its receiver waits is not known here.
+            // Until its receiver has said how long it waits.
             playout: None,
         });
         let parity = protects.then(|| ParitySettings {
@@ -362,14 +362,20 @@ impl Sending {
         };
         let source = VideoSource::new(settings, factory, setup, feed, by_ladder, seed.part("rtcp"), Time::ZERO);
         let source = source.with_ecn(options.ecn).with_repair(repair).with_padding(repair.is_some());
-        let mut source = source.with_parity(parity);
+        // One receiver that is sent again what it lacks needs no parity but where that comes too late.
+        let mut source = match parity {
+            Some(parity) if repairs => source.with_parity_on_word(parity),
+            parity => source.with_parity(parity),
+        };
         Spool::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
         let wired = WiredSource::new(source, payloads, None)
             .with_peers(Peers::new(clock.epoch(), app))
             .with_srtp(options.key.as_ref().map(Srtp::new));
-        let how = if repairs {
+        let how = if repairs && protects {
+            "auto"
+        } else if repairs {
             "rtx"
         } else if protects {
             "parity"

@@ -12,7 +12,7 @@ use steadycast_control::{
 use steadycast_rtcp::{Arrived, Expiry, Heard, Origin, Reception};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
@@ -101,6 +101,9 @@ struct Solving {
     held: Time,
     /// Requests, the blocks in them, and packets that parity gave back.
     counts: Requests,
+    /// Whether it tells the sender its play-out delay, and when it did last.
+    tells: bool,
+    told: Option<Time>,
     /// The stream's own numbers.
     reception: Reception,
     sent: Option<PeerTime>,
@@ -117,6 +120,8 @@ impl Solving {
             wished: false,
             held: Time::ZERO,
             counts: Requests::default(),
+            tells: false,
+            told: None,
             reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
             sent: None,
         }
@@ -126,6 +131,7 @@ impl Solving {
     fn restart(&mut self) {
         self.solver.restart();
         self.asker.clear();
+        self.told = None;
     }
 }
 
@@ -144,6 +150,8 @@ struct Plea {
 const ASKED_AGAIN: Span = Span::millis(700);
 /// For how long a request for a key frame is of use.
 const PLEA_USEFUL: Span = Span::secs(1);
+/// A sender is told the play-out delay this often.
+const TOLD_EVERY: Span = Span::secs(1);
 
 /// What a receiver needs to ask for lost packets.
 struct Repairing {
@@ -312,6 +320,17 @@ impl Receiver {
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = Solving { of_any: true, associated: false, ..Solving::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
+    }
+
+    /// Once a second it tells the sender, with a report, that it computes lost packets from parity and what its play-out delay is: for a
+    /// sender that waits for that word ([`crate::Sender::with_parity_on_word`]). Without a delay, or with none to wait in, it tells nothing.
+    /// It needs [`Receiver::with_parity`].
+    #[must_use]
+    pub fn telling_playout(mut self) -> Self {
+        if let Some(parity) = &mut self.parity {
+            parity.tells = true;
+        }
+        self
     }
 
     /// A packet of parity has arrived, which covers what `protection` says. Its bytes count as received; what it gives back stays lost, to
@@ -882,6 +901,7 @@ impl Receiver {
             packets.push(app(ssrc, self.app, body));
         }
         packets.extend(self.packet_reports(now));
+        packets.extend(self.parity_use(now));
         packets.extend(self.nack(now));
         packets.extend(self.parity_request(now));
         packets.extend(self.key_frame_request(now));
@@ -928,6 +948,16 @@ impl Receiver {
         parity.counts.nacks += 1;
         parity.counts.asked += blocks.len() as u64;
         Some(ParityRequest { sender: self.participant.identity.ssrc, media, blocks }.to_packet())
+    }
+
+    /// What it tells of its play-out delay, when it is time for it.
+    fn parity_use(&mut self, now: Time) -> Option<Packet> {
+        let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
+        let due = |told: Option<Time>| told.is_none_or(|told| now.since(told) >= TOLD_EVERY);
+        let parity = self.parity.as_mut().filter(|parity| parity.tells && due(parity.told))?;
+        let playout = parity.settings.playout.filter(|playout| *playout > Span::ZERO)?;
+        parity.told = Some(now);
+        Some(ParityUse { sender: self.participant.identity.ssrc, media, playout }.to_packet())
     }
 
     /// Tells RTCP's timer when a key frame is to be asked for.
@@ -1024,6 +1054,7 @@ impl Receiver {
     fn feedback(&mut self, now: Time) -> Vec<u8> {
         let mut packets = vec![self.receiver_report(now), self.participant.sdes()];
         packets.extend(self.packet_reports(now));
+        packets.extend(self.parity_use(now));
         self.encode(now, packets)
     }
 

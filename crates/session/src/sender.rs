@@ -21,7 +21,7 @@ use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ReportBlock};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx::{self, RtxStream};
 
@@ -153,6 +153,8 @@ struct Protecting {
     bytes: Bytes,
     /// When the receivers' losses were looked at last.
     looked: Time,
+    /// It is made until then: as long as a receiver's word holds, where that is waited for.
+    until: Time,
 }
 
 /// The share of packets that parity leaves missing in a group: a hundredth of a per cent of pictures of a hundred packets.
@@ -162,6 +164,10 @@ const LEFT_TO_ASK: f64 = 1e-3;
 /// The same towards one receiver, retransmission included. Far less than is aimed at: a retransmission that has to pass the queue that dropped
 /// its original is lost more often than independent losses are.
 const LEFT_OF_ONE: f64 = 3e-7;
+/// A receiver that has said that it uses parity is taken to do so for this time.
+const WORD_HOLDS: Span = Span::secs(10);
+/// A receiver's play-out delay is taken to be no longer than this.
+const LONGEST_PLAYOUT: Span = Span::secs(10);
 /// This share of the receivers is left behind, where others need less parity.
 const LEFT_BEHIND: f64 = 0.02;
 /// Receivers' losses are looked at this often.
@@ -348,8 +354,21 @@ impl Sender {
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings) -> Self {
         let (blocks, seq, share) = (Blocks::new(settings), u64::from(self.settings.first_seq), RepairShare::default());
-        let (newest, packets, bytes, looked) = (None, 0, Bytes::ZERO, Time::ZERO);
-        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked }), ..self }
+        let (newest, packets, bytes, looked, until) = (None, 0, Bytes::ZERO, Time::ZERO, Time::NEVER);
+        Self { parity: Some(Protecting { blocks, seq, share, newest, packets, bytes, looked, until }), ..self }
+    }
+
+    /// As [`Sender::with_parity`], but only while a receiver says that it uses parity ([`Receiver::telling_playout`]), and with the play-out
+    /// delay that it tells: for a receiver that may not know parity.
+    ///
+    /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
+    #[must_use]
+    pub fn with_parity_on_word(self, settings: ParitySettings) -> Self {
+        let mut waiting = self.with_parity(settings);
+        if let Some(parity) = &mut waiting.parity {
+            parity.until = Time::ZERO;
+        }
+        waiting
     }
 
     /// What a packet of parity that has just been polled covers.
@@ -605,7 +624,10 @@ impl Sender {
                     }
                 }
                 Packet::Feedback { .. } => self.on_request(now, packet),
-                Packet::App { .. } => self.on_parity_request(now, packet),
+                Packet::App { .. } => {
+                    self.on_parity_request(now, packet);
+                    self.on_parity_use(now, packet);
+                }
                 _ => {}
             }
         }
@@ -633,12 +655,11 @@ impl Sender {
     /// GStreamer's session asks often, and reports little.
     fn on_request(&mut self, now: Time, packet: &Packet) {
         self.on_key_request(now, packet);
-        let Some(repair) = &mut self.repair else { return };
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
-        let known = self.participant.members.contains(nack.sender);
-        if !known || nack.media != self.participant.identity.ssrc || self.participant.farewell != Farewell::Stays {
+        if !self.is_from_member(nack.sender, nack.media) {
             return;
         }
+        let Some(repair) = &mut self.repair else { return };
         let scarce = self.decision.limit == Limit::Floor;
         let asked = Asked { now, target: self.decision.target, packet: self.settings.packet, scarce };
         for number in nack.missing {
@@ -649,16 +670,36 @@ impl Sender {
     /// Somebody asks for parity: a member, as in [`Sender::on_request`].
     fn on_parity_request(&mut self, now: Time, packet: &Packet) {
         let head = overhead(&self.bare_header(), &Notice::NONE, self.numbered());
-        let Some(parity) = &mut self.parity else { return };
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
-        let known = self.participant.members.contains(request.sender);
-        if !known || request.media != self.participant.identity.ssrc || self.participant.farewell != Farewell::Stays {
+        if !self.is_from_member(request.sender, request.media) {
             return;
         }
+        let Some(parity) = &mut self.parity else { return };
         for wanted in &request.blocks {
             let asked = AskedParity { now, target: self.decision.target, packet: self.settings.packet, head };
             parity.blocks.on_request(&asked, wanted);
         }
+    }
+
+    /// A receiver says that it uses parity, and how long it waits: a member, as in [`Sender::on_request`]. Before a round trip is known nobody
+    /// can tell how much parity it needs.
+    fn on_parity_use(&mut self, now: Time, packet: &Packet) {
+        let Ok(Some(told)) = ParityUse::from_packet(packet) else { return };
+        if !self.is_from_member(told.sender, told.media) || told.playout == Span::ZERO {
+            return;
+        }
+        let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
+        let playout = told.playout.min(LONGEST_PLAYOUT);
+        parity.blocks.settings.playout = Some(playout);
+        if self.repair.as_mut().is_none_or(|repair| repair.keeper.on_playout(playout)) {
+            parity.until = now + WORD_HOLDS;
+        }
+    }
+
+    /// Whether a request comes from a member and is about the stream that is being sent.
+    fn is_from_member(&self, sender: u32, media: u32) -> bool {
+        let known = self.participant.members.contains(sender);
+        known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
     /// Somebody asks for a key frame.
@@ -1033,6 +1074,9 @@ impl Sender {
     fn cover(&mut self, now: Time, media: &Media) {
         let Some(parity) = &mut self.parity else { return };
         parity.share.on_sent(now, media.size, false);
+        if now >= parity.until {
+            return;
+        }
         if now.since(parity.looked) >= LOOKS {
             parity.looked = now;
             if let Some(loss) = self.peers.loss(LEFT_BEHIND) {

@@ -7,12 +7,13 @@ use group::{SENDER, at, receiver, rtcp, sender, settings};
 use std::sync::Arc;
 use steadycast_control::Stream;
 use steadycast_session::{
-    Emit, Media, MediaPacket, Origin, Output, ParitySettings, Profile, Protection, Received, Receiver, Sender,
-    SenderSettings,
+    Emit, Media, MediaPacket, Origin, Output, ParitySettings, Profile, Protection, Received, Receiver, RepairSettings,
+    Sender, SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
+use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::parity::ParityHeader;
-use steadycast_wire::rtcp::{BlockRequest, Compound, Packet, ParityRequest, ReportBlock};
+use steadycast_wire::rtcp::{BlockRequest, Compound, Nack, Packet, ParityRequest, ParityUse, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 
 const RECEIVER: u32 = 77;
@@ -139,6 +140,106 @@ fn a_storm_of_requests_for_parity_gets_fifteen_percent_of_the_rate_and_the_whole
     assert!((1_240_000..1_260_000).contains(&all), "{all}");
     assert!((0.9 * most..=most).contains(&(parity as f64)), "{parity} of {most}");
     assert!(sender.repairs().refused > 100_000);
+}
+
+/// What a member at origin 1 says of its play-out delay, and a report with a round trip of 250 ms.
+fn use_parity(sender: &mut Sender, now: Time, from: u64, media: u32, playout: Span) {
+    let sent_at = NtpEpoch::from_unix_secs(1_000_000_000).middle(now.before(Span::millis(250)));
+    let block = ReportBlock { ssrc: SENDER, highest_seq: 65_500, lsr: sent_at, ..ReportBlock::default() };
+    let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: vec![block] };
+    hear(sender, now, from, vec![report, ParityUse { sender: RECEIVER, media, playout }.to_packet()]);
+}
+
+/// Packets of parity that leave up to a time.
+fn parities(sender: &mut Sender, now: Time, until: Time) -> usize {
+    sent(sender, now, until).iter().filter(|(media, _)| media.stream == Stream::Parity).count()
+}
+
+/// A greedy sender of 1 Mb/s to one receiver, which sends again what that asks for and waits for its word of parity.
+fn sending_on_word() -> Sender {
+    let greedy = SenderSettings { greedy: true, ..settings(rtcp(AVPF, Rate::mbps(2), false), Emit::Paced) };
+    let (sender, _) = sender(greedy, Rate::mbps(1), &[]);
+    let repair = RepairSettings { ssrc: 8, payload_type: 97, playout: None };
+    let mut sender = sender.with_repair(repair).with_parity_on_word(ParitySettings { playout: None, ..PARITY });
+    assert_eq!(parities(&mut sender, at(0), at(1_000)), 0);
+    hear(&mut sender, at(1_000), 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() }; 2]);
+    sender
+}
+
+#[test]
+fn parity_on_a_member_s_word_is_as_strong_as_its_play_out_delay_needs_and_ends_with_its_word() {
+    // A try takes 260 ms, after half a round trip: three seconds have room for eight, and 300 ms for none.
+    for (playout, least, most) in [(3_000, 0, 0), (300, 15, 60)] {
+        let mut sender = sending_on_word();
+        use_parity(&mut sender, at(1_000), 1, SENDER, Span::millis(playout));
+        let count = parities(&mut sender, at(1_000), at(2_000));
+        assert!((least..=most).contains(&count), "{playout} ms: {count}");
+        // The word holds for ten seconds.
+        let later = parities(&mut sender, at(2_000), at(10_500));
+        assert!((8 * least..=9 * most).contains(&later), "{playout} ms: {later}");
+        parities(&mut sender, at(10_500), at(11_200));
+        assert_eq!(parities(&mut sender, at(11_200), at(13_000)), 0, "{playout} ms");
+    }
+}
+
+#[test]
+fn no_parity_is_sent_on_the_word_of_strangers_of_other_streams_of_who_does_not_wait_and_before_a_round_trip_is_known() {
+    let mut sender = sending_on_word();
+    use_parity(&mut sender, at(1_000), 2, SENDER, Span::millis(300));
+    use_parity(&mut sender, at(1_000), 1, SENDER + 1, Span::millis(300));
+    use_parity(&mut sender, at(1_000), 1, SENDER, Span::ZERO);
+    assert_eq!(parities(&mut sender, at(1_000), at(2_000)), 0);
+    let mut sender = sending_on_word();
+    let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() };
+    let told = ParityUse { sender: RECEIVER, media: SENDER, playout: Span::millis(300) }.to_packet();
+    hear(&mut sender, at(1_000), 1, vec![report, told]);
+    assert_eq!(parities(&mut sender, at(1_000), at(2_000)), 0);
+    // A play-out delay of weeks is none that keeps blocks open for weeks.
+    use_parity(&mut sender, at(2_000), 1, SENDER, Span::millis(u32::MAX.into()));
+    assert_eq!(parities(&mut sender, at(2_000), at(4_000)), 0);
+}
+
+#[test]
+fn what_would_come_later_than_its_receiver_waits_is_not_sent_again() {
+    for (playout, again) in [(200, 0), (300, 1)] {
+        let mut sender = sending_on_word();
+        use_parity(&mut sender, at(1_000), 1, SENDER, Span::millis(playout));
+        sent(&mut sender, at(1_000), at(1_500));
+        let missing = vec![(sender.next_seq() - 40) as u16];
+        let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() };
+        hear(&mut sender, at(1_500), 1, vec![report, Nack { sender: RECEIVER, media: SENDER, missing }.to_packet()]);
+        sent(&mut sender, at(1_500), at(1_600));
+        let repairs = sender.repairs();
+        assert_eq!((repairs.packets, repairs.stale), (again, 1 - again), "{playout} ms of 250 ms of round trip");
+    }
+}
+
+#[test]
+fn a_receiver_tells_its_play_out_delay_once_a_second_where_it_waits_at_all_and_was_told_to() {
+    let told = |playout: Option<Span>, tells: bool| {
+        let (receiver, _) = receiver(RECEIVER, rtcp(AVPF, Rate::mbps(2), false), at(0));
+        let receiver = receiver.with_parity(ParitySettings { playout, ..PARITY }, Seed(1).part("parity"));
+        let mut receiver = if tells { receiver.telling_playout() } else { receiver };
+        let (mut said, mut reports) = (Vec::new(), 0);
+        for n in 0..1_000u16 {
+            let now = at(10 * u64::from(n));
+            let header = header(96, SENDER, n);
+            receiver.on_media(now, Origin(1), &packet(&header));
+            while let Output::Rtcp(bytes) = receiver.poll(now) {
+                reports += 1;
+                let compound = Compound::parse(&bytes).unwrap();
+                said.extend(compound.packets.iter().filter_map(|packet| ParityUse::from_packet(packet).unwrap()));
+            }
+        }
+        (said, reports)
+    };
+    let delay = Span::millis(250);
+    let (said, reports) = told(Some(delay), true);
+    assert!((7..=10).contains(&said.len()) && reports > 2 * said.len(), "{} of {reports}", said.len());
+    assert!(said.iter().all(|told| *told == ParityUse { sender: RECEIVER, media: SENDER, playout: delay }));
+    for (playout, tells) in [(None, true), (Some(Span::ZERO), true), (Some(delay), false)] {
+        assert_eq!(told(playout, tells).0, []);
+    }
 }
 
 /// A receiver that has got the packets 100 to 119 but some, 10 ms after each other.

@@ -10,7 +10,7 @@ mod transport;
 
 pub use acknowledged::{Acknowledged, Arrived};
 pub use congestion::{CongestionFeedback, PacketArrival, StreamArrivals};
-pub use feedback::{BlockRequest, KeyFrameRequest, Nack, ParityRequest, ReceiverEstimate};
+pub use feedback::{BlockRequest, KeyFrameRequest, Nack, ParityRequest, ParityUse, ReceiverEstimate};
 pub use transport::{PacketStatus, Ticks, TransportFeedback};
 
 use crate::ParseError;

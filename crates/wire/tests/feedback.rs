@@ -6,7 +6,7 @@ use steadycast_units::{Ecn, PeerTime, Rate, Span, Time};
 use steadycast_wire::ParseError;
 use steadycast_wire::rtcp::{
     Acknowledged, Arrived, Compound, CongestionFeedback, FeedbackKind, Nack, Packet, PacketArrival, PacketStatus,
-    ReceiverEstimate, StreamArrivals, Ticks, TransportFeedback,
+    ParityRequest, ParityUse, ReceiverEstimate, StreamArrivals, Ticks, TransportFeedback,
 };
 
 fn bytes(packet: &Packet) -> Vec<u8> {
@@ -38,6 +38,25 @@ fn a_nack_has_the_layout_of_rfc_4585() {
     ];
     assert_eq!(bytes(&asked.to_packet()), expected);
     assert_eq!(Nack::from_packet(&read(&asked.to_packet())), Ok(Some(asked)));
+}
+
+#[test]
+fn who_uses_parity_says_so_with_its_play_out_delay_and_it_is_no_request() {
+    let told = ParityUse { sender: 1, media: 2, playout: Span::micros(300_999) };
+    #[rustfmt::skip]
+    let expected = [
+        0x81, 204, 0, 4,            0, 0, 0, 1,     b'P', b'R', b'T', b'Y',
+        0, 0, 0, 2,                 0, 0, 1, 44,
+    ];
+    assert_eq!(bytes(&told.to_packet()), expected);
+    let packet = read(&told.to_packet());
+    assert_eq!(ParityUse::from_packet(&packet), Ok(Some(ParityUse { playout: Span::millis(300), ..told })));
+    assert_eq!(ParityRequest::from_packet(&packet), Ok(None));
+    assert_eq!(ParityUse::from_packet(&ParityRequest { sender: 1, media: 2, blocks: vec![] }.to_packet()), Ok(None));
+    let of = |data: Vec<u8>| Packet::App { ssrc: 1, subtype: 1, name: *b"PRTY", data };
+    assert!(matches!(ParityUse::from_packet(&of(vec![0; 4])), Err(ParseError::Short { .. })));
+    let longest = ParityUse::from_packet(&of(vec![0xff; 12])).map(|told| told.map(|told| told.playout));
+    assert_eq!(longest, Ok(Some(Span::millis(u32::MAX.into()))), "what follows is passed over");
 }
 
 #[test]

@@ -128,8 +128,8 @@ pub struct VideoSource {
     siblings: Option<Siblings>,
     /// It sends lost packets again.
     repair: Option<RepairSettings>,
-    /// It sends parity.
-    parity: Option<ParitySettings>,
+    /// It sends parity, and whether it waits for a receiver's word that it is used.
+    parity: Option<(ParitySettings, bool)>,
     /// How many times as fast as the target packets may leave.
     room: f64,
     past_repairs: Repairs,
@@ -283,7 +283,13 @@ impl VideoSource {
     /// It sends parity, or not.
     #[must_use]
     pub fn with_parity(self, parity: Option<ParitySettings>) -> Self {
-        Self { parity, ..self }
+        Self { parity: parity.map(|settings| (settings, false)), ..self }
+    }
+
+    /// It sends parity while a receiver says that it uses it.
+    #[must_use]
+    pub fn with_parity_on_word(self, settings: ParitySettings) -> Self {
+        Self { parity: Some((settings, true)), ..self }
     }
 
     /// Its packets may leave this many times as fast as the target.
@@ -327,9 +333,11 @@ impl VideoSource {
         if self.pads {
             sender = sender.with_padding();
         }
-        if let Some(parity) = self.parity {
-            sender = sender.with_parity(parity);
-        }
+        sender = match self.parity {
+            Some((settings, true)) => sender.with_parity_on_word(settings),
+            Some((settings, false)) => sender.with_parity(settings),
+            None => sender,
+        };
         if let Some(old) = &self.sender {
             sender.continue_from(old.next_seq());
             if let Some(next) = old.next_parity() {

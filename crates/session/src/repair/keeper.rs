@@ -60,6 +60,8 @@ pub(crate) struct Keeper {
     queue: BTreeSet<(Time, bool, u64)>,
     budget: Budget,
     round_trips: VecDeque<Span>,
+    /// For how long its receiver waits for what is missing, as that has said.
+    told: Option<Span>,
     pub(crate) counts: Repairs,
 }
 
@@ -72,6 +74,7 @@ impl Keeper {
             queue: BTreeSet::new(),
             budget: Budget::default(),
             round_trips: VecDeque::new(),
+            told: None,
             counts: Repairs::default(),
         }
     }
@@ -100,6 +103,14 @@ impl Keeper {
         self.round_trips.push_back(rtt);
     }
 
+    /// Its receiver has said for how long it waits: from when it misses a packet, so that what left late is of use for longer. Whether a round
+    /// trip was measured: before, nobody knows what that is enough for.
+    pub(crate) fn on_playout(&mut self, told: Span) -> bool {
+        self.told = Some(told);
+        self.settings.playout = self.settings.playout.max(Some(told.max(KEPT)));
+        !self.round_trips.is_empty()
+    }
+
     /// The path's round trip without queueing, as far as it is known.
     fn round_trip(&self) -> Span {
         self.round_trips.iter().min().copied().unwrap_or(Span::ZERO)
@@ -109,7 +120,7 @@ impl Keeper {
     pub(crate) fn tries(&self, seen: Span) -> u32 {
         let Some(rtt) = self.round_trips.iter().max() else { return 0 };
         let each = *rtt + Span::millis(10);
-        let left = self.settings.useful().saturating_sub(*rtt / 2 + seen);
+        let left = self.told.unwrap_or(self.settings.useful()).saturating_sub(*rtt / 2 + seen);
         (left.as_nanos() / each.as_nanos().max(1)).min(8) as u32
     }
 
@@ -127,7 +138,9 @@ impl Keeper {
             return;
         }
         let due = (kept.ready + by).before(rtt / 2);
-        if due <= now {
+        // It comes a round trip after it was missed, at the soonest.
+        let in_vain = self.told.is_some_and(|told| rtt > told);
+        if due <= now || in_vain {
             self.counts.stale += 1;
             return;
         }

@@ -4,7 +4,7 @@
 use super::{FeedbackKind, Packet};
 use crate::ParseError;
 use crate::bytes::Reader;
-use steadycast_units::Rate;
+use steadycast_units::{Rate, Span};
 
 const NACK: u8 = 1;
 const PLI: u8 = 1;
@@ -204,10 +204,12 @@ pub struct BlockRequest {
     pub parities: u8,
 }
 
+/// The name of APP packets about parity.
+const PARITY: [u8; 4] = *b"PRTY";
+
 impl ParityRequest {
     /// Blocks in one request.
     pub const MOST: usize = 16;
-    const NAME: [u8; 4] = *b"PRTY";
 
     /// The message as a packet of a compound.
     pub fn to_packet(&self) -> Packet {
@@ -216,7 +218,7 @@ impl ParityRequest {
             data.extend_from_slice(&block.base.to_be_bytes());
             data.extend_from_slice(&[block.packets, block.parities]);
         }
-        Packet::App { ssrc: self.sender, subtype: 0, name: Self::NAME, data }
+        Packet::App { ssrc: self.sender, subtype: 0, name: PARITY, data }
     }
 
     /// Reads a packet of a compound; `Ok(None)` when it is something else.
@@ -224,7 +226,7 @@ impl ParityRequest {
     /// # Errors
     /// The request ends inside a block, or has more blocks than [`ParityRequest::MOST`].
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
-        let Packet::App { ssrc, subtype: 0, name: Self::NAME, data } = packet else { return Ok(None) };
+        let Packet::App { ssrc, subtype: 0, name: PARITY, data } = packet else { return Ok(None) };
         let mut reader = Reader::new(data);
         let media = reader.u32("parity request")?;
         let mut blocks = Vec::new();
@@ -237,5 +239,48 @@ impl ParityRequest {
             blocks.push(BlockRequest { base, packets, parities });
         }
         Ok(Some(Self { sender: *ssrc, media, blocks }))
+    }
+}
+
+/// A receiver says that it computes lost packets from parity ([`crate::parity`]), and how long it waits for them: an APP packet under a name
+/// of ours.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// |V=2|P|subtype 1|    PT=204     |            length             |
+/// |                        SSRC of who says it                    |
+/// |                         name "PRTY"                           |
+/// |                     SSRC of the media source                  |
+/// |                  play-out delay, milliseconds                 |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityUse {
+    /// Who says it.
+    pub sender: u32,
+    /// Of which source.
+    pub media: u32,
+    /// The time from a frame's being ready to its being shown; whole milliseconds are written.
+    pub playout: Span,
+}
+
+impl ParityUse {
+    /// As a packet of a compound.
+    pub fn to_packet(&self) -> Packet {
+        let delay = u32::try_from(self.playout.as_nanos() / 1_000_000).unwrap_or(u32::MAX);
+        let data = [self.media.to_be_bytes(), delay.to_be_bytes()].concat();
+        Packet::App { ssrc: self.sender, subtype: 1, name: PARITY, data }
+    }
+
+    /// From a packet of a compound: `Ok(None)` when it is something else. What follows the delay is passed over.
+    ///
+    /// # Errors
+    /// The packet ends before the delay does.
+    pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
+        let Packet::App { ssrc, subtype: 1, name: PARITY, data } = packet else { return Ok(None) };
+        let mut reader = Reader::new(data);
+        let media = reader.u32("use of parity")?;
+        let playout = Span::millis(reader.u32("use of parity")?.into());
+        Ok(Some(Self { sender: *ssrc, media, playout }))
     }
 }
