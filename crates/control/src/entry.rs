@@ -1,8 +1,9 @@
 //! What a controller's entry in the registry is made of: its properties, its parameters and their values.
 
 use crate::{Need, Pictures, ReceiverHalf, ReceiverId, SenderHalf};
+use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span};
 use steadycast_words::{nearest, words};
 
@@ -201,7 +202,17 @@ pub struct ParamError {
 
 /// All parameters of one controller, each with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Values(Vec<(&'static str, Value)>);
+pub struct Values(Vec<(&'static str, Value)>, Reading);
+
+/// What a controller's halves have made of their values: one for all of them.
+#[derive(Clone, Debug, Default)]
+struct Reading(OnceLock<Arc<dyn Any + Send + Sync>>);
+
+impl PartialEq for Reading {
+    fn eq(&self, _: &Self) -> bool {
+        true // It follows from the values.
+    }
+}
 
 impl Values {
     /// The defaults in `mode`, overridden by what was `given`.
@@ -225,12 +236,18 @@ impl Values {
             };
             values[place].1 = params[place].read(given)?;
         }
-        Ok(Self(values))
+        Ok(Self(values, Reading::default()))
     }
 
     /// All of them, in the registry's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// What `read` makes of them, shared by all halves that ask for it: a large group has many.
+    pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
+        let shared = self.1.0.get_or_init(|| Arc::new(read(self)));
+        Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
     fn get(&self, name: &str) -> Option<&Value> {

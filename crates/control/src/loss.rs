@@ -21,11 +21,13 @@ pub struct LossSettings {
     pub discount: f64,
     /// Packets with a higher sequence number that must arrive before a missing one counts as lost: 3 (at least 1).
     pub ndupack: u32,
+    /// How far behind the highest a packet can still come late, in packets. Losses farther back are final, and take no memory.
+    pub reorder: u64,
 }
 
 impl Default for LossSettings {
     fn default() -> Self {
-        Self { discount: 0.25, ndupack: 3 }
+        Self { discount: 0.25, ndupack: 3, reorder: u64::MAX }
     }
 }
 
@@ -249,8 +251,11 @@ pub struct LossHistory {
 impl LossHistory {
     /// An empty history.
     pub fn new(settings: LossSettings) -> Self {
-        let settings =
-            LossSettings { discount: settings.discount.clamp(0.0, 1.0), ndupack: settings.ndupack.clamp(1, 64) };
+        let settings = LossSettings {
+            discount: settings.discount.clamp(0.0, 1.0),
+            ndupack: settings.ndupack.clamp(1, 64),
+            ..settings
+        };
         Self {
             settings,
             highest: None,
@@ -347,7 +352,7 @@ impl LossHistory {
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
                 // A large group has many of these.
-                self.runs.reserve_exact(self.runs.len() / 8 + 4);
+                self.runs.reserve_exact(self.runs.len() / 8 + 2);
             }
             self.runs.insert(place, run);
             if !rebuild {
@@ -357,18 +362,27 @@ impl LossHistory {
         if rebuild {
             self.rebuild();
         }
-        while self.runs.len() > OPEN_RUNS {
-            if let Some(run) = self.runs.pop_front() {
-                let settled = self.settled.get_or_insert_default();
-                settled.add(&run, self.first_interval, self.settings.discount);
-            }
-        }
+        self.settle();
         self.lost = self.lost.saturating_add(lost);
         Change {
             new_loss_event: self.events.total > before.total,
             removed_loss_event: self.events.total < before.total,
             lost,
             late: late.is_some(),
+        }
+    }
+
+    /// Makes those runs final that no late packet can be one of any more, and the oldest of too many.
+    fn settle(&mut self) {
+        let highest = self.highest.map_or(0, |(seq, _)| seq);
+        // A gap below a mark may yet become a loss, which is then counted before it.
+        let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
+        let past = |run: &Run| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
+        while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {
+            if let Some(run) = self.runs.pop_front() {
+                let settled = self.settled.get_or_insert_default();
+                settled.add(&run, self.first_interval, self.settings.discount);
+            }
         }
     }
 
@@ -484,7 +498,7 @@ mod tests {
 
     /// A history with these closed intervals (newest first) and this many packets in the open one.
     fn with(closed: &[f64], open: u64, discount: f64) -> LossHistory {
-        let mut history = LossHistory::new(LossSettings { discount, ndupack: 3 });
+        let mut history = LossHistory::new(LossSettings { discount, ..LossSettings::default() });
         for packets in closed.iter().rev() {
             // As stored: discount factors all one, as the oracles have it.
             history.events.push(*packets, false, 1.0);
@@ -769,6 +783,37 @@ mod tests {
 
     proptest! {
         #[test]
+        fn losses_that_no_packet_comes_too_late_for_are_final_and_change_nothing(
+            packets in prop::collection::vec((0u64..20, 0u64..40, 0usize..12, prop::bool::weighted(0.1)), 4..300),
+        ) {
+            let (mut seq, mut time) = (0, Time::ZERO);
+            let mut arrivals = Vec::new();
+            for (n, (jump, _, late, ce)) in packets.iter().enumerate() {
+                seq += 1 + jump.saturating_sub(16) * 9;
+                // Mostly in order; some come later than others that left after them.
+                arrivals.push((n + late.saturating_sub(8) * 3, seq, *ce));
+            }
+            arrivals.sort_by_key(|(place, ..)| *place);
+            let most = arrivals.iter().scan(0, |highest, (_, seq, _)| {
+                *highest = *seq.max(highest);
+                Some(*highest - seq)
+            });
+            let reorder = most.max().unwrap_or(0);
+            let mut all = LossHistory::new(LossSettings::default());
+            let mut few = LossHistory::new(LossSettings { reorder, ..LossSettings::default() });
+            for ((_, seq, ce), (_, ms, ..)) in arrivals.iter().zip(&packets) {
+                time += Span::millis(*ms);
+                let heard = Heard { seq: *seq, at: time, ce: *ce, rtt: R };
+                prop_assert_eq!(few.on_packet(&heard, || 33.0), all.on_packet(&heard, || 33.0));
+                prop_assert_eq!(few.closed().collect::<Vec<_>>(), all.closed().collect::<Vec<_>>());
+                prop_assert_eq!((few.rate(), few.open(), few.lost()), (all.rate(), all.open(), all.lost()));
+            }
+            let highest = few.highest.map_or(0, |(seq, _)| seq);
+            let open = few.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
+            prop_assert!(few.runs.iter().all(|run| run.last > open || run.last + reorder >= highest));
+        }
+
+        #[test]
         fn it_agrees_with_the_rules_applied_packet_by_packet(
             packets in prop::collection::vec((0u64..20, 0u64..40, prop::bool::weighted(0.03)), 4..200),
             back in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -807,7 +852,7 @@ mod tests {
                 1..300),
             ndupack in 0u32..6,
         ) {
-            let mut history = LossHistory::new(LossSettings { discount: 0.25, ndupack });
+            let mut history = LossHistory::new(LossSettings { ndupack, ..LossSettings::default() });
             let mut time = Time::ZERO;
             for (seq, step, ce, rtt) in packets {
                 time += Span::nanos(u64::from(step));

@@ -23,7 +23,7 @@ use steadycast_ends::{
 };
 use steadycast_live::{Clock, Interface, Loop, NetError, Pair, PairOptions, Spool};
 use steadycast_network::{BuildError, Datagrams, group_address, host_address};
-use steadycast_record::run;
+use steadycast_record::{Figures, run};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 
 use steadycast_units::{Chance, Span, Spread, Time};
@@ -388,8 +388,17 @@ impl Emulation {
 
     /// The summary of the run, without what needs pixels. `complete` says whether its end was reached.
     pub fn summary(&self, complete: bool) -> Value {
+        let summary = self.with_record(|record| {
+            let mut tree = record.tree(complete);
+            self.put_own(&mut tree.figures);
+            tree.into()
+        });
+        summary.unwrap_or_default()
+    }
+
+    /// Writes what this world alone knows.
+    fn put_own(&self, into: &mut Figures) {
         let told = &self.told;
-        let Some(mut into) = self.with_record(|record| record.figures(complete)) else { return Value::Null };
         let share = told.late as f64 / (told.written as f64).max(1.0);
         let ends = self.ends_late.quantile(0.99).unwrap_or(Span::ZERO);
         let trusted = share <= TRUSTED && ends <= ENDS_LATE;
@@ -411,7 +420,6 @@ impl Emulation {
             );
             into.put(&run::WARNINGS, vec![warning]);
         }
-        into.into()
     }
 
     /// The table called `name`; `None` for a name that no table has.

@@ -294,7 +294,7 @@ impl<'a> AgentFactory<'a> {
             summary: flow.cast == sc::Cast::Multicast && video.rtcp.reports == sc::Reports::Source,
         };
         let seed = self.seed;
-        let setup = Arc::new(move |name: &str, ssrc: u32| Setup {
+        let setup = move |name: &str, ssrc: u32| Setup {
             packet: video.packet,
             mode: video.mode,
             floor,
@@ -305,8 +305,9 @@ impl<'a> AgentFactory<'a> {
             id: ReceiverId(ssrc),
             chance: seed.part(&format!("{name}.half")),
             ecn: video.ecn,
-        });
-        let sink_setup = Arc::clone(&setup);
+        };
+        // All sinks share what is none's own.
+        let base = Arc::new(setup("", 0));
         // The name alone decides: adding a receiver changes no other's SSRC.
         let who =
             move |name: &str| Identity { ssrc: seed.part(&format!("{name}.ssrc")).bits32(), cname: name.to_owned() };
@@ -382,7 +383,7 @@ impl<'a> AgentFactory<'a> {
             }),
             sink: Box::new(move |n, session| {
                 let name = format!("{session}.dst{}", n + 1);
-                let base = sink_setup(&name, 0);
+                let base = Arc::clone(&base);
                 let (repair, parity) = (repair(session), parity(session));
                 let factory = Arc::clone(&make_half);
                 let make: MakeReceiver = Box::new(move |now, times| {
@@ -390,7 +391,7 @@ impl<'a> AgentFactory<'a> {
                     let name = if times == 0 { name.clone() } else { format!("{name}.{times}") };
                     let identity = who(&name);
                     let chance = seed.part(&format!("{name}.half"));
-                    let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..base.clone() };
+                    let setup = Setup { id: ReceiverId(identity.ssrc), chance, ..Setup::clone(&base) };
                     let half = factory.receiver(&setup);
                     let chance = seed.part(&format!("{name}.rtcp"));
                     let receiver = Receiver::new(identity, rtcp, factory.app(), half, chance, now)

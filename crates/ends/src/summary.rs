@@ -9,18 +9,18 @@ use std::fmt::Write as _;
 use steadycast_control::Check;
 use steadycast_control::registry::{self, FeedbackTiming};
 use steadycast_link::Counts;
-use steadycast_record::{Claim, Figures, Of, fair, flow, invariant, jain, link, receiver, run, variation};
+use steadycast_record::{Claim, Figures, Of, Tree, fair, flow, invariant, jain, link, receiver, run, variation};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
     /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
     pub fn summary(&self, complete: bool) -> Value {
-        self.figures(complete).into()
+        self.tree(complete).into()
     }
 
-    /// The same, for a world that has something to add.
-    pub fn figures(&self, complete: bool) -> Figures {
+    /// The same, for what writes it or has something to add: the figures of receivers and links are computed as they are written.
+    pub fn tree(&self, complete: bool) -> Tree<'_> {
         let shares = self.fair_shares();
         let mut into = Figures::new(Of::Run);
         into.put(&run::FORMAT, 1);
@@ -32,18 +32,19 @@ impl Record<'_> {
         into.put(&run::FROM, self.scenario.warmup.as_secs_f64());
         into.put(&run::TO, self.now.as_secs_f64());
         into.put(&run::RECORD_SHA256, self.record_sha256());
-        into.put_list(&run::FLOWS, (0..self.flows.len()).map(|n| self.flow(n, shares[n])));
-        into.put_list(&run::LINKS, self.link_summaries());
         self.fairness(&mut into);
         into.put_list(&run::INVARIANTS, self.invariants());
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
         }
-        into
+        let mut tree = Tree::from(into);
+        tree.list(&run::FLOWS, (0..self.flows.len()).zip(shares).map(|(n, share)| self.flow(n, share)));
+        tree.list(&run::LINKS, self.link_summaries());
+        tree
     }
 
-    fn flow(&self, n: usize, share: Option<Rate>) -> Figures {
+    fn flow(&self, n: usize, share: Option<Rate>) -> Tree<'_> {
         let (spec, ends) = (&self.scenario.flows[n], &self.flows[n]);
         let throughput = self.throughput(ends);
         let bins = self.bins(ends);
@@ -71,12 +72,17 @@ impl Record<'_> {
                 into.put(&flow::MODE, if paper { "paper" } else { "repaired" });
             }
         }
-        into.put_list(&flow::RECEIVERS, self.receivers(spec, ends));
         if let Some(source) = ends.sources.first() {
             let about = self.about(ends.active(Time::ZERO, self.now), ends.means_from, ends.means_from);
             self.tell(*source).figures(&about, &mut into);
         }
-        into
+        // A live sender knows its receivers by their reports alone, and has listed them.
+        let listed = into.get(&flow::RECEIVERS).is_some();
+        let mut tree = Tree::from(into);
+        if !listed {
+            tree.list(&flow::RECEIVERS, self.receivers(spec, ends));
+        }
+        tree
     }
 
     /// An agent, as what speaks for the record.
@@ -188,8 +194,8 @@ impl Record<'_> {
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
-    fn receivers(&self, spec: &sc::Flow, ends: &FlowEnds) -> Vec<Figures> {
-        let each = spec.to.iter().zip(&ends.sinks).enumerate().map(|(n, (node, sink))| {
+    fn receivers<'r>(&'r self, spec: &'r sc::Flow, ends: &'r FlowEnds) -> impl Iterator<Item = Figures> + 'r {
+        spec.to.iter().zip(&ends.sinks).enumerate().map(move |(n, (node, sink))| {
             let mut into = Figures::new(Of::Receiver);
             into.put(&receiver::NAME, self.scenario.node_name(*node));
             into.put(&receiver::THROUGHPUT, self.sink_rate(ends, *sink));
@@ -198,21 +204,14 @@ impl Record<'_> {
             let about = About { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
             self.tell(*sink).figures(&about, &mut into);
             into
-        });
-        each.collect()
+        })
     }
 
-    fn link_summaries(&self) -> Vec<Figures> {
-        let directions = |n: usize| {
-            ["forward", "back"]
-                .into_iter()
-                .enumerate()
-                .filter_map(move |(back, way)| Some((way, self.links.get(2 * n + back)?)))
-        };
-        let each = self.scenario.links.iter().enumerate().flat_map(|(n, spec)| {
-            directions(n).filter_map(|(way, hop)| self.link_summary(&spec.name, way, hop)).collect::<Vec<_>>()
-        });
-        each.collect()
+    fn link_summaries(&self) -> impl Iterator<Item = Figures> + '_ {
+        self.scenario.links.iter().enumerate().flat_map(move |(n, spec)| {
+            let ways = ["forward", "back"].into_iter().enumerate();
+            ways.filter_map(move |(back, way)| self.link_summary(&spec.name, way, self.links.get(2 * n + back)?))
+        })
     }
 
     /// One direction of a link; `None` when it was offered nothing.

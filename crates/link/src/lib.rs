@@ -219,7 +219,8 @@ struct Rest {
     /// Instead of `queue`, where that decides when packets leave.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
-    loss: LossState,
+    /// Of a link that loses packets at some time.
+    loss: Option<Box<LossState>>,
     propagation: Propagation,
     disorder: Option<Box<Disorder>>,
     /// The other arrival of the packet that was delivered last.
@@ -261,7 +262,7 @@ impl Link {
             queue,
             managed,
             transmitter: Transmitter::new(&config.service),
-            loss: LossState::new(&config.loss, part("loss")),
+            loss: LossState::new(&config.loss, part("loss")).map(Box::new),
             propagation: Propagation::new(&config.delay, config.jitter, part("jitter")),
             disorder: disorder.map(Box::new),
             copy: None,
@@ -571,13 +572,14 @@ impl Rest {
     fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);
         self.counts.sent += size;
-        let mut lost = self.loss.next(done);
+        let mut loses = |at| self.loss.as_mut().is_some_and(|loss| loss.next(at));
+        let mut lost = loses(done);
         if let Some(arq) = self.arq {
             let mut tries = 1;
             while lost && tries < arq.tries {
                 done = self.transmitter.send(done + arq.per_try, size);
                 self.counts.sent += size;
-                lost = self.loss.next(done);
+                lost = loses(done);
                 tries += 1;
             }
         }

@@ -140,7 +140,11 @@ pub(crate) struct LossState {
 }
 
 impl LossState {
-    pub(crate) fn new(steps: &Steps<Loss>, chance: Chance) -> Self {
+    /// `None` when nothing is ever lost.
+    pub(crate) fn new(steps: &Steps<Loss>, chance: Chance) -> Option<Self> {
+        if steps.as_constant() == Some(&Loss::None) {
+            return None;
+        }
         let mut state = Self {
             steps: steps.clone(),
             now: Loss::None,
@@ -151,7 +155,7 @@ impl LossState {
             next: 0.0,
         };
         state.enter(Time::ZERO);
-        state
+        Some(state)
     }
 
     fn enter(&mut self, at: Time) {

@@ -147,12 +147,12 @@ impl Discipline for DropTail {
 pub(crate) struct QueueState {
     /// In packets or in bytes.
     pub(crate) limit: Limit,
-    admission: Option<Box<dyn Admission>>,
+    /// With its generator; most queues have none.
+    admission: Option<Box<(Box<dyn Admission>, Chance)>>,
     /// Each packet that has been admitted and not yet left.
     waiting: VecDeque<Waiting>,
     bytes: u64,
     empty_since: Time,
-    chance: Chance,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,11 +168,10 @@ impl QueueState {
         let discipline = queue.discipline();
         Self {
             limit: discipline.limit().on(rate, mtu),
-            admission: discipline.on_arrival(rate, mtu),
+            admission: discipline.on_arrival(rate, mtu).map(|admission| Box::new((admission, chance))),
             waiting: VecDeque::new(),
             bytes: 0,
             empty_since: Time::ZERO,
-            chance,
         }
     }
 
@@ -213,7 +212,7 @@ impl QueueState {
 
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
-        let Some(admission) = &mut self.admission else { return room.then_some(ecn).ok_or(Drop::Full) };
+        let Some(admission) = self.admission.as_deref_mut() else { return room.then_some(ecn).ok_or(Drop::Full) };
         let packet = Arrival {
             now,
             size,
@@ -226,7 +225,8 @@ impl QueueState {
             free: link.free_at(),
             rate: link.rate(now),
         };
-        admission.admit(&packet, &mut self.chance)
+        let (admission, chance) = admission;
+        admission.admit(&packet, chance)
     }
 
     #[inline]

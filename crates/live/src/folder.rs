@@ -159,9 +159,10 @@ impl LiveRecord {
 
     /// The summary.
     pub fn summary(&self, complete: bool) -> Value {
-        let mut into = self.record().figures(complete);
-        into.put(&run::WARNINGS, self.warnings.as_slice());
-        into.into()
+        let record = self.record();
+        let mut tree = record.tree(complete);
+        tree.figures.put(&run::WARNINGS, self.warnings.as_slice());
+        tree.into()
     }
 
     /// A table of the record.

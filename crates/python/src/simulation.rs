@@ -65,7 +65,7 @@ impl PySimulation {
 
     /// summary.json of the run so far, without what needs pixels.
     fn summary(&self, complete: bool) -> String {
-        self.locked().summary(complete).to_string()
+        self.locked().record().tree(complete).into_json()
     }
 
     /// The summary's `record_sha256`, and its numbers by their paths as a JSON object.

@@ -23,6 +23,7 @@ mod flat;
 mod number;
 mod rows;
 mod share;
+mod tree;
 
 pub use column::{COLUMNS, Column, Table, Values, decisions, frames, links, missing, moves, packets, rates, tcp};
 pub use figure::{Better, Figure, Figures, Of, Parts, Shown, Unit, When};
@@ -31,3 +32,4 @@ pub use flat::flat;
 pub use number::{median, variation};
 pub use rows::{Fields, Kept, Row, Rows, Store};
 pub use share::{Claim, fair, jain};
+pub use tree::Tree;

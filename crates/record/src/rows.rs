@@ -33,7 +33,9 @@ pub trait Row: Sized {
 /// How many rows go to the store at once; as many stay behind.
 const BLOCK: usize = 64;
 /// The same where older rows are packed in memory.
-const PACK: usize = 2;
+const PACK: usize = 1;
+/// What those take when they are packed, at most in most cases, in bytes.
+const PACKED: usize = 32;
 
 /// Rows, the oldest first. As a slice they are all of them where there is no store and nothing is packed, or once they are recalled; before
 /// that the latest, [`BLOCK`] at least, or [`PACK`] of those that are packed.
@@ -77,12 +79,11 @@ impl<T: Row> Rows<T> {
     pub fn push(&mut self, row: T) {
         match &mut self.older {
             Older::Packed(bytes) if self.latest.len() == 2 * PACK => {
-                let before = bytes.len();
-                write(bytes, &mut self.words, &mut self.latest[..PACK]);
-                let grown = bytes.len() - before;
-                if bytes.capacity() - bytes.len() < grown {
-                    bytes.reserve_exact(grown + bytes.len() / 8);
+                // A larger one doubles the memory.
+                if bytes.capacity() - bytes.len() < PACKED {
+                    bytes.reserve_exact(PACKED + bytes.len() / 8);
                 }
+                write(bytes, &mut self.words, &mut self.latest[..PACK]);
                 self.latest.drain(..PACK);
             }
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),

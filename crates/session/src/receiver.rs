@@ -75,7 +75,7 @@ pub struct Receiver {
     answers: bool,
     said: Option<Time>,
     /// Writes per-packet feedback.
-    reporter: Option<Reporter>,
+    reporter: Option<Box<Reporter>>,
     /// Asks for lost packets.
     repair: Option<Box<Repairing>>,
     /// Asks for a key frame.
@@ -274,7 +274,7 @@ impl Receiver {
     /// which these reports take at most 5 % as far as they need not leave every 200 ms.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
-        Self { reporter: Reporter::new(format, bandwidth), ..self }
+        Self { reporter: Reporter::new(format, bandwidth).map(Box::new), ..self }
     }
 
     /// It asks for packets that are lost, and takes them from the stream of retransmissions (RFC 4588). Only for sessions of two

@@ -1,7 +1,9 @@
 //! What a scenario costs, without Python, for a profiler to watch: `cargo run --release --example hops -- FILE [PATH=VALUE …]`.
 //! Video flows must be greedy: all other frames come from Python.
 
+use std::io;
 use std::path::Path;
+use steadycast_record::run;
 use steadycast_scenario::Document;
 use steadycast_sim::{Inputs, Simulation};
 
@@ -30,12 +32,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let complete = simulation.run(|_| true);
     let cpu = cpu_s() - built;
     let peak = peak_mb();
-    let summary = simulation.summary(complete);
+    let record = simulation.record();
+    let tree = record.tree(complete);
+    let digest = tree.figures.get(&run::RECORD_SHA256).cloned().unwrap_or_default();
+    tree.write_json(&mut io::sink())?;
     println!(
-        "{} hops in {cpu:.3} s after {built:.3} s of building: {:.1} M/s, {}; {peak:.0} MB, {:.2} s and {:.0} MB with the summary",
+        "{} hops in {cpu:.3} s after {built:.3} s of building: {:.1} M/s, {digest}; {peak:.0} MB, {:.2} s and {:.0} MB with the summary written",
         simulation.hops(),
         simulation.hops() as f64 / cpu / 1e6,
-        summary["record_sha256"],
         cpu_s(),
         peak_mb(),
     );

@@ -78,6 +78,7 @@ fn the_same_scenario_and_seed_give_the_pinned_record() {
         let mut simulation = Simulation::build(&scenario, &inputs).expect("it can be built");
         assert!(simulation.run(|_| true), "{}", file.display());
         let summary = simulation.summary(true);
+        assert_eq!(simulation.record().tree(true).into_json(), summary.to_string(), "{}", file.display());
         let name = file.strip_prefix(&root).unwrap_or(&file).display();
         let sha = summary["record_sha256"].as_str().unwrap_or_default();
         let _ = writeln!(told, "{name} {} {sha}", simulation.hops());

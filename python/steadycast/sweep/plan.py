@@ -378,13 +378,24 @@ def _blame(
     wrong: Mapping[tuple[str, ...], UserError],
 ) -> None:
     if len(wrong) == len(rows):
-        raise next(iter(wrong.values()))
+        error = next(iter(wrong.values()))
+        for path in axes:
+            if _is_at(error, path):
+                raise UserError(f"--over {path}", error.problem, error.remedy)
+        raise error
     for place, path in enumerate(axes):
         for value in dict.fromkeys(row[place] for row in wrong):
             concerned = [row for row in rows if row[place] == value]
             if all(row in wrong for row in concerned):
                 error = wrong[concerned[0]]
-                raise UserError(f"--over {path}={value}: {error.place}", error.problem, error.remedy)
+                where = "" if _is_at(error, path) else f": {error.place}"
+                raise UserError(f"--over {path}={value}{where}", error.problem, error.remedy)
+
+
+def _is_at(error: UserError, path: str) -> bool:
+    """Whether it is one mistake, in a change of this path or of what stands above it."""
+    changed, _, key = error.place.partition("--set: ")
+    return not changed and "\n" not in str(error) and bool(key) and f"{path}.".startswith(f"{key}.")
 
 
 def program() -> str:

@@ -11,6 +11,7 @@ use crate::meter::Meter;
 use crate::{
     Announcement, Arrival, Check, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake,
 };
+use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
 /// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed one is
@@ -28,6 +29,8 @@ const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
 /// Least time between two reports of the start phase while the round-trip time is not known.
 const UNKNOWN: Span = Span::millis(100);
+/// A session takes no packet for a late one that is as far behind the newest (RFC 3550, A.1, has 100), so that what is missing there is lost.
+const REORDER: u64 = 128;
 /// One report on the wire: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
 /// The receivers' part of RTCP's share (RFC 3550, 6.3.1).
@@ -56,7 +59,7 @@ struct Ramp {
 
 /// The receiving half: the rate that TCP would have on this path, smoothed (ASMP, 3.3–3.8).
 pub(super) struct Receiver {
-    config: Config,
+    config: Arc<Config>,
     id: ReceiverId,
     packet: Bytes,
     floor: Rate,
@@ -95,7 +98,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
-        let config = Config::new(values);
+        let config = values.read(Config::new);
         Self {
             id: setup.id,
             packet: setup.packet,
@@ -109,7 +112,7 @@ impl Receiver {
             losses: Losses::default(),
             events: config.loss_events.then(|| {
                 // No discounting: with it a smooth stream takes more than its share of a drop-tail queue (docs/controllers/tfrc.md).
-                Box::new(LossHistory::new(LossSettings { discount: 1.0, ..LossSettings::default() }))
+                Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,
             ever_lost: false,

@@ -55,7 +55,7 @@ impl Signal {
             highest: None,
             first: None,
             packets: 0,
-            history: LossHistory::new(LossSettings { discount: 1.0, ndupack: 3 }),
+            history: LossHistory::new(LossSettings { discount: 1.0, ..LossSettings::default() }),
             loss: 0.0,
             marks: 0.0,
         }

@@ -66,7 +66,7 @@ impl Receiver {
             last: None,
             rtt: RoundTrip::new(),
             meter: Meter::default(),
-            losses: LossHistory::new(LossSettings { discount: config.discount, ndupack: 3 }),
+            losses: LossHistory::new(LossSettings { discount: config.discount, ..LossSettings::default() }),
             queue: Queue::new(if config.quick { START_DELAY } else { Span::ZERO }),
             have_loss: false,
             is_clr: false,

@@ -154,6 +154,7 @@ impl Settings {
             loss: LossSettings {
                 discount: number("discount_threshold", RFC.discount, NS2.discount),
                 ndupack: number("ndupack", RFC.ndupack, NS2.ndupack) as u32,
+                ..LossSettings::default()
             },
             q: number("q_rtt", RFC.q, NS2.q),
             damping: values.switch("damping"),
