@@ -43,10 +43,15 @@ def test_every_exported_name_is_there() -> None:
 def test_the_stub_names_what_the_module_has() -> None:
     stub = (ROOT / "python" / "steadycast" / "_core.pyi").read_text()
     for name in (n for n in dir(_core) if not n.startswith("_")):
-        assert f"def {name}(" in stub or f"class {name}:" in stub
         kind = getattr(_core, name)
-        if isinstance(kind, type):
-            body = stub.split(f"class {name}:")[1].split("\nclass ")[0]
+        if not isinstance(kind, type):
+            assert f"def {name}(" in stub
+        else:
+            found = re.search(rf"^class {name}(\(\w+\))?:(.*?)(?=^class |\Z)", stub, re.MULTILINE | re.DOTALL)
+            assert found is not None, name
+            base = kind.__base__
+            assert (found[1] or "(object)") == f"({base and base.__name__})"
+            body = found[2]
             for member in (m for m in vars(kind) if not m.startswith("_")):
                 assert f"def {member}(" in body, f"{name}.{member}"
 

@@ -4,7 +4,7 @@ use crate::entry::{Controller, FeedbackTiming, Kind, Param, Receivers};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::Rate;
 
-/// The registry's entry.
+/// The registry's entry. Other entries begin with it: what they do not say is as here.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",

@@ -22,18 +22,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
-    needs: |_| &[],
     standard_reports: true,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
     extension: EXTENSION,
     app: *b"LDAP",
     colour: "#e377c2",
-    dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(Sender::new(setup, values)),
     receiver: |_, _| Box::new(Receiver::default()),
+    ..crate::fixed::CONTROLLER
 };
 
 const PARAMS: &[Param] = &[

@@ -30,16 +30,13 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     needs: |values| if values.switch("probes") { &[Need::PacketReports, Need::Probes] } else { &[Need::PacketReports] },
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
-    extension: 0,
     app: *b"GCC ",
     colour: "#b8860b",
     dashes: &[8.0, 2.0, 2.0, 2.0],
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+    ..crate::fixed::CONTROLLER
 };
 
 /// A packet that arrived, as far as the estimators are concerned.

@@ -22,18 +22,14 @@ pub(crate) const MULTFRC: Controller = Controller {
     source: PAPER,
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
-    needs: |_| &[],
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
     extension: many::EXTENSION,
     app: *b"MULT",
     colour: "#17becf",
-    dashes: &[],
     params: &with_tfrc(&IIAD),
     sender: |setup, values| Box::new(many::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(many::Receiver::new(setup, values)),
+    ..crate::fixed::CONTROLLER
 };
 
 /// Many connections, IIMD.

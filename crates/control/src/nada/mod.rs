@@ -23,16 +23,12 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
-    extension: 0,
     app: *b"NADA",
     colour: "#bc5090",
-    dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, &Config::new(setup, values))),
     receiver: |setup, values| Box::new(receiver::Receiver::new(&Config::new(setup, values))),
+    ..crate::fixed::CONTROLLER
 };
 
 const PARAMS: &[Param] = &[

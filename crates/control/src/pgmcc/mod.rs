@@ -18,18 +18,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    needs: |_| &[],
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
     extension: message::NOTICE_ID,
     app: *b"PGMC",
     colour: "#9467bd",
-    dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+    ..crate::fixed::CONTROLLER
 };
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";

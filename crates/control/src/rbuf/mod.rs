@@ -24,15 +24,10 @@ pub(crate) const TYPE1: Controller = Controller {
     source: SOURCE,
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
-    needs: |_| &[],
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
     extension: EXTENSION,
     app: *b"RBUF",
     colour: COLOUR,
-    dashes: &[],
     params: &[
         B_L,
         MARGIN,
@@ -56,6 +51,7 @@ pub(crate) const TYPE1: Controller = Controller {
     ],
     sender: |setup, values| Box::new(Sender::new(setup, values, true)),
     receiver: |_, values| Box::new(Receiver::new(values.choice("cc_cap") == "tfrc")),
+    ..CONSTANT
 };
 
 /// `rbuf-type2`.

@@ -24,16 +24,12 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     needs: |_| &[Need::PacketReports],
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
-    extension: 0,
     app: *b"SCRM",
     colour: "#003f5c",
-    dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |_, values| Box::new(receiver::Receiver::new(values)),
+    ..crate::fixed::CONTROLLER
 };
 
 const PARAMS: &[Param] = &[

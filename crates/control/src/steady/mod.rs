@@ -41,13 +41,9 @@ pub(crate) const CONTROLLER: Controller = Controller {
     feedback: FeedbackTiming::Clocked,
     needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
     extension: message::NOTICE_ID,
     app: *b"STDY",
     colour: "#00798c",
-    dashes: &[],
     params: PARAMS,
     sender: |setup, values| {
         let config = Config::new(setup, values);
@@ -65,6 +61,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
             Box::new(receiver::Receiver::new(config))
         }
     },
+    ..crate::fixed::CONTROLLER
 };
 
 /// Whether receivers run the law: many can't each report every packet.

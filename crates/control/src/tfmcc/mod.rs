@@ -21,10 +21,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    needs: |_| &[],
     standard_reports: false,
-    repeats: false,
-    fallback: false,
     own_rate: true,
     extension: message::NOTICE_ID,
     app: *b"TFMC",
@@ -33,6 +30,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
+    ..crate::fixed::CONTROLLER
 };
 
 /// Of the quick start: round trips in its first feedback round, so that the sender hears of somebody before long.

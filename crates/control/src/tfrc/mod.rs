@@ -22,18 +22,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 5348",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
-    needs: |_| &[],
     standard_reports: false,
-    repeats: false,
-    fallback: false,
-    own_rate: false,
     extension: message::EXTENSION,
     app: *b"TFRC",
     colour: "#1f77b4",
-    dashes: &[],
     params: PARAMS,
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::read(values))),
     receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::read(values), Among::All)),
+    ..crate::fixed::CONTROLLER
 };
 
 /// Its parameters, which controllers that are made of it have as well.

@@ -41,18 +41,14 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        needs: |_| &[],
         standard_reports: true,
-        repeats: false,
-        fallback: false,
-        own_rate: false,
-        extension: 0,
         app: *b"MTFR",
         colour: "#8c564b",
         dashes,
         params,
         sender: original,
         receiver: |_, values| Box::new(Receiver::new(&Settings::read(values))) as Box<dyn ReceiverHalf>,
+        ..crate::fixed::CONTROLLER
     }
 }
 
