@@ -93,6 +93,12 @@ impl Cubic {
     }
 }
 
+/// Whether `part` of what arrived before shows a queue of its own: of one that is shared less arrives while less is sent, and more while
+/// somebody else gives way.
+pub(super) fn is_as_before(part: f64, config: &Config) -> bool {
+    (config.served..1.0 / config.served).contains(&part)
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     since: f64,
@@ -118,6 +124,8 @@ pub(super) struct Compete {
     congested_at: f64,
     loss_gap: f64,
     drain: Option<Drain>,
+    /// Until then no other drain is made: the last one has shown somebody else.
+    rests: f64,
     test: Option<Test>,
     next_test: f64,
     /// Tests in a row that showed nobody else.
@@ -153,6 +161,7 @@ impl Compete {
             congested_at: f64::MIN,
             loss_gap: 1.0,
             drain: None,
+            rests: f64::MIN,
             test: None,
             next_test: 0.0,
             alone: 0,
@@ -187,6 +196,7 @@ impl Compete {
         }
         (self.cut_at, self.congested_at, self.loss_gap) = (f64::MIN, now, self.loss_gap);
         (self.drain, self.test, self.empty_since, self.alone) = (None, None, None, 0);
+        self.rests = f64::MIN;
         self.follows = Follows::default();
         self.next_test = now + 1.0 + 10.0 * rtt;
         self.restore = rate;
@@ -204,7 +214,9 @@ impl Compete {
         let base = signals.base_rtt;
         let q = signals.q;
         let received = signals.carries(rtt.max(config.received_span), step.rate);
-        for (sent, came) in &step.news.rows {
+        // A drain follows a loss, at which others give way as well: both send less, and as much arrives as before.
+        let drained = self.drain.is_some_and(|drain| now < drain.until + rtt);
+        for (sent, came) in step.news.rows.iter().filter(|_| !drained) {
             self.follows.see(now, *sent, *came, config);
         }
         if !step.news.rows.is_empty() && self.follows.is_own(config) {
@@ -223,7 +235,7 @@ impl Compete {
             }
             cubic.cut(now, if step.loss.is_some() { BETA } else { BETA_MARK }, config.window_least);
             (self.cut_at, self.test) = (now, None);
-            let drains = step.place.limits && q > config.drain_above && config.drain_to < 1.0;
+            let drains = step.place.limits && q > config.drain_above && config.drain_to < 1.0 && now >= self.rests;
             if let Some(received) = received.filter(|_| drains) {
                 let length = (q / (1.0 - config.drain_to)).min(config.drain_most) + rtt;
                 self.drain = Some(Drain { since: now, until: now + length, q, received });
@@ -259,20 +271,24 @@ impl Compete {
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(config.drain_to * drain.received);
             rule = "compete: drain";
-            // In a queue of its own it gets as much as before, and no TCP gives back so much at a loss.
+            // In a queue of its own it gets as much as before, no less and no more, and no TCP gives back so much at a loss.
             let served = signals.served(drain.since, 0.003, config.served_packets as usize);
             let told = drain.q / (drain.q + base);
-            let proven = match served.map(|served| served / drain.received) {
-                Some(part) if part > config.served => true,
-                Some(_) => told > config.tell_shared,
+            let as_before = served.map(|served| is_as_before(served / drain.received, config));
+            let proven = match as_before {
+                Some(true) => true,
+                Some(false) => told > config.tell_shared,
                 None => told > config.tell,
             };
+            if as_before == Some(false) {
+                self.rests = drain.until + config.drain_rest * (drain.until - drain.since);
+            }
             let emptied = signals.low(0.03) < target.min(0.1 * drain.q).max(0.003);
             if emptied && proven {
                 self.cubic = None;
                 return After::Leave { rate: 0.85 * drain.received, rule: "delay: drained, so nobody's", proven };
             }
-            if emptied && backoff.may_leave(now, config) {
+            if emptied && as_before != Some(false) && backoff.may_leave(now, config) {
                 return After::Leave { rate: carries, rule: "delay: drained", proven };
             }
         }
@@ -317,12 +333,13 @@ impl Compete {
             self.empty_since = None;
         }
         let tried = config.shallow_try * f64::from(1u32 << backoff.stays().min(16));
-        if self.high < config.shallow && now - backoff.entered > tried && received.is_some() {
+        let untold = !self.follows.is_shared(now, config);
+        if self.high < config.shallow && now - backoff.entered > tried && received.is_some() && untold {
             return Some(After::Leave { rate, rule: "delay: try", proven: false });
         }
         let calm = now - self.congested_at > (1.5 * self.loss_gap).max(10.0 * rtt).max(1.0);
         let empty = self.empty_since.is_some_and(|since| now - since > 0.1);
-        (empty && calm && backoff.may_leave(now, config)).then_some(After::Leave {
+        (empty && calm && untold && backoff.may_leave(now, config)).then_some(After::Leave {
             rate,
             rule: "delay: queue is empty",
             proven: false,

@@ -209,6 +209,8 @@ params! {
     number tell: "share of the round trip that was queue: where a drain empties more, no TCP was there",
         "own; RFC 9438, 4.6", 0.55, [0.0, 1.0];
     number tell_shared: "the same where less arrived during the drain than before", "own; RFC 5681", 0.7, [0.0, 1.0];
+    number drain_rest: "where a drain has shown somebody else, so many times its length passes before the next one",
+        "own", 2.0, [0.0, 1_000.0];
     number equation: "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
         "own; RFC 5348, 3.1", 1.25, [0.5, 100.0];
     span equation_span: "over which that share is a mean", "own", 20 * S, [S, 600 * S];

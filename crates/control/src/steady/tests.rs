@@ -1,5 +1,5 @@
 //! What this law must not take for something else.
-use super::compete::{After, Compete};
+use super::compete::{After, Compete, is_as_before};
 use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
 use super::signals::{Burst, Loss, News, Round, Signals};
@@ -422,4 +422,20 @@ fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
     assert!(told.law.rate < 20e3, "{}", told.law.rate);
     told.run(5.0, None, |_, _, _| Some(0.02));
     assert!((3.9e6..=4e6).contains(&told.law.rate), "{} by {}", told.law.rate, told.law.rule);
+}
+
+#[test]
+fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_of_its_own() {
+    let gives_way = follows(0.15, |sent, n| 2e12 / sent * (1.0 + 0.1 * noise(n)));
+    assert!(!gives_way.is_own(&config()) && gives_way.is_shared(5.9, &config()));
+    let own = follows(0.15, |_, n| 1e6 * (1.0 + 0.1 * noise(n)));
+    assert!(own.is_own(&config()) && !own.is_shared(5.9, &config()));
+    assert!(!gives_way.is_shared(20.0, &config()), "what was seen long ago tells nothing of now");
+}
+
+#[test]
+fn a_drain_in_which_less_or_more_arrives_than_before_shows_somebody_else() {
+    for (part, alone) in [(0.6, false), (0.9, false), (0.95, true), (1.05, true), (1.1, false), (2.0, false)] {
+        assert_eq!(is_as_before(part, &config()), alone, "{part} of what arrived before");
+    }
 }

@@ -118,16 +118,27 @@ impl Follows {
         self.came_came += y * y2;
     }
 
-    /// Whether the power, and its standard error, are below what tells a queue of one's own.
-    pub(super) fn is_own(&self, config: &Config) -> bool {
+    /// The power and its standard error, once enough was seen to tell it.
+    fn power(&self, config: &Config) -> Option<(f64, f64)> {
         let spread = libm::sqrt(self.sent_sent / self.weight.max(1.0));
         if self.weight < config.follows_rows || spread < config.follows_spread {
-            return false;
+            return None;
         }
         let slope = self.sent_came / self.sent_sent;
         let rest = (self.came_came - slope * self.sent_came).max(0.0) / (self.weight - 2.0).max(1.0);
-        let error = libm::sqrt(rest / self.sent_sent);
-        slope + error < config.follows
+        Some((slope, libm::sqrt(rest / self.sent_sent)))
+    }
+
+    /// Whether the power is so near zero, with its standard error, that the queue is one's own. A power below zero shows others, too: they gave
+    /// way at the same time.
+    pub(super) fn is_own(&self, config: &Config) -> bool {
+        self.power(config).is_some_and(|(power, error)| power.abs() + error < config.follows)
+    }
+
+    /// Whether the power is farther from zero than that, by more than its standard error and by what was seen lately.
+    pub(super) fn is_shared(&self, now: f64, config: &Config) -> bool {
+        now - self.at < config.follows_span
+            && self.power(config).is_some_and(|(power, error)| power.abs() - error > config.follows)
     }
 }
 
