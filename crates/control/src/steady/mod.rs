@@ -228,6 +228,7 @@ params! {
     span silence: "without feedback for this, or four round trips, the rate is halved", "RFC 8083", 500 * MS,
         [100 * MS, 10 * S];
     span l4s_kept: "how long after a mark the scalable rule holds", "own", 10 * S, [S, 600 * S];
+    number l4s_up: "segments per round trip by which the window grows without a mark", "own", 0.37, [0.01, 10.0];
     number l4s_gain: "gain of the mean share of marks", "draft-briscoe-iccrg-prague-congestion-control", 0.0625, [0.0, 1.0];
     span l4s_rtt: "the round-trip time down to which flows share equally",
         "draft-briscoe-iccrg-prague-congestion-control", 25 * MS, [MS, S];

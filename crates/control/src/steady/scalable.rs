@@ -49,13 +49,14 @@ impl Scalable {
             self.window *= 0.7;
             self.cut_at = now;
             rule = "l4s: loss";
-        } else if news.marked > 0 && now - self.cut_at >= round {
+        } else if step.mark && now - self.cut_at >= round {
+            // A mark of a packet that left after the last cut: once for all that were in flight then (RFC 9331, 4.3).
             self.window *= 1.0 - 0.5 * self.alpha;
             self.cut_at = now;
             rule = "l4s: marks";
         } else if news.marked == 0 {
-            // A segment per round trip of `round`, whatever the path's own is.
-            self.window += dt / round * (rtt / round);
+            // As much per round trip of `round`, whatever the path's own is.
+            self.window += config.l4s_up * dt / round * (rtt / round);
         }
         self.window = self.window.max(config.window_least * 0.1);
         let mut rate = self.window * config.segment() / rtt;

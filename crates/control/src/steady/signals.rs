@@ -24,6 +24,8 @@ const SLOPE_PACKETS: usize = 8;
 
 /// A packet that leaves this much before its time, in seconds, is a burst's.
 const BURST: f64 = 0.02;
+/// A source that is ahead of its time for longer, in seconds, makes no burst: it sends more than it was told.
+const BURST_LASTS: f64 = 1.0;
 /// A row of packets that waited: each for this long at least, so many after the first one, and over this time, in seconds.
 const ROW_WAITS: f64 = 0.003;
 const ROW_PACKETS: u32 = 5;
@@ -160,6 +162,8 @@ pub(super) struct Signals {
     row: Option<(Arrived, u32)>,
     /// When the last packet left, and how early the next one was then; of sources that make bursts.
     bucket: Option<(f64, f64)>,
+    /// Since when packets have been early.
+    early_since: Option<f64>,
     /// When a packet left last that was much too early.
     burst_at: Option<f64>,
     /// Delay of the last packet that arrived before the next one in flight.
@@ -180,10 +184,13 @@ impl Signals {
         self.last_number = Some(number);
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
-        let own = burst.map_or(0.0, |burst| (early * burst.pacing).min(burst.most));
-        self.sent.push_back((at + early, self.sent_bytes));
-        self.flight.push_back(Out { number, size, sent: at, early, own, delay: None });
-        if early > BURST {
+        self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
+        let counted = if self.early_since.is_some_and(|since| at - since > BURST_LASTS) { 0.0 } else { early };
+        let own = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.most));
+        let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
+        self.sent.push_back((left, self.sent_bytes));
+        self.flight.push_back(Out { number, size, sent: at, early: counted, own, delay: None });
+        if counted > BURST {
             self.burst_at = Some(at);
         }
         self.bucket = burst.map(|burst| {

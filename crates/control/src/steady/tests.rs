@@ -2,6 +2,7 @@
 use super::compete::{After, Compete, is_as_before};
 use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
+use super::scalable::Scalable;
 use super::signals::{Burst, Loss, News, Round, Signals};
 use super::verdict::{Backoff, Chance, Follows, Memory, Press};
 use super::{Config, PARAMS};
@@ -437,5 +438,53 @@ fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_o
 fn a_drain_in_which_less_or_more_arrives_than_before_shows_somebody_else() {
     for (part, alone) in [(0.6, false), (0.9, false), (0.95, true), (1.05, true), (1.1, false), (2.0, false)] {
         assert_eq!(is_as_before(part, &config()), alone, "{part} of what arrived before");
+    }
+}
+
+#[test]
+fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
+    let mut told = Told::new(Rate::mbps(4));
+    told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, config) = (&told.law.signals, Config { l4s: true, ..config() });
+    let marked = News { arrived: 5, marked: 5, ..News::default() };
+    let at = |now: f64, mark: bool| Step { mark, ..step(signals, &marked, now, 4e6) };
+    let mut scalable = Scalable::default();
+    assert!(scalable.rules(&at(3.0, true), &config));
+    let mut rate = |now, mark| match scalable.step(&at(now, mark), &config) {
+        Turn::Rate(rate, _) => rate,
+        other => panic!("{other:?}"),
+    };
+    let first = rate(3.0, true);
+    assert!((1.5e6..3e6).contains(&first), "{first}");
+    let later = rate(3.0 + 2.0 * signals.rtt(), false);
+    assert!((later - first).abs() < 1.0, "{later} after {first}");
+    assert!(rate(3.0 + 4.0 * signals.rtt(), true) < 0.8 * first);
+}
+
+/// The queueing delay that is seen of a source with frames that sends this many times its rate of 40 kb/s for 10 s over a path with
+/// 100 ms of queue.
+fn seen_of(times: f64) -> f64 {
+    let mut signals = Signals::new();
+    let at = |s: f64| Time::ZERO + Span::from_secs_f64(s);
+    for n in 0..1_000u64 {
+        let sent = 0.2 * n as f64 / times;
+        if sent > 10.0 {
+            break;
+        }
+        let size = Bytes::new(1_000);
+        signals.on_sent(at(sent), n, size.get(), Some(Burst { rate: 40e3, pacing: 1.25, most: 0.25 }));
+        let came = sent + 0.02 + if n == 0 { 0.0 } else { 0.1 };
+        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((came * 1e9) as i64)), ecn: None };
+        let report = PacketReport { number: n, sent: at(sent), size, stream: Stream::Media, arrived: Some(arrived) };
+        signals.hear(at(came + 0.02), Round::Measured(None), &[report], (40e3, 20));
+    }
+    signals.q
+}
+
+#[test]
+fn a_source_that_sends_more_than_it_was_told_for_long_makes_no_burst_and_sees_the_queue() {
+    for times in [0.9, 2.5] {
+        let seen = seen_of(times);
+        assert!((0.099..0.101).contains(&seen), "{times}: {seen}");
     }
 }
