@@ -214,9 +214,7 @@ impl Compete {
         let base = signals.base_rtt;
         let q = signals.q;
         let received = signals.carries(rtt.max(config.received_span), step.rate);
-        // A drain follows a loss, at which others give way as well: both send less, and as much arrives as before.
-        let drained = self.drain.is_some_and(|drain| now < drain.until + rtt);
-        for (sent, came) in step.news.rows.iter().filter(|_| !drained) {
+        for (sent, came) in &step.news.rows {
             self.follows.see(now, *sent, *came, config);
         }
         if !step.news.rows.is_empty() && self.follows.is_own(config) {
