@@ -92,6 +92,26 @@ def test_a_killed_worker_loses_no_run(four: distributed.LocalCluster, small: Pat
     assert wanted == there.results.filter(there.results["seed"].is_in([1, 12]))["record_sha256"].to_list()
 
 
+def test_a_result_that_was_lost_with_its_worker_is_waited_for(
+    four: distributed.LocalCluster, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = distributed.as_completed.__next__
+    lost: list[str] = []
+
+    def lose_the_first(self: distributed.as_completed) -> distributed.Future:
+        future = ended(self)
+        if not lost:
+            lost.append(future.key)
+            future._state.lose()
+            threading.Timer(0.3, self.loop.add_callback, [future._state.finish]).start()
+        return future
+
+    monkeypatch.setattr(distributed.as_completed, "__next__", lose_the_first)
+    there = sc.sweep(small, seeds=range(1, 4), scheduler=four.scheduler_address)
+    assert len(lost) == 1
+    assert (there.results.height, there.failed, there.missing) == (3, 0, 0)
+
+
 def test_workers_of_another_program_are_refused_by_name(
     four: distributed.LocalCluster, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

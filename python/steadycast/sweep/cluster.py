@@ -137,6 +137,11 @@ class Cluster:
                 if future.status == "finished":
                     yield from zip(part, future.result(), strict=True)
                     continue
+                if future.status == "lost":
+                    # Its worker was lost before the result was fetched: the scheduler has it computed again.
+                    waiting[future.key] = part
+                    ending.add(future)
+                    continue
                 error = _why(future)
                 if isinstance(error, UserError):
                     raise error
@@ -242,7 +247,7 @@ def _why(future: Any) -> Exception:
 
     from steadycast.workers import LostError
 
-    if future.status in ("lost", "cancelled"):
+    if future.status == "cancelled":
         return UserError("--scheduler", "it has gone", "the same command goes on with what is missing")
     error = future.exception()
     if isinstance(error, KilledWorker):
