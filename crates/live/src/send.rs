@@ -149,7 +149,7 @@ pub struct SendOptions {
     /// As which packets leave, while the path keeps it.
     pub ecn: Ecn,
     /// What becomes of lost packets. [`Repair::Auto`]: where there are pictures, and not in paper mode, one receiver gets again what
-    /// it asks for, and a group gets parity.
+    /// it asks for, and parity where it says that it waits too short a time for that; a group gets parity.
     pub repair: Repair,
     /// Its receivers' play-out buffer, and how fast they empty it: said in the description.
     pub buffer: Option<Bytes>,
