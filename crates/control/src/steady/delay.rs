@@ -3,7 +3,7 @@
 use super::Config;
 use super::law::Place;
 use super::signals::{Loss, News, Signals};
-use super::verdict::{Backoff, Chance, Memory, Press};
+use super::verdict::{Backoff, Chance, Memory, OwnQueue, Press, Standing};
 
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
@@ -63,8 +63,8 @@ pub(super) struct Delay {
     loss_at: f64,
     pub(super) press: Press,
     pub(super) memory: Memory,
-    /// Until then the queue is known to be its own.
-    pub(super) own_until: f64,
+    own: OwnQueue,
+    standing: Standing,
     /// When this law began to rule, and how much of the time lately its queue was over the target.
     begun: f64,
     over: f64,
@@ -91,7 +91,8 @@ impl Delay {
             loss_at: f64::MIN,
             press: Press::new(),
             memory: Memory::default(),
-            own_until: f64::MIN,
+            own: OwnQueue::default(),
+            standing: Standing::default(),
             begun: 0.0,
             over: 0.0,
             stood_at: f64::MIN,
@@ -112,6 +113,18 @@ impl Delay {
         bent.max(config.target_least)
     }
 
+    /// The target that holds now. In a queue of its own no AQM's drops take it below a packet of its own: a single packet that
+    /// waits for its turn is no queue to CoDel (RFC 8289, 3.2).
+    pub(super) fn target_now(&self, now: f64, rate: f64, config: &Config) -> f64 {
+        let least = if self.own.holds(now, rate, config) { config.bits / rate - config.codel_target } else { 0.0 };
+        self.target(rate, config).max(least)
+    }
+
+    /// The queue is told to be its own, while `rate` is sent.
+    pub(super) fn owns(&mut self, now: f64, rate: f64, config: &Config) {
+        self.own = OwnQueue::new(now, rate, config);
+    }
+
     /// Comes from another law.
     pub(super) fn begin(&mut self, now: f64, carried: f64) {
         self.carried = Some(carried);
@@ -119,6 +132,7 @@ impl Delay {
         self.episode = None;
         self.press.own = true;
         (self.begun, self.over) = (now, 0.0);
+        self.standing = Standing::new(now);
         (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
     }
 
@@ -134,10 +148,12 @@ impl Delay {
         self.memory.see(rate, dt, config);
         let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
         self.noise = (signals.jitter() - 1.5 * packet).clamp(0.0, config.noise_most);
-        let target = self.target(rate, config);
+        let target = self.target_now(now, rate, config);
         let low = signals.low(config.low_span);
         let once = self.target(self.memory.0, config);
         self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
+        let stands = signals.low(config.stood_span) > config.stood * target;
+        self.standing.see((now, dt), stands, rate * low / config.bits, config);
         let mut received = signals.carries(rtt.max(config.received_span), rate).unwrap_or(rate);
         if signals.is_idle(now, config.idle) {
             // What arrives of a source that sends less than it might says nothing of the path.
@@ -187,7 +203,7 @@ impl Delay {
             return None;
         }
         self.loss_at = now;
-        let own = now < self.own_until;
+        let own = self.own.holds(now, rate, config);
         let packet = config.bits / self.carried.unwrap_or(rate).max(1e5);
         let mut congested = step.mark;
         if step.mark {
@@ -254,8 +270,11 @@ impl Delay {
             self.falling = if rate < 0.75 * self.sampled { self.falling.saturating_add(1) } else { 0 };
             (self.sampled, self.sampled_at) = (rate, now);
         }
+        if self.standing.tells(config) && step.place.limits && !step.signals.is_idle(now, config.idle) {
+            return Some(Turn::Go(rate.max(0.5 * memory), "compete: little of a queue that stands"));
+        }
         let long = self.falling >= 2 || rate < 1.2 * config.least;
-        let starves = now > self.own_until
+        let starves = !self.own.holds(now, rate, config)
             && rate < config.starved * memory
             && long
             && self.over > config.starved_over

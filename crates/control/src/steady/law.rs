@@ -137,7 +137,7 @@ impl Law {
             self.rate = rate;
             self.delay.begin(step.now, rate / 0.85);
             if rule == OWN_QUEUE {
-                self.delay.own_until = step.now + self.config.own_kept;
+                self.delay.owns(step.now, rate, &self.config);
             }
         } else {
             self.rate = if waits { 0.85 * received } else { rate.min(received) };
@@ -178,7 +178,9 @@ impl Law {
             return;
         }
         match mode {
-            Mode::Delay if self.signals.low(self.config.low_span) > 2.0 * self.delay.target(rate, &self.config) => {
+            Mode::Delay
+                if self.signals.low(self.config.low_span) > 2.0 * self.delay.target_now(now, rate, &self.config) =>
+            {
                 self.checks[0].see(self.rate <= rate.max(self.floor).max(self.config.least));
             }
             Mode::Compete if !self.signals.is_idle(now, self.config.idle) => {

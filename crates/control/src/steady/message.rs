@@ -147,6 +147,7 @@ pub(super) const RULES: &[&str] = &[
     "l4s: up",
     "l4s: loss",
     "l4s: marks",
+    "compete: little of a queue that stands",
 ];
 
 #[cfg(test)]

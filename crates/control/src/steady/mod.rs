@@ -189,11 +189,20 @@ params! {
     span follows_span: "over which that power is estimated", "own", 4 * S, [100 * MS, 60 * S];
     number follows_rows: "rows of packets that tell it", "own", 8.0, [3.0, 1_000.0];
     number follows_spread: "deviation of the sent rate's logarithm that tells it", "own", 0.1, [0.01, 2.0];
-    span own_kept: "a queue that was its own is taken to be that for so long", "own", 30 * S, [0, 600 * S];
+    span own_kept: "a queue that was its own is taken to be that for so long", "own", 120 * S, [0, 600 * S];
+    span codel_target: "there the target is at least the time of a packet of one's own less this, from which on CoDel drops",
+        "RFC 8289, 3.2", 5 * MS, [0, S];
     span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
         "own", 2 * S, [S, 600 * S];
     number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
     number starved_over: "share of that time with a queue over the target", "own", 0.4, [0.0, 1.0];
+    span stood_span: "the least queueing delay of this while is a queue that stood", "own", 200 * MS, [10 * MS, 5 * S];
+    number stood: "share of the target above which it did", "own", 0.5, [0.0, 2.0];
+    span stands_span: "the share of the time in which a queue stood is that of this while", "own", 40 * S, [S, 600 * S];
+    span stands_prior: "before which none stood for this long", "own", 5 * S, [100 * MS, 600 * S];
+    number stands: "share of the time above which somebody else fills it", "own", 0.3, [0.0, 1.0];
+    number stands_own: "where this many packets of it are one's own, in the mean, or more, one fills it oneself",
+        "own", 1.4, [0.0, 100.0];
     number served: "share of what arrived before that arrives at half of the rate, in a queue of one's own",
         "own", 0.93, [0.5, 1.0];
     number served_packets: "packets that tell it", "own", 5.0, [2.0, 1_000.0];

@@ -4,7 +4,7 @@ use super::delay::{Delay, Step, Turn};
 use super::law::{Law, Mode as Rules, Place};
 use super::scalable::Scalable;
 use super::signals::{Burst, Loss, News, Round, Signals};
-use super::verdict::{Backoff, Chance, Follows, Memory, Press};
+use super::verdict::{Backoff, Chance, Follows, Memory, OwnQueue, Press, Standing};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
@@ -487,4 +487,61 @@ fn a_source_that_sends_more_than_it_was_told_for_long_makes_no_burst_and_sees_th
         let seen = seen_of(times);
         assert!((0.099..0.101).contains(&seen), "{times}: {seen}");
     }
+}
+
+/// Whether a queue that stands for this share of each 4 s tells of somebody else within a minute, to a flow with this many packets in it.
+fn stands_for(share: f64, own: f64) -> bool {
+    let mut standing = Standing::new(100.0);
+    (0..600u32).any(|n| {
+        let stands = f64::from(n % 40) < 40.0 * share;
+        standing.see((100.0 + 0.1 * f64::from(n), 0.1), stands, own, &config());
+        standing.tells(&config())
+    })
+}
+
+#[test]
+fn a_queue_that_stands_for_most_of_the_time_is_somebody_elses_where_little_of_it_is_ones_own() {
+    assert!(stands_for(0.6, 0.7), "a TCP's sawtooth");
+    assert!(stands_for(0.4, 0.7), "a TCP's sawtooth in a short queue");
+    assert!(!stands_for(0.2, 0.7), "its kind: the queue empties again and again");
+    assert!(!stands_for(0.6, 1.5), "it makes the queue itself");
+}
+
+#[test]
+fn a_flow_that_a_tcps_queue_keeps_at_a_low_rate_finds_out_without_a_loss() {
+    let mut told = Told::new(Rate::mbps(4));
+    // The queue of a TCP that has most of the link: 2 to 34 ms, each 1.2 s, whatever this flow does.
+    told.run(60.0, None, |at, _, _| Some(0.022 + 0.032 * (at / 1.2).fract()));
+    assert!(told.stood(1.0, "compete: little of a queue that stands") > 0);
+}
+
+#[test]
+fn a_queue_that_was_ones_own_is_so_for_two_minutes_and_not_where_it_gives_less_than_half() {
+    let own = OwnQueue::new(100.0, 1e6, &config());
+    for (now, rate, holds) in [(100.1, 1e6, true), (219.0, 0.6e6, true), (221.0, 1e6, false), (110.0, 0.4e6, false)] {
+        assert_eq!(own.holds(now, rate, &config()), holds, "{rate} bit/s at {now} s");
+    }
+    assert!(!OwnQueue::default().holds(0.1, 1e6, &config()), "before it was ever told");
+}
+
+#[test]
+fn in_a_queue_of_its_own_the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone() {
+    let (mut delay, config) = (Delay::new(), Config { bits: 9_600.0, ..config() });
+    delay.owns(10.0, 400e3, &config);
+    let least = |now: f64, rate: f64| delay.target_now(now, rate, &config) - delay.target(rate, &config);
+    assert!(least(11.0, 400e3).abs() < 1e-9, "the target is more than that while nothing was dropped");
+    let marked = |mut delay: Delay| {
+        let mut told = Told::new(Rate::mbps(4));
+        told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+        let (signals, news, mut chance, backoff) = (&told.law.signals, News::default(), Chance::new(), Backoff::new());
+        for n in 0..6 {
+            let step = Step { mark: true, ..step(signals, &news, 11.0 + f64::from(n), 400e3) };
+            delay.step(&step, &mut chance, &backoff, None, &config);
+        }
+        delay
+    };
+    let delay = marked(delay);
+    let now = delay.target_now(20.0, 400e3, &config);
+    assert!((now - 0.019).abs() < 1e-9, "{now}");
+    assert!(delay.target_now(200.0, 400e3, &config) < 0.015, "two minutes later it is as elsewhere");
 }

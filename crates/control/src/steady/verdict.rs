@@ -87,6 +87,55 @@ impl Memory {
     }
 }
 
+/// How much of the time lately a queue stood, and how many packets of it were one's own, in the mean. A flow that is alone, or among its
+/// kind, empties its queue again and again, for each of them gives way as soon as the target is reached. A TCP's queue stands for most of
+/// a sawtooth.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    since: f64,
+    /// The share of the time.
+    share: f64,
+    /// Packets.
+    own: f64,
+}
+
+impl Standing {
+    pub(super) fn new(since: f64) -> Self {
+        Self { since, ..Self::default() }
+    }
+
+    /// For `dt` seconds up to `now` a queue stood, or not, with `own` packets of this flow in it.
+    pub(super) fn see(&mut self, (now, dt): (f64, f64), stands: bool, own: f64, config: &Config) {
+        let age = (now - self.since).clamp(dt, config.stands_span);
+        self.share += dt / (age + config.stands_prior) * (f64::from(u8::from(stands)) - self.share);
+        self.own += dt / age.max(f64::MIN_POSITIVE) * (own - self.own);
+    }
+
+    /// Whether somebody else fills it: this flow has too little in it to have made it.
+    pub(super) fn tells(&self, config: &Config) -> bool {
+        self.share > config.stands && self.own < config.stands_own
+    }
+}
+
+/// A queue that has shown that it is the flow's own: who else comes does not take from it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnQueue {
+    until: f64,
+    /// What was sent when that was told, in bit/s.
+    rate: f64,
+}
+
+impl OwnQueue {
+    pub(super) fn new(now: f64, rate: f64, config: &Config) -> Self {
+        Self { until: now + config.own_kept, rate }
+    }
+
+    /// Whether it may still be taken for that. One that gives much less than it did was not.
+    pub(super) fn holds(&self, now: f64, rate: f64, config: &Config) -> bool {
+        now < self.until && rate > config.starved * self.rate
+    }
+}
+
 /// By which power what arrives follows what is sent: 0 where packets wait in a queue of their own, which is served whatever comes; the
 /// others' share where the queue is shared. The slope of the line of least squares through the logarithms, with weights that fade.
 #[derive(Clone, Copy, Debug, Default)]
