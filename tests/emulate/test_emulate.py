@@ -353,7 +353,7 @@ def test_what_receivers_ask_for_and_report_does_here_what_it_does_simulated(
     if not seen["emulate"]["emulation"]["trustworthy"]:
         pytest.skip("the machine stalled")
     simulated, emulated = (seen[world]["flows"][0] for world in ("run", "emulate"))
-    assert emulated["ecn_path"] == simulated["ecn_path"], emulated
+    assert emulated.get("ecn_path") == simulated.get("ecn_path"), emulated
     told = {name: seen["emulate"][name] for name in ("flows", "emulation", "links")}
     assert emulated["throughput_bps"] == pytest.approx(simulated["throughput_bps"], rel=0.1), told
     assert all(promise["broken"] == 0 for promise in seen["emulate"]["invariants"])
