@@ -132,7 +132,7 @@ impl Delay {
         self.episode = None;
         self.press.own = true;
         (self.begun, self.over) = (now, 0.0);
-        self.standing = Standing::new(now);
+        self.standing = Standing::default();
         (self.sampled, self.sampled_at, self.falling) = (0.0, now, 0);
     }
 
@@ -153,7 +153,7 @@ impl Delay {
         let once = self.target(self.memory.0, config);
         self.over += (dt / config.starved_span).min(1.0) * (f64::from(u8::from(low > once)) - self.over);
         let stands = signals.low(config.stood_span) > config.stood * target;
-        self.standing.see((now, dt), stands, rate * low / config.bits, config);
+        self.standing.see((now - self.begun, dt), stands, rate * low / config.bits, config);
         let mut received = signals.carries(rtt.max(config.received_span), rate).unwrap_or(rate);
         if signals.is_idle(now, config.idle) {
             // What arrives of a source that sends less than it might says nothing of the path.

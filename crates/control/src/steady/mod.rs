@@ -196,12 +196,12 @@ params! {
         "own", 2 * S, [S, 600 * S];
     number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
     number starved_over: "share of that time with a queue over the target", "own", 0.4, [0.0, 1.0];
-    span stood_span: "the least queueing delay of this while is a queue that stood", "own", 200 * MS, [10 * MS, 5 * S];
-    number stood: "share of the target above which it did", "own", 0.5, [0.0, 2.0];
-    span stands_span: "the share of the time in which a queue stood is that of this while", "own", 40 * S, [S, 600 * S];
-    span stands_prior: "before which none stood for this long", "own", 5 * S, [100 * MS, 600 * S];
-    number stands: "share of the time above which somebody else fills it", "own", 0.3, [0.0, 1.0];
-    number stands_own: "where this many packets of it are one's own, in the mean, or more, one fills it oneself",
+    span stood_span: "a queue stands when the least queueing delay of this while is above stood", "own", 200 * MS, [10 * MS, 5 * S];
+    number stood: "share of the target above which a queue stands", "own", 0.5, [0.0, 2.0];
+    span stands_span: "time over which the share of the time with a standing queue is taken", "own", 40 * S, [S, 600 * S];
+    span stands_prior: "time without a standing queue that is counted before the first report", "own", 5 * S, [100 * MS, 600 * S];
+    number stands: "share of the time with a standing queue above which somebody else fills it", "own", 0.3, [0.0, 1.0];
+    number stands_own: "mean number of one's own packets in the queue from which on one fills it oneself",
         "own", 1.4, [0.0, 100.0];
     number served: "share of what arrived before that arrives at half of the rate, in a queue of one's own",
         "own", 0.93, [0.5, 1.0];

@@ -92,7 +92,6 @@ impl Memory {
 /// a sawtooth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
-    since: f64,
     /// The share of the time.
     share: f64,
     /// Packets.
@@ -100,13 +99,9 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn new(since: f64) -> Self {
-        Self { since, ..Self::default() }
-    }
-
-    /// For `dt` seconds up to `now` a queue stood, or not, with `own` packets of this flow in it.
-    pub(super) fn see(&mut self, (now, dt): (f64, f64), stands: bool, own: f64, config: &Config) {
-        let age = (now - self.since).clamp(dt, config.stands_span);
+    /// For `dt` seconds a queue stood, or not, with `own` packets of this flow in it; `age`: seconds since the first of them.
+    pub(super) fn see(&mut self, (age, dt): (f64, f64), stands: bool, own: f64, config: &Config) {
+        let age = age.clamp(dt, config.stands_span);
         self.share += dt / (age + config.stands_prior) * (f64::from(u8::from(stands)) - self.share);
         self.own += dt / age.max(f64::MIN_POSITIVE) * (own - self.own);
     }
