@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 _ABORT = 3
@@ -32,6 +35,34 @@ class _Heard:
 _heard = _Heard()
 
 
+class _AfterPolars:
+    """Sets SIGINT's handler again once polars is loaded.
+
+    While it is loaded, polars puts a handler of its own before ours. With that one each Ctrl-C during a write of
+    Parquet raises KeyboardInterrupt, the second one, too, and cuts the record off.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find polars as Python does, and add to its loading; other modules are none of our business."""
+        if name != "polars":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_set_again(module: ModuleType) -> None:
+                load(module)
+                with suppress(ValueError):  # this is not the main thread
+                    if signal.getsignal(signal.SIGINT) is _heard:
+                        signal.signal(signal.SIGINT, _heard)
+
+            spec.loader.exec_module = load_and_set_again  # type: ignore[method-assign]
+        return spec
+
+
 @contextmanager
 def obeyed() -> Iterator[None]:
     """Have the three signals end what runs in the block as Ctrl-C does. A signal that is ignored (`nohup`) stays so."""
@@ -42,9 +73,12 @@ def obeyed() -> Iterator[None]:
         if found is not signal.SIG_IGN:
             before[each] = found
             signal.signal(each, _heard)
+    if "polars" not in sys.modules:
+        sys.meta_path.insert(0, _AfterPolars())
     try:
         yield
     finally:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterPolars)]
         for each, handler in before.items():
             signal.signal(each, handler if handler is not None else signal.SIG_DFL)
 

@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -99,6 +100,25 @@ def test_signals_end_both_ends_with_whole_records(
     with av.open(str(film)) as found:
         assert sum(1 for packet in found.demux(video=0) if packet.size) > 5
     assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob("*.lock"))
+
+
+def test_the_second_interrupt_does_not_cut_a_table_off_that_is_being_written(tmp_path: Path) -> None:
+    program = f"""
+import os, signal, threading
+from steadycast import signals
+with signals.obeyed():
+    import numpy, polars
+    table = polars.DataFrame({{"x": numpy.random.default_rng(1).random(6_000_000)}})
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise SystemExit("the first interrupt ended nothing")
+    except KeyboardInterrupt:
+        pass
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    table.write_parquet({str(tmp_path / "table.parquet")!r}, compression="zstd", compression_level=9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "steadycast: ending; once more to abort\n")
 
 
 def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_path: Path) -> None:
