@@ -370,19 +370,28 @@ def open_encoder(codec: Codec, raw: Sized, bframes: int, gop: int, q: int) -> av
 
 
 def start(encoder: av.VideoCodecContext) -> None:
-    """Open an encoder, and leave every thread in the line in which this one stands.
+    """Open an encoder. SVT-AV1's threads take their turn as a batch job's do (SCHED_BATCH).
 
     As root SVT-AV1 puts its own threads and the one that opens it before all others (SCHED_FIFO, priority 99): what
     paces packets, and every program that this one starts later, would have to wait for it or would hold up the rest.
+
+    Where a thread that wakes may interrupt the one that woke it, SVT-AV1 4.1 loses a picture on a busy machine, and its
+    caller waits for ever: in one of some 50 short clips with four encoders on two cores. A batch job's threads
+    interrupt nobody when they wake, and none of 2,000 clips hung.
     """
-    if encoder.codec.name != "libsvtav1" or not hasattr(os, "sched_setscheduler"):
+    if encoder.codec.name != "libsvtav1" or not hasattr(os, "SCHED_BATCH"):
         return encoder.open()
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    encoder.open()
-    for task in map(int, os.listdir("/proc/self/task")):
-        with suppress(ProcessLookupError):
-            if os.sched_getparam(task).sched_priority == _SVT_PRIORITY:
-                os.sched_setscheduler(task, policy, parameters)
+    if policy == os.SCHED_OTHER:  # threads inherit it
+        os.sched_setscheduler(0, os.SCHED_BATCH, parameters)
+    try:
+        encoder.open()
+    finally:
+        for task in map(int, os.listdir("/proc/self/task")):
+            with suppress(ProcessLookupError):
+                if os.sched_getparam(task).sched_priority == _SVT_PRIORITY:
+                    os.sched_setscheduler(task, os.SCHED_BATCH, os.sched_param(0))
+        os.sched_setscheduler(0, policy, parameters)
 
 
 _SVT_PRIORITY = 99
