@@ -90,6 +90,11 @@ def over() -> None:
             signal.signal(each, signal.SIG_IGN)
 
 
+def count() -> int:
+    """Return how many signals were heard since `obeyed` began."""
+    return _heard.count
+
+
 @contextmanager
 def held() -> Iterator[None]:
     """Keep the first two signals from cutting off what the block does: the session is over, its record is written."""

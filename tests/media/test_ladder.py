@@ -1,7 +1,11 @@
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from fractions import Fraction
+from threading import Lock
 
 import av
 import numpy as np
@@ -113,6 +117,29 @@ def test_other_group_lengths_and_numbers_of_b_frames_keep_groups_closed(codec, g
         given = units(ladder, [table.qs[0]] * table.gops, None, range(group, group + 1))
         alone = decode_units(ladder.codec, given, b"", ladder.width, ladder.height)
         assert sorted(alone) == list(table.span(group))
+
+
+def test_archives_are_read_by_one_thread_at_a_time(monkeypatch):
+    ladder = small(qs=[2, 9, 31])
+    inside = Lock()
+    real = np.load
+
+    @contextmanager
+    def alone(*arguments, **options):
+        assert inside.acquire(blocking=False), "two threads parse at once"
+        try:
+            time.sleep(0.01)
+            with real(*arguments, **options) as archive:
+                yield archive
+        finally:
+            inside.release()
+
+    monkeypatch.setattr(np, "load", alone)
+    with ThreadPoolExecutor(4) as pool:
+        tries = [pool.submit(small, qs=[2, 9, 31]) for _ in range(4)]
+        needs = [pool.submit(ladder.need, [q]) for q in ladder.table.qs]
+        assert [job.result().table.qs for job in tries] == 4 * [ladder.table.qs]
+        assert [job.result() for job in needs] == 3 * [None]
 
 
 def test_a_spliced_file_opens_in_any_player(tmp_path):

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import IO, Any, Protocol, cast
 
 import av
 import av.error
 import numpy as np
+import numpy.typing as npt
 from av.video.frame import PictureType
 
 from steadycast.errors import UserError
@@ -527,11 +528,20 @@ _DAMAGE = (
 """What reading an archive that is absent or damaged may raise: it is then made again."""
 
 
+_READING = Lock()
+"""One thread reads an archive at a time. NumPy parses the head of an array as Python, and where two threads do that at
+once CPython 3.11 may raise SystemError: "AST constructor recursion depth mismatch"."""
+
+
+def _arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+    with _READING, np.load(path, allow_pickle=False) as archive:
+        return [archive[name] for name in names]
+
+
 def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            about = json.loads(archive["about"].tobytes())
-            kinds, display, sizes = (archive[name] for name in ("kinds", "display", "sizes"))
+        written, kinds, display, sizes = _arrays(path, "about", "kinds", "display", "sizes")
+        about = json.loads(written.tobytes())
         qs = [int(q) for q in about["qs"]]
         return FrameTable(Fraction(about["rate"]), int(about["gop"]), kinds, qs, sizes, display, label), about
     except _DAMAGE:
@@ -562,9 +572,8 @@ def _store_rung(path: Path, rung: Rung) -> None:
 
 def _read_rung(path: Path, q: int, sizes: U32) -> Rung | None:
     try:
-        with np.load(_rung_path(path, q), allow_pickle=False) as archive:
-            data, extradata = archive["data"], archive["extradata"].tobytes()
+        data, extra = _arrays(_rung_path(path, q), "data", "extradata")
     except _DAMAGE:
         return None
     offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.uint64)]).astype(np.uint64)
-    return Rung(q, data, offsets, extradata) if int(offsets[-1]) == len(data) else None
+    return Rung(q, data, offsets, extra.tobytes()) if int(offsets[-1]) == len(data) else None
