@@ -108,15 +108,25 @@ impl Delay {
     /// this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time. Bent where it
     /// comes near its greatest value, so that it still falls there.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
+        self.scaled(self.scale, rate, config)
+    }
+
+    fn scaled(&self, scale: f64, rate: f64, config: &Config) -> f64 {
         let raw = config.target_floor + self.noise + config.target_packets * config.bits / rate.max(config.least);
-        let bent = config.target_most * (1.0 - libm::exp(-raw * self.scale / config.target_most));
+        let bent = config.target_most * (1.0 - libm::exp(-raw * scale / config.target_most));
         bent.max(config.target_least)
     }
 
-    /// The target that holds now. In a queue of its own no AQM's drops take it below a packet of its own: a single packet that
-    /// waits for its turn is no queue to CoDel (RFC 8289, 3.2).
+    /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its turn is
+    /// no queue to CoDel (RFC 8289, 3.2). Unless the queue is its own that packet is no longer than at the highest rate lately,
+    /// since somebody else may have pushed it down and is to be noticed, and no longer than the target without an AQM.
     pub(super) fn target_now(&self, now: f64, rate: f64, config: &Config) -> f64 {
-        let least = if self.own.holds(now, rate, config) { config.bits / rate - config.codel_target } else { 0.0 };
+        let packet = |rate: f64| config.bits / rate - config.codel_target;
+        let least = if self.own.holds(now, rate, config) {
+            packet(rate)
+        } else {
+            packet(rate.max(self.memory.0)).min(self.scaled(1.0, rate, config))
+        };
         self.target(rate, config).max(least)
     }
 

@@ -190,7 +190,7 @@ params! {
     number follows_rows: "rows of packets that tell it", "own", 8.0, [3.0, 1_000.0];
     number follows_spread: "deviation of the sent rate's logarithm that tells it", "own", 0.1, [0.01, 2.0];
     span own_kept: "a queue that was its own is taken to be that for so long", "own", 120 * S, [0, 600 * S];
-    span codel_target: "there the target is at least the time of a packet of one's own less this, from which on CoDel drops",
+    span codel_target: "the target is at least the time of a packet of one's own less this, from which on CoDel drops",
         "RFC 8289, 3.2", 5 * MS, [0, S];
     span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
         "own", 2 * S, [S, 600 * S];

@@ -526,7 +526,7 @@ fn a_queue_that_was_ones_own_is_so_for_two_minutes_and_not_where_it_gives_less_t
 }
 
 #[test]
-fn in_a_queue_of_its_own_the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone() {
+fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_was_pushed_down_no_longer_one() {
     let (mut delay, config) = (Delay::new(), Config { bits: 9_600.0, ..config() });
     delay.owns(10.0, 400e3, &config);
     let least = |now: f64, rate: f64| delay.target_now(now, rate, &config) - delay.target(rate, &config);
@@ -544,5 +544,9 @@ fn in_a_queue_of_its_own_the_target_is_a_packet_of_its_own_less_what_codel_leave
     let delay = marked(delay);
     let now = delay.target_now(20.0, 400e3, &config);
     assert!((now - 0.019).abs() < 1e-9, "{now}");
-    assert!(delay.target_now(200.0, 400e3, &config) < 0.015, "two minutes later it is as elsewhere");
+    let lower = delay.target_now(20.0, 250e3, &config);
+    assert!((lower - 0.0334).abs() < 1e-9, "{lower}: its own queue");
+    assert!((delay.target_now(200.0, 400e3, &config) - 0.019).abs() < 1e-9, "two minutes later");
+    let pushed = delay.target_now(200.0, 250e3, &config);
+    assert!((pushed - 0.019).abs() < 1e-9, "{pushed}: somebody else may be there");
 }
