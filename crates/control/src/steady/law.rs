@@ -79,11 +79,16 @@ impl Law {
         }
     }
 
-    /// A packet has left, of a source with `frames` that may leave in bursts, while the rate was `rate`.
-    pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, frames: bool, rate: f64) {
-        let Config { pacing, burst_most: most, .. } = self.config;
-        let burst = frames.then_some(Burst { rate: rate.max(1.0), pacing, most });
+    /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
+    pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
+        let most = self.config.burst_most;
+        let burst = pacing.map(|pacing| Burst { rate: rate.max(1.0), pacing, most });
         self.signals.on_sent(at, number, size, burst);
+    }
+
+    /// At how many times the rate a frame's packets leave: hardly faster than that where the queue is kept empty.
+    pub(super) fn pacing(&self) -> f64 {
+        if self.mode == Mode::Delay { self.config.pacing_delay } else { self.config.pacing }
     }
 
     fn start(&mut self, step: &Step<'_>) {

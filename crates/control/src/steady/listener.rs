@@ -120,8 +120,9 @@ impl Listener {
 
     /// Tells the law of a packet that left, and of those before it that have not come.
     fn note(&mut self, number: u64, left: Time, size: u64) {
-        let (frames, rate) = self.forward.map_or((false, Rate::ZERO), |forward| (forward.frames, forward.rate));
-        let rate = rate.as_bps_f64();
+        let rate = self.forward.map_or(0.0, |forward| forward.rate.as_bps_f64());
+        let frames = self.forward.is_some_and(|forward| forward.frames);
+        let pacing = frames.then_some(self.law.config.pacing);
         if let Some((last, at)) = self.last {
             if number <= last {
                 self.law.signals.on_late(left, number, size);
@@ -131,10 +132,10 @@ impl Listener {
             let apart = left.since(at);
             for n in (1..=missing).take_while(|_| missing <= MOST_MISSING) {
                 let at = at + apart.scale(n as f64 / (missing + 1) as f64);
-                self.law.on_sent(at, last + n, size, frames, rate);
+                self.law.on_sent(at, last + n, size, pacing, rate);
             }
         }
-        self.law.on_sent(left, number, size, frames, rate);
+        self.law.on_sent(left, number, size, pacing, rate);
         self.last = Some((number, left));
     }
 

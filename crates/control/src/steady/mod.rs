@@ -234,6 +234,7 @@ params! {
     span stay: "time to stay after leaving was wrong once; twice as long each time", "own", 4 * S, [0, 600 * S];
     number stays_most: "how often it doubles", "own", 4.0, [0.0, 16.0];
     number pacing: "video's packets leave at this many times the target", "own", 1.25, [1.0, 10.0];
+    number pacing_delay: "and at this many times in DELAY, towards one receiver", "own", 1.1, [1.0, 10.0];
     span silence: "without feedback for this, or four round trips, the rate is halved", "RFC 8083", 500 * MS,
         [100 * MS, 10 * S];
     span l4s_kept: "how long after a mark the scalable rule holds", "own", 10 * S, [S, 600 * S];

@@ -25,7 +25,8 @@ impl Sender {
     }
 
     fn sent(&mut self, at: Time, number: u64, size: u64) {
-        self.law.on_sent(at, number, size, self.frames, self.law.rate);
+        let pacing = self.frames.then(|| self.law.pacing());
+        self.law.on_sent(at, number, size, pacing, self.law.rate);
         let patience = self.law.config.silence.max(SILENT_ROUNDS * self.law.signals.rtt());
         self.silence.on_sent(at, Span::from_secs_f64(patience));
     }
@@ -63,7 +64,7 @@ impl SenderHalf for Sender {
 
     fn decision(&self) -> Decision {
         let rate = self.law.rate;
-        let pacing = if self.frames { self.law.config.pacing * rate } else { rate };
+        let pacing = if self.frames { self.law.pacing() * rate } else { rate };
         let why = Why { rule: Cow::Borrowed(self.law.rule), loss: self.law.loss(), rtt: self.law.rtt(), by: self.by };
         Decision {
             target: Rate::from_bps_f64(rate),

@@ -158,7 +158,7 @@ impl Told {
     fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
         while self.now < end {
             let (at, size) = (Time::ZERO + Span::from_secs_f64(self.now), Bytes::new(1_000));
-            self.law.on_sent(at, self.number, size.get(), false, 0.0);
+            self.law.on_sent(at, self.number, size.get(), None, 0.0);
             if let Some(delay) = delay(self.now, self.number, &self.law) {
                 let came = Time::ZERO + Span::from_secs_f64(self.now + delay);
                 let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
@@ -250,6 +250,15 @@ fn the_base_delay_is_kept_for_minutes_while_competing_and_for_seconds_otherwise(
         told.run(59.009, Some(1e6), |_, _, _| Some(0.12));
         let q = told.law.signals.q;
         assert!((least..=most).contains(&q), "{mode:?}: {q}");
+    }
+}
+
+#[test]
+fn frames_leave_hardly_faster_than_the_rate_where_the_queue_is_kept_empty_and_a_quarter_faster_beside_a_tcp() {
+    let mut told = Told::new(Rate::mbps(4));
+    for (mode, times) in [(Rules::Start, 1.25), (Rules::Delay, 1.1), (Rules::Compete, 1.25)] {
+        told.law.mode = mode;
+        assert_eq!(told.law.pacing(), times, "{mode:?}");
     }
 }
 
