@@ -201,7 +201,8 @@ repair = 'rtx'
 padding = true
 ");
     let padding = number(&summary, "/flows/0/padding_packets");
-    assert!((10.0..400.0).contains(&padding), "{padding} packets of padding");
+    let how = format!("{} of {}", summary["emulation"], summary["flows"]);
+    assert!((10.0..400.0).contains(&padding), "{padding} packets of padding: {how}");
     assert_eq!(number(&summary, "/flows/0/receivers/0/loss_frac"), 0.0);
     let rate = number(&summary, "/flows/0/receivers/0/throughput_bps");
     assert!((1.5e6..4.0e6).contains(&rate), "{rate}");

@@ -1,0 +1,192 @@
+"""A live session of `steady` over 4 Mb/s, while a download of the kernel's CUBIC comes and goes: rates, queue, film.
+
+    python -m validation.steady_live             # 75 s of real time, as root
+    python -m validation.steady_live --write     # docs/steady.md's lines and its picture
+    python -m validation.steady_live --keep DIR  # the film, and the records of both ends
+
+`send` and `receive` are the programs that users have; they and the download share the two hosts at the ends of a link.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from steadycast.errors import UserError
+
+from validation import page
+from validation.steady import PAGE
+
+FIGURE = PAGE.parent / "pictures" / "steady-live.png"
+BEGIN, END, LAST = 22, 52, 76
+"""Seconds of the network's time: the download runs between the first two, the network to the third."""
+SESSION = 70
+SETTLED = 10
+"""Seconds after each change that belong to neither side of it."""
+NETWORK = f"""
+duration = "{LAST}s"
+[topology]
+shape = "dumbbell"
+bottleneck = {{ rate = "4Mbps", delay = "20ms", queue = {{ kind = "droptail", limit = "27p" }} }}
+[[flow]]
+name = "download"
+kind = "tcp"
+congestion = "cubic"
+start = "{BEGIN}s"
+stop = "{END}s"
+"""
+SEND = f"exec steadycast send testsrc --size 640x480 --to download.dst1:5004 --controller steady \
+--for {SESSION}s --sdp session.sdp -o sent"
+RECEIVE = (
+    "while [ ! -s session.sdp ]; do sleep 0.05; done; "
+    "exec steadycast receive session.sdp --out film.mkv -o received"
+)
+PHASES = (
+    ("before it", 8, BEGIN),
+    ("beside it", BEGIN + SETTLED, END),
+    ("after it", END + SETTLED, SESSION - 2),
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One phase: mean rates in Mb/s, and the queue in ms."""
+
+    name: str
+    video: float
+    download: float
+    queue: float
+
+
+def session(folder: Path) -> None:
+    """Run the network, both ends and the download; everything is left in the folder.
+
+    Raises:
+        UserError: the run failed, or the machine did not keep up with it.
+
+    """
+    (folder / "network.toml").write_text(NETWORK)
+    words = ["emulate", "network.toml", "-o", "network"]
+    words += ["--in", "download.src", "--", "sh", "-c", SEND]
+    words += ["--in", "download.dst1", "--", "sh", "-c", RECEIVE]
+    subprocess.run([sys.executable, "-m", "steadycast", *words], cwd=folder, check=False)
+    if not (folder / "network" / "summary.json").exists():
+        raise UserError("steadycast emulate", "left no record", "it needs root, or user namespaces")
+    if not summary(folder, "network")["emulation"]["trustworthy"]:
+        raise UserError(
+            "the run", "is not trustworthy: the machine stalled", "run it again on a quiet machine"
+        )
+
+
+def summary(folder: Path, name: str) -> Any:
+    """Return the summary of a record."""
+    return json.loads((folder / name / "summary.json").read_text())
+
+
+def rates(folder: Path) -> list[tuple[float, float, float, float]]:
+    """Return each second of the bottleneck: time, the video's and the download's rate in Mb/s, the queue in ms."""
+    import polars as pl
+
+    link = pl.read_parquet(folder / "network" / "links.parquet").filter(
+        (pl.col("link") == "bottleneck") & (pl.col("direction") == "forward")
+    )
+    tcp = pl.read_parquet(folder / "network" / "rates.parquet").filter(pl.col("flow") == "download")
+    tcp = tcp.filter(pl.col("node") != "download.src").select("t_s", tcp="throughput_bps")
+    both = link.join(tcp, on="t_s", how="left").sort("t_s").with_columns(pl.col("tcp").fill_null(0.0))
+    return [
+        (row["t_s"], max(row["throughput_bps"] - row["tcp"], 0) / 1e6, row["tcp"] / 1e6, row["queue_ms"])
+        for row in both.iter_rows(named=True)
+    ]
+
+
+def phases(series: Sequence[tuple[float, float, float, float]]) -> list[Seen]:
+    """Return the means of each phase."""
+    found = []
+    for name, begin, end in PHASES:
+        rows = [row for row in series if begin <= row[0] < end]
+        video, download, queue = (sum(row[i] for row in rows) / len(rows) for i in (1, 2, 3))
+        found.append(Seen(name, video, download, queue))
+    return found
+
+
+def told(folder: Path) -> str:
+    """Write what the session came to."""
+    lines = [
+        [seen.name, f"{seen.video:.2f} Mb/s", f"{seen.download:.2f} Mb/s", f"{seen.queue:.0f} ms"]
+        for seen in phases(rates(folder))
+    ]
+    sent = summary(folder, "sent")["flows"][0]
+    frames = summary(folder, "received")["flows"][0]["receivers"][0]["frames"]
+    table = page.table(["the download", "video", "download", "queue, mean"], lines)
+    repair = (
+        f"{sent['repair_packets']} packets were sent again, and {sent['parity_packets']} of parity were sent"
+    )
+    return f"{table}\n\nOf {sent['coded_frames']} frames {frames['ok']} were whole; {repair}."
+
+
+def draw(folder: Path, to: Path) -> None:
+    """Draw pictures of the film over both rates and the queue."""
+    import av
+    from matplotlib.figure import Figure
+    from steadycast.controllers import find
+
+    series = rates(folder)
+    at = [row[0] for row in series]
+    figure = Figure(figsize=(9, 6.6), layout="constrained")
+    grid = figure.add_gridspec(3, 4, height_ratios=(1.1, 1.6, 1))
+    pictures: list[av.VideoFrame] = []
+    with av.open(str(folder / "film.mkv")) as film:
+        for packet in film.demux(video=0):
+            with suppress(av.error.InvalidDataError):  # a frame that was not whole
+                pictures += packet.decode()
+    for place, second in enumerate((8, 20, 35, 60)):
+        picture = min(pictures, key=lambda each: abs((each.time or 0.0) - second))
+        time = picture.time or 0.0
+        axes = figure.add_subplot(grid[0, place])
+        axes.imshow(picture.to_ndarray(format="rgb24"))
+        axes.set_title(f"film, {time:.0f} s", fontsize=9)
+        axes.set_axis_off()
+    above = figure.add_subplot(grid[1, :])
+    above.plot(at, [row[1] for row in series], label="video, steady", color=find("steady").colour)
+    above.plot(at, [row[2] for row in series], label="download, the kernel's CUBIC", color="#d1495b")
+    above.set_ylabel("Mb/s at the bottleneck")
+    above.set_ylim(0, 4.2)
+    above.legend(loc="center left", bbox_to_anchor=(0.06, 0.3), fontsize=8)
+    below = figure.add_subplot(grid[2, :], sharex=above)
+    below.plot(at, [row[3] for row in series], color="#444444")
+    below.set_ylabel("queue, ms")
+    below.set_ylim(bottom=0)
+    below.set_xlabel("time, s")
+    for axes in (above, below):
+        axes.axvspan(BEGIN, END, color="#d1495b", alpha=0.07)
+    figure.savefig(to, dpi=110)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run, and print what came of it."""
+    parser = page.options("validation.steady_live", __doc__, PAGE)
+    parser.add_argument("--keep", type=Path, help="a folder for the film and the records")
+    args = parser.parse_args(argv)
+    with TemporaryDirectory() as temporary:
+        folder = args.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        session(folder)
+        text = told(folder)
+        print(text)
+        if args.write:
+            draw(folder, FIGURE)
+            page.put(PAGE, "live", f"{page.stamp('python -m validation.steady_live --write')}\n\n{text}")
+        elif args.keep:
+            draw(folder, folder / "steady-live.png")
+    return 0
+
+
+if __name__ == "__main__":
+    page.end(main)
