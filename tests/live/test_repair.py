@@ -212,8 +212,8 @@ def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
     sdp = described(tmp_path)
     done = lossy(tmp_path, PLAYER.format(ready=READY, caps=caps(sdp)))
     flow = done.sent()
-    # It asks for what is lost, and for what our pacing brings later than its frame's time. What is sent again has 15 % of
-    # the rate, which is not that of the packets that leave, and what a second of it has saved: 13 s of it in the 12 s.
+    # It asks for what is lost, and for what our pacing brings later than its frame's time. What is sent again has 15 %
+    # of the rate, which is not that of the packets that leave, and what a second has saved: 13 s of it in the 12 s.
     assert flow["repair_packets"] >= 3
     assert flow["repair_bps"] <= 0.15 * 1_500_000 * 13 / 12
     shown = len(re.findall(r"fakesink.*last-message = chain", (tmp_path / "player.log").read_text()))
