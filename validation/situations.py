@@ -11,8 +11,6 @@ answer to the network, so that it names neither. The other two tables have each 
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,25 +132,25 @@ Found = Mapping[tuple[str, str], Seen]
 
 def choice(found: Found, chosen: Sequence[Controller]) -> str:
     """Name, for each situation, the controllers that keep its bounds."""
-    lines = ["| situation | keep its bounds | keep all but the loss |", "|---|---|---|"]
+    rows = []
     for situation in SITUATIONS:
         known = [(found[c.name, situation.name], c) for c in chosen if (c.name, situation.name) in found]
         good = [(seen, c.name) for seen, c in known if c.feedback != "none" and seen.shares(situation)]
         kept = [_named(good, situation.chance + low, situation.chance + high) for low, high in _CLASSES]
-        lines.append(f"| {situation.name} | " + " | ".join(kept) + " |")
-    return "\n".join(lines)
+        rows.append([situation.name, *kept])
+    return page.table(["situation", "keep its bounds", "keep all but the loss"], rows)
 
 
 def table(found: Found, chosen: Sequence[Controller], cell: Callable[[Seen | None], str]) -> str:
     """Write a line for each controller; a cell is empty where it does not serve the situation."""
-    lines = [
-        "| controller | " + " | ".join(s.name for s in SITUATIONS) + " |",
-        "|---|" + "---|" * len(SITUATIONS),
+    rows = [
+        [
+            f"`{controller.name}`",
+            *(cell(found.get((controller.name, situation.name))) for situation in SITUATIONS),
+        ]
+        for controller in chosen
     ]
-    for controller in chosen:
-        cells = [cell(found.get((controller.name, situation.name))) for situation in SITUATIONS]
-        lines.append(f"| `{controller.name}` | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return page.table(["controller", *(situation.name for situation in SITUATIONS)], rows)
 
 
 _CLASSES = ((-1.0, MOST_LOSS), (MOST_LOSS, SOME_LOSS))
@@ -175,28 +173,21 @@ def _cost(seen: Seen | None) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m validation.situations", description=__doc__)
+    parser = page.options("validation.situations", __doc__, PAGE, seeds=3)
     parser.add_argument("controllers", nargs="*", help="from the registry; all without any")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help="into docs/which-controller.md")
     args = parser.parse_args(argv)
     from steadycast.controllers import find, registry
-    from steadycast.errors import UserError
     from steadycast.progress import shown
 
-    try:
-        chosen = [find(name) for name in args.controllers] or list(registry())
-        work = [(c, s) for c in chosen for s in SITUATIONS if not s.group or c.cast != "unicast"]
-        found = {}
-        with shown() as progress:
-            for done, (controller, situation) in enumerate(work):
-                progress("situations", done, len(work))
-                runs = [see(controller.name, situation, seed) for seed in range(1, args.seeds + 1)]
-                found[controller.name, situation.name] = mean(runs)
-            progress("situations", len(work), len(work))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    chosen = [find(name) for name in args.controllers] or list(registry())
+    work = [(c, s) for c in chosen for s in SITUATIONS if not s.group or c.cast != "unicast"]
+    found = {}
+    with shown() as progress:
+        for done, (controller, situation) in enumerate(work):
+            progress("situations", done, len(work))
+            runs = [see(controller.name, situation, seed) for seed in range(1, args.seeds + 1)]
+            found[controller.name, situation.name] = mean(runs)
+        progress("situations", len(work), len(work))
     made = {
         "choice": choice(found, chosen),
         "shares": table(found, chosen, _shares),
@@ -213,4 +204,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)

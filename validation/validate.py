@@ -11,7 +11,6 @@ outside, 2 usage, 3 ns-2 or our package is missing. When ours can't be imported 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import math
 import statistics
@@ -402,16 +401,11 @@ def _said(value: object) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m validation.validate", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = page.options("validation.validate", __doc__, PAGE)
     groups = list(dict.fromkeys(cell.group for cell in cells()))
     parser.add_argument("group", nargs="*", help=f"of {', '.join(groups)} (default: all)")
     parser.add_argument("--seeds", type=ns2.parse_seeds, help="N or A-B (default 1-5; 1-20 for drop-tail)")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
-    parser.add_argument(
-        "--write", action="store_true", help=f"put the tables into {PAGE.parent.name}/{PAGE.name}"
-    )
     args = parser.parse_args(argv)
     unknown = [name for name in args.group if name not in groups]
     if unknown:
@@ -441,4 +435,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.end(main)
