@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from steadycast.errors import UserError
+from steadycast.folder import Folder
 
 from validation import page
 from validation.steady import PAGE
@@ -28,8 +28,9 @@ FIGURE = PAGE.parent / "pictures" / "steady-live.png"
 BEGIN, END, LAST = 22, 52, 76
 """Seconds of the network's time: the download runs between the first two, the network to the third."""
 SESSION = 70
-SETTLED = 10
-"""Seconds after each change that belong to neither side of it."""
+"""Seconds for which is sent, from a second after the network's beginning on."""
+STARTED, SETTLED = 8, 10
+"""Seconds after the beginning, and after each change, that belong to no phase."""
 NETWORK = f"""
 duration = "{LAST}s"
 [topology]
@@ -42,14 +43,15 @@ congestion = "cubic"
 start = "{BEGIN}s"
 stop = "{END}s"
 """
-SEND = f"exec steadycast send testsrc --size 640x480 --to download.dst1:5004 --controller steady \
+STEADYCAST = f"{shlex.quote(sys.executable)} -m steadycast"
+SEND = f"exec {STEADYCAST} send testsrc --size 640x480 --to download.dst1:5004 --controller steady \
 --for {SESSION}s --sdp session.sdp -o sent"
 RECEIVE = (
     "while [ ! -s session.sdp ]; do sleep 0.05; done; "
-    "exec steadycast receive session.sdp --out film.mkv -o received"
+    f"exec {STEADYCAST} receive session.sdp --out film.mkv -o received"
 )
 PHASES = (
-    ("before it", 8, BEGIN),
+    ("before it", STARTED, BEGIN),
     ("beside it", BEGIN + SETTLED, END),
     ("after it", END + SETTLED, SESSION - 2),
 )
@@ -76,29 +78,25 @@ def session(folder: Path) -> None:
     words = ["emulate", "network.toml", "-o", "network"]
     words += ["--in", "download.src", "--", "sh", "-c", SEND]
     words += ["--in", "download.dst1", "--", "sh", "-c", RECEIVE]
-    subprocess.run([sys.executable, "-m", "steadycast", *words], cwd=folder, check=False)
-    if not (folder / "network" / "summary.json").exists():
-        raise UserError("steadycast emulate", "left no record", "it needs root, or user namespaces")
-    if not summary(folder, "network")["emulation"]["trustworthy"]:
+    done = subprocess.run([sys.executable, "-m", "steadycast", *words], cwd=folder, check=False)
+    if done.returncode:
+        raise UserError("steadycast emulate", f"ended with exit code {done.returncode}", "see what it said")
+    if not Folder.open(folder / "network").summary["emulation"]["trustworthy"]:
         raise UserError(
             "the run", "is not trustworthy: the machine stalled", "run it again on a quiet machine"
         )
-
-
-def summary(folder: Path, name: str) -> Any:
-    """Return the summary of a record."""
-    return json.loads((folder / name / "summary.json").read_text())
 
 
 def rates(folder: Path) -> list[tuple[float, float, float, float]]:
     """Return each second of the bottleneck: time, the video's and the download's rate in Mb/s, the queue in ms."""
     import polars as pl
 
-    link = pl.read_parquet(folder / "network" / "links.parquet").filter(
+    network = Folder.open(folder / "network")
+    link = network.table("links").filter(
         (pl.col("link") == "bottleneck") & (pl.col("direction") == "forward")
     )
-    tcp = pl.read_parquet(folder / "network" / "rates.parquet").filter(pl.col("flow") == "download")
-    tcp = tcp.filter(pl.col("node") != "download.src").select("t_s", tcp="throughput_bps")
+    tcp = network.table("rates").filter((pl.col("flow") == "download") & (pl.col("node") != "download.src"))
+    tcp = tcp.select("t_s", tcp="throughput_bps")
     both = link.join(tcp, on="t_s", how="left").sort("t_s").with_columns(pl.col("tcp").fill_null(0.0))
     return [
         (row["t_s"], max(row["throughput_bps"] - row["tcp"], 0) / 1e6, row["tcp"] / 1e6, row["queue_ms"])
@@ -122,8 +120,8 @@ def told(folder: Path) -> str:
         [seen.name, f"{seen.video:.2f} Mb/s", f"{seen.download:.2f} Mb/s", f"{seen.queue:.0f} ms"]
         for seen in phases(rates(folder))
     ]
-    sent = summary(folder, "sent")["flows"][0]
-    frames = summary(folder, "received")["flows"][0]["receivers"][0]["frames"]
+    sent = Folder.open(folder / "sent").summary["flows"][0]
+    frames = Folder.open(folder / "received").summary["flows"][0]["receivers"][0]["frames"]
     table = page.table(["the download", "video", "download", "queue, mean"], lines)
     repair = (
         f"{sent['repair_packets']} packets were sent again, and {sent['parity_packets']} of parity were sent"

@@ -45,7 +45,7 @@ class _AfterPolars:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find polars as Python does, and add to its loading; other modules are none of our business."""
+        """Find polars as Python does, and add to its loading."""
         if name != "polars":
             return None
         sys.meta_path.remove(self)
@@ -88,11 +88,6 @@ def over() -> None:
     for each in filter(None, (signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         with suppress(ValueError):  # this is not the main thread
             signal.signal(each, signal.SIG_IGN)
-
-
-def count() -> int:
-    """Return how many signals were heard since `obeyed` began."""
-    return _heard.count
 
 
 @contextmanager

@@ -114,8 +114,9 @@ with signals.obeyed():
         raise SystemExit("the first interrupt ended nothing")
     except KeyboardInterrupt:
         pass
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-    while signals.count() < 2:
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    while timer.is_alive():
         table.write_parquet({str(tmp_path / "table.parquet")!r}, compression="zstd", compression_level=9)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

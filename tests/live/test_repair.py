@@ -214,6 +214,7 @@ def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
     flow = done.sent()
     # It asks for what is lost, and for what our pacing brings later than its frame's time. What is sent again has 15 %
     # of the rate, which is not that of the packets that leave, and what a second has saved: 13 s of it in the 12 s.
+    # (The bound was 16 % of the packets, until a run in which 312 of 1,945 were sent again.)
     assert flow["repair_packets"] >= 3
     assert flow["repair_bps"] <= 0.15 * 1_500_000 * 13 / 12
     shown = len(re.findall(r"fakesink.*last-message = chain", (tmp_path / "player.log").read_text()))
