@@ -4,6 +4,8 @@ A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs 
 there and counts as skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to
 `make claims`. A Python test skips itself, with its reason.
 
+What failed is named once more before that line: who sees only the end of a long output sees it, too.
+
 Under ``STEADYCAST_REQUIRE=all`` a skip is a failure. One kind is not, up to a tenth of the tests of faults:
 the run says of itself that the machine was too busy for it.
 """
@@ -26,9 +28,11 @@ import tools
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--exclude", "steadycast-python", "--locked", "--no-fail-fast")
 REAL_TIME = ["tests/emulate", "tests/live"]
+CUT = 600  # characters of a failure that the end repeats; all of it stands where the test ran
 STALLED = "the machine stalled"
 FAULTS = "tests/emulate/test_faults.py"
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
+FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED", re.MULTILINE)
 IGNORED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ignored, needs (\S+)", re.MULTILINE)
 
 
@@ -37,7 +41,7 @@ class Count:
     """What became of the tests."""
 
     passed: int = 0
-    failed: int = 0
+    failures: list[str] = field(default_factory=list)  # each test that failed, with why, if it is one line
     skipped: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)  # what ended badly without a test having failed
     faults: int = 0  # tests of faults, whatever became of them
@@ -53,8 +57,8 @@ class Count:
     def line(self) -> str:
         """Sum it up."""
         parts = [f"{self.passed} passed"]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
+        if self.failures:
+            parts.append(f"{len(self.failures)} failed")
         skipped = f"{self.skipped.total()} skipped"
         if self.skipped:
             reasons = (f"{why} ({n})" if n > 1 else why for why, n in sorted(self.skipped.items()))
@@ -75,11 +79,12 @@ def main() -> int:
     count = Count()
     rust(count)
     python(count)
-    print(f"\n{count.line()}")
+    print("".join(f"\nfailed: {failure}" for failure in count.failures))
+    print(count.line())
     if required and (lacking := count.lacking()):
         print(f"STEADYCAST_REQUIRE=all: {lacking}", file=sys.stderr)
         return 1
-    return 1 if count.failed or count.broken else 0
+    return 1 if count.failures or count.broken else 0
 
 
 def may_make_networks() -> bool:
@@ -121,11 +126,17 @@ def cargo(count: Count, more: list[str]) -> str:
     whole = "".join(said)
     results = RESULT.findall(whole)
     count.passed += sum(int(passed) for passed, _ in results)
-    failed = sum(int(failed) for _, failed in results)
-    count.failed += failed
+    failed = FAILED.findall(whole)
+    count.failures += [f"cargo test {name}{panic_of(whole, name)}" for name in failed]
     if (done.wait() != 0 and not failed) or not results:
         count.broken.append(f"cargo test ended with code {done.returncode}")
     return whole
+
+
+def panic_of(said: str, name: str) -> str:
+    """Give the message with which a Rust test panicked, if it is there."""
+    found = re.search(rf"^thread '{re.escape(name)}'.* panicked at (.+):\n(.+)", said, re.MULTILINE)
+    return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
 def python(count: Count) -> None:
@@ -151,11 +162,13 @@ def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
             return
         suite = next(ET.parse(file).iter("testsuite"))
         cases = list(suite.iter("testcase"))
-    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    failed = [(case, what) for case in cases for what in [*case.iter("failure"), *case.iter("error")][:1]]
     skips = [skip for case in cases for skip in case.iter("skipped")]
     count.faults += len(cases) if which == [FAULTS] else 0
-    count.failed += failed
-    count.passed += len(cases) - failed - len(skips)
+    for case, what in failed:
+        why = " ".join(what.get("message", "").split())
+        count.failures.append(f"{case.get('classname')}::{case.get('name')}: {why}"[:CUT])
+    count.passed += len(cases) - len(failed) - len(skips)
     for skip in skips:
         count.skipped[skip.get("message") or "no reason is given"] += 1
     if code != 0 and not failed:

@@ -67,6 +67,33 @@ def test_cargo_that_ends_without_results_is_a_failure(
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 0 skipped, cargo test ended with code 101"
 
 
+FELL = """
+test a::good ... ok
+test a::bad ... FAILED
+
+---- a::bad stdout ----
+
+thread 'a::bad' (12) panicked at crates/a/src/lib.rs:3:5:
+3 is not 4
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+"""
+
+
+def test_the_end_names_each_test_that_failed_and_why(
+    command: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "test_it.py").write_text("def test_seven():\n    assert 7 == 8, 'not seven'\n")
+    monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", f"print({FELL!r}); raise SystemExit(101)"))
+    monkeypatch.setattr(command, "python", lambda count: command.pytest(count, [str(tmp_path)], at_once=1))
+    assert command.main() == 1
+    cargo, python, last = capsys.readouterr().out.splitlines()[-3:]
+    assert cargo == "failed: cargo test a::bad (crates/a/src/lib.rs:3:5): 3 is not 4"
+    assert python.startswith("failed: ")
+    assert "test_it::test_seven: AssertionError: not seven" in python
+    assert last == "1 passed, 2 failed, 0 skipped"
+
+
 def test_the_page_of_the_reproduction_says_its_commit_first() -> None:
     head = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").splitlines()[:20]
     assert any(line.startswith("Commit ") for line in head), "the commit that it was made at"
