@@ -76,7 +76,8 @@ rate = '1Mbps'
 packet = '500B'
 ");
     let sent = number(&summary, "/flows/0/sent_packets");
-    assert!((745.0..=751.0).contains(&sent), "{sent}");
+    // 750 but for stalls of the machine: a source that wakes late makes up for 5 ms, and no more.
+    assert!((720.0..=751.0).contains(&sent), "{sent}: {}", summary["emulation"]);
     assert!(number(&summary, "/flows/0/receivers/0/loss_frac") < 0.01);
     let delay = number(&summary, "/flows/0/receivers/0/delay_ms/p50");
     assert!((11.0..13.0).contains(&delay), "{delay} ms");
