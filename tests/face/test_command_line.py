@@ -297,7 +297,8 @@ def run(file, *, out, **_):
     with folder.Draft(out) as draft:
         draft.text("scenario.toml", "")
         print("half way", flush=True)
-        time.sleep(60)
+        for _ in range(1200):  # not one long sleep, whose beginning a signal may miss
+            time.sleep(0.05)
 
 module = ModuleType("steadycast.run")
 module.run = run
