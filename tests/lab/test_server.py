@@ -257,6 +257,7 @@ def test_a_newer_request_of_a_tab_ends_its_older_one_and_no_other_tabs(lab: Lab)
         assert not old.done()
         assert lab.post("run", BODY).json["sides"]
         assert old.result().json == {"newer": True}
+        assert lab.post("progress", {"tab": "t"}).json["run"] == ["", 0, 0]
         old = threads.submit(lab.post, "run", long)
         while lab.post("progress", {"tab": "t"}).json["run"][0] != "simulating":
             assert not old.done()
@@ -332,10 +333,17 @@ def test_a_port_that_is_asked_for_and_taken_is_an_error() -> None:
 def test_the_board_keeps_its_places_apart(tmp_path: Path) -> None:
     board, seen = Board(tmp_path / "board"), Board(tmp_path / "board")
     first = board.next(3)
-    board.tell(3, "encoding the clip é", 7, 30)
+    board.tell(3, first, "encoding the clip é", 7, 30)
     assert seen.told(3) == ("encoding the clip é", 7, 30)
     assert (seen.newest(2), seen.newest(3), seen.newest(4)) == (0, first, 0)
     assert board.next(3) == first + 1
     assert seen.told(3) == ("", 0, 0)
-    board.tell(Board.PLACES - 1, "x" * 500, 2**40, -1 + 2)
-    assert seen.told(Board.PLACES - 1) == ("x" * 72, 2**31, 1)
+    board.tell(3, first, "what the older ticket asked for", 8, 30)
+    assert seen.told(3) == ("", 0, 0)
+    board.tell(3, first + 1, "simulating", 1, 2)
+    board.over(3, first)
+    assert seen.told(3) == ("simulating", 1, 2)
+    board.over(3, first + 1)
+    assert seen.told(3) == ("", 0, 0)
+    board.tell(Board.PLACES - 1, 0, "x" * 500, 2**40, -1 + 2)
+    assert seen.told(Board.PLACES - 1) == ("x" * 64, 2**31, 1)

@@ -262,6 +262,7 @@ class Lab:
             Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures) for sets in sides
         ]
         outcomes = await asyncio.gather(*map(pool.do, tasks))
+        pool.board.over(place, ticket)
         if any(isinstance(outcome, CancelledError) for outcome in outcomes):
             return JSONResponse({"newer": True})
         results = [_outcome(outcome) for outcome in outcomes]
@@ -308,6 +309,7 @@ class Lab:
                 kind=asked.kind,
             )
         )
+        pool.board.over(place, ticket)
         if isinstance(outcome, CancelledError):
             return JSONResponse({"newer": True})
         if isinstance(outcome, bytes):

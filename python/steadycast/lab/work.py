@@ -77,7 +77,7 @@ class Board:
 
     PLACES = 128
     _SIZE = 96
-    _TEXT = 72
+    _TEXT = 64
 
     def __init__(self, file: Path) -> None:
         if not file.exists():
@@ -96,20 +96,27 @@ class Board:
         self._map[start : start + self._SIZE] = ticket.to_bytes(8, "little").ljust(self._SIZE, b"\0")
         return ticket
 
-    def tell(self, place: int, what: str, done: int, of: int) -> None:
-        """Write down how far the work is."""
+    def tell(self, place: int, ticket: int, what: str, done: int, of: int) -> None:
+        """Write down how far the work on a ticket is."""
         start = place * self._SIZE + 8
-        told = min(done, 2**31).to_bytes(8, "little") + min(of, 2**31).to_bytes(8, "little")
-        self._map[start : start + 16 + self._TEXT] = told + what.encode()[: self._TEXT].ljust(
+        told = b"".join(min(each, 2**31).to_bytes(8, "little") for each in (ticket, done, of))
+        self._map[start : start + 24 + self._TEXT] = told + what.encode()[: self._TEXT].ljust(
             self._TEXT, b"\0"
         )
 
     def told(self, place: int) -> tuple[str, int, int]:
-        """Return what is being done, how many parts of it are done, and how many there are."""
+        """Return what is being done for the newest ticket, how many parts of it are done, and how many there are."""
         start = place * self._SIZE + 8
-        part = self._map[start : start + 16 + self._TEXT]
-        what = part[16:].rstrip(b"\0").decode(errors="ignore")
-        return what, int.from_bytes(part[:8], "little"), int.from_bytes(part[8:16], "little")
+        part = self._map[start : start + 24 + self._TEXT]
+        ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
+        if ticket != self.newest(place):  # a worker wrote it just before it saw that it was to end
+            return "", 0, 0
+        return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
+
+    def over(self, place: int, ticket: int) -> None:
+        """Nothing is done for a ticket any more."""
+        if self.newest(place) == ticket:
+            self.tell(place, ticket, "", 0, 0)
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
@@ -127,7 +134,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         def _told(self, what: str, done: int, of: int) -> None:
             if board.newest(self.task.place) != self.task.ticket:
                 raise CancelledError
-            board.tell(self.task.place, what, done, of)
+            board.tell(self.task.place, self.task.ticket, what, done, of)
 
         def _load(self, scenario: str | Path | Scenario, sets: Sequence[str]) -> _core.Scenario:
             tree, loaded = scenario_text.checked(self.task.base, self.task.text, setup.clips, sets)
