@@ -155,7 +155,8 @@ def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")
         spread = ["-n", str(at_once), "--dist", "loadgroup"]
-        words = [sys.executable, "-m", "pytest", "-q", *spread, f"--junit-xml={file}", *which]
+        slowest = ["--durations=8", "--durations-min=3"]
+        words = [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which]
         code = subprocess.run(words, cwd=ROOT, check=False).returncode
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")
