@@ -203,7 +203,7 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         decisions = Folder.open(tmp_path / controller / "sent").table("decisions")
         assert not decisions["rule"].str.contains("standard reports").any(), controller
         # Nothing is lost on loopback: the cap of 1.5 Mb/s is what limits.
-        assert decisions["target_bps"].max() >= 1.4e6, controller
+        assert decisions["target_bps"].max() >= 1.4e6, (controller, flow, decisions.to_dicts()[:20])
 
 
 @BOTH
