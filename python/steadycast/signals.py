@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
@@ -22,9 +23,14 @@ class _Heard:
 
     count = 0
     holding = False
+    putting_off = False
+    owed = False
 
     def __call__(self, number: int, frame: object) -> None:
         """Handle a signal."""
+        if self.putting_off:
+            self.owed = True
+            return
         self.count += 1
         if self.count >= _ABORT or (self.count == 1 and not self.holding):
             raise KeyboardInterrupt
@@ -35,31 +41,60 @@ class _Heard:
 _heard = _Heard()
 
 
-class _AfterPolars:
-    """Sets SIGINT's handler again once polars is loaded.
+@contextmanager
+def _put_off() -> Iterator[None]:
+    """Handle a signal that comes in the block when the block is over."""
+    if _heard.putting_off or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _heard.putting_off = True
+    try:
+        yield
+    finally:
+        _heard.putting_off = False
+        if _heard.owed:
+            _heard.owed = False
+            _heard(signal.SIGINT, None)
+
+
+class _Loaded:
+    """Mends what polars and NumPy do to a Ctrl-C once they are loaded.
 
     While it is loaded, polars puts a handler of its own before ours. With that one each Ctrl-C during a write of
-    Parquet raises KeyboardInterrupt, the second one, too, and cuts the record off.
+    Parquet raises KeyboardInterrupt, the second one, too, and cuts the record off. So ours is set again.
+
+    The first array that polars is given has it run NumPy's code in Python. A KeyboardInterrupt there is a panic of
+    Rust. So polars is given one while signals are put off.
     """
+
+    NAMES = ("polars", "numpy")
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find polars as Python does, and add to its loading."""
-        if name != "polars":
+        """Find one of the two as Python does, and add to its loading."""
+        if name not in self.NAMES:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
-            def load_and_set_again(module: ModuleType) -> None:
-                load(module)
-                with suppress(ValueError):  # this is not the main thread
-                    if signal.getsignal(signal.SIGINT) is _heard:
-                        signal.signal(signal.SIGINT, _heard)
+            def load_and_mend(module: ModuleType) -> None:
+                with _put_off():
+                    load(module)
+                    with suppress(ValueError):  # this is not the main thread
+                        if signal.getsignal(signal.SIGINT) is _heard:
+                            signal.signal(signal.SIGINT, _heard)
+                    found = [sys.modules[each] for each in self.NAMES if each in sys.modules]
+                    if len(found) == len(self.NAMES) and hasattr(found[0], "Series"):
+                        polars, numpy = found
+                        polars.Series(numpy.zeros(1))
 
-            spec.loader.exec_module = load_and_set_again  # type: ignore[method-assign]
+            spec.loader.exec_module = load_and_mend  # type: ignore[method-assign]
         return spec
 
 
@@ -67,18 +102,18 @@ class _AfterPolars:
 def obeyed() -> Iterator[None]:
     """Have the three signals end what runs in the block as Ctrl-C does. A signal that is ignored (`nohup`) stays so."""
     before: dict[signal.Signals, Any] = {}
-    _heard.count, _heard.holding = 0, False
+    _heard.count, _heard.holding, _heard.owed = 0, False, False
     for each in filter(None, (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         found = signal.getsignal(each)
         if found is not signal.SIG_IGN:
             before[each] = found
             signal.signal(each, _heard)
-    if "polars" not in sys.modules:
-        sys.meta_path.insert(0, _AfterPolars())
+    if not all(name in sys.modules for name in _Loaded.NAMES):
+        sys.meta_path.insert(0, _Loaded())
     try:
         yield
     finally:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterPolars)]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Loaded)]
         for each, handler in before.items():
             signal.signal(each, handler if handler is not None else signal.SIG_DFL)
 

@@ -354,6 +354,41 @@ def test_the_first_signal_interrupts_the_second_is_heard_out_and_the_third_abort
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
+@pytest.mark.parametrize("first", ["numpy, polars", "polars, numpy"])
+def test_an_interrupt_at_polars_first_array_is_no_panic(first: str) -> None:
+    """polars' first array runs NumPy's code in Python, and takes a KeyboardInterrupt there for a defect."""
+    program = f"""
+from steadycast import signals
+
+def interrupted(self, text):
+    raise KeyboardInterrupt
+
+with signals.obeyed():
+    import {first}
+    numpy.lib.NumpyVersion.__init__ = interrupted
+    print(polars.Series(numpy.zeros(3)).sum())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0.0\n"), done.stderr
+
+
+def test_a_signal_that_is_put_off_is_handled_after_the_block() -> None:
+    reached = []
+
+    def twice() -> None:
+        with signals._put_off():
+            signal.raise_signal(signal.SIGTERM)
+            with signals._put_off():
+                signal.raise_signal(signal.SIGINT)
+            reached.append("the end")
+
+    with signals.obeyed():
+        with pytest.raises(KeyboardInterrupt):
+            twice()
+        signal.raise_signal(signal.SIGINT)  # the second that is heard
+    assert reached == ["the end"]
+
+
 def test_a_signal_while_the_record_is_written_does_not_cut_it_off() -> None:
     with signals.obeyed(), signals.held():
         signal.raise_signal(signal.SIGTERM)
