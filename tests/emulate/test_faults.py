@@ -93,7 +93,7 @@ def asmp_by_clock(full: bool, most: float) -> None:
 
 
 def test_a_clock_changes_the_rate_by_less_than_a_tenth() -> None:
-    # The bound was a twentieth until a run had 0.946: in so short a run a cut more or less, at another time, is that much.
+    # The bound was a twentieth until a run had 0.946: in so short a run one cut more is that much.
     asmp_by_clock(full=False, most=0.1)
 
 
