@@ -559,3 +559,56 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     let pushed = delay.target_now(200.0, 250e3, &config);
     assert!((pushed - 0.019).abs() < 1e-9, "{pushed}: somebody else may be there");
 }
+
+/// A law that competes from 3 s on, on a path with this queue in seconds, by time and number; `None`: the packet is lost.
+fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> Told {
+    let mut told = Told::new(Rate::mbps(4));
+    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    (told.law.mode, told.law.rule) = (Rules::Compete, "compete: up");
+    told.run(end, None, |at, number, _| queue(at, number).map(|queue| 0.02 + queue));
+    told
+}
+
+/// When rules that begin with `rule` begin to stand, from 3 s on.
+fn begins(told: &Told, rule: &str) -> Vec<f64> {
+    let pairs = told.rules.windows(2).filter(|pair| pair[1].0 > 3.0);
+    pairs.filter(|pair| !pair[0].1.starts_with(rule) && pair[1].1.starts_with(rule)).map(|pair| pair[1].0).collect()
+}
+
+#[test]
+fn a_queue_that_is_too_short_for_tests_is_left_to_try_after_ten_seconds_and_once_that_was_wrong_after_twenty() {
+    let told = competes(60.0, |_, _| Some(0.01));
+    let (tries, again) = (begins(&told, "delay: try"), begins(&told, "compete"));
+    // 4 s later than that, since what arrived followed the growth of what was sent.
+    assert!((10.0..14.0).contains(&tries[0]), "{tries:?}");
+    assert!((19.99..20.5).contains(&(tries[1] - again[1])), "{tries:?} after {again:?}");
+    // A queue that rose to 50 ms is not tried: there tests tell.
+    let told = competes(60.0, |at, _| Some(if (at % 1.0) < 0.5 { 0.01 } else { 0.05 }));
+    assert!(begins(&told, "delay: try").is_empty());
+}
+
+#[test]
+fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
+    let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
+    let left = begins(&gone, "delay: queue is empty");
+    // What arrived had followed what was sent: that is believed for 4 s.
+    assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
+    let stands = competes(12.0, |_, _| Some(0.1));
+    assert!(begins(&stands, "delay: queue is empty").is_empty());
+}
+
+#[test]
+fn after_a_drain_that_has_shown_somebody_else_the_next_one_waits_for_twice_its_length() {
+    // What arrives follows what is sent: somebody shares the queue of 0.1 s. A packet in 125 is lost, which is each second at 1 Mb/s.
+    let told = competes(30.0, |_, number| (!number.is_multiple_of(125)).then_some(0.1));
+    // A loss that makes a drain stands as that.
+    let (others, drains) = (begins(&told, "compete: loss"), begins(&told, "compete: drain"));
+    let apart = drains.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::MAX, f64::min);
+    // A drain takes 0.1 s / 0.4 and a round trip of 0.14 s here, and then as long twice.
+    assert!((1.15..1.6).contains(&apart), "{apart} s: {drains:?}");
+    assert!(drains.len() > 10 && others.len() > 3, "{drains:?}, without {others:?}");
+    for loss in others {
+        let since = drains.iter().map(|drain| loss - drain).filter(|since| *since > 0.0).fold(f64::MAX, f64::min);
+        assert!(since < 1.25, "a loss {since} s after a drain made none");
+    }
+}
