@@ -119,3 +119,21 @@ fn in_a_group_one_member_behind_a_cubic_is_shared_with_and_the_others_queues_are
     let limits = rules(&run).iter().filter(|(_, rule)| rule.starts_with("compete: ")).count();
     between(limits as f64, 500.0, 1e5);
 }
+
+/// RFC 8867's case 5.5: five flows with round trips of 20 to 300 ms that begin 10 s apart, each with sound.
+const ROUND_TRIPS: &str = include_str!("../../../python/steadycast/cases/rfc8867/5.5.toml");
+
+#[test]
+fn whoever_of_its_kind_begins_over_a_long_round_trip_is_taken_for_no_tcp() {
+    for seed in 1..=3 {
+        let text = ROUND_TRIPS
+            .replace("seed = 1", &format!("seed = {seed}"))
+            .replace("\"300s\"", "\"70s\"")
+            .replace("stop = \"299s\"\n", "")
+            .replace("controller = \"scream\"", "controller = \"steady\"\nfeedback = \"rfc8888\"");
+        let run = run(&text);
+        let found: Vec<_> = rules(&run).into_iter().filter(|(_, rule)| rule.starts_with("compete")).collect();
+        assert!(found.is_empty(), "seed {seed}: {:?}", found.first());
+        between(waits(&run), 5.0, 60.0);
+    }
+}
