@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
-from threading import Lock
+from threading import Event, Lock
 
 import av
 import numpy as np
@@ -262,6 +262,36 @@ def test_an_encoder_leaves_no_thread_before_all_others():
     assert set(turns) == {os.SCHED_OTHER, os.SCHED_BATCH}
     assert turns.count(os.SCHED_BATCH) > 8  # SVT-AV1's
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_an_encoder_of_av1_that_stands_still_is_left_behind_and_begun_again(monkeypatch):
+    whole = small("av1", size="64x64")
+    monkeypatch.setattr(ladder_module, "_PATIENCE_S", (1.0, 60.0))
+    real, opened, gone = ladder_module.open_encoder, [], Event()
+
+    class Still:
+        def __init__(self, context):
+            self.context = context
+
+        def __getattr__(self, name):
+            return getattr(self.context, name)
+
+        def encode(self, frame):
+            if frame is not None and frame.pts == 7:
+                gone.wait(60)
+                raise InterruptedError
+            return self.context.encode(frame)
+
+    def open_encoder(*arguments):
+        opened.append(arguments)
+        context = real(*arguments)
+        return Still(context) if len(opened) == 1 else context
+
+    monkeypatch.setattr(ladder_module, "open_encoder", open_encoder)
+    again = small("av1", size="64x64", gop=11)
+    gone.set()
+    assert len(opened) == len(again.table.qs) + 1
+    assert again.table.mean_rates_bps()[0] == pytest.approx(whole.table.mean_rates_bps()[0], rel=0.2)
 
 
 @pytest.mark.claim

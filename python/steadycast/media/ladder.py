@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import IO, Any, Protocol, cast
 
 import av
@@ -378,7 +379,7 @@ def start(encoder: av.VideoCodecContext) -> None:
 
     Where a thread that wakes may interrupt the one that woke it, SVT-AV1 4.1 loses a picture on a busy machine, and its
     caller waits for ever: in one of some 50 short clips with four encoders on two cores. A batch job's threads
-    interrupt nobody when they wake, and none of 2,000 clips hung.
+    interrupt nobody when they wake: one of some thousand clips hung. For that one see `_encode_rung`.
     """
     if encoder.codec.name != "libsvtav1" or not hasattr(os, "SCHED_BATCH"):
         return encoder.open()
@@ -468,7 +469,49 @@ _OPTIONS: dict[str, Callable[[int, int], dict[str, str]]] = {
 }
 
 
+_PATIENCE_S = (60.0, 120.0, 240.0)
+"""Seconds that SVT-AV1 may take for a picture, at the first try and at the next ones."""
+
+
 def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:
+    """Encode a rung. One of SVT-AV1 that no longer goes on (see `start`) is left behind, and begun again."""
+    if codec.encoder != "libsvtav1":
+        return _coded(raw, codec, bframes, gop, q, stop, lambda: None)
+    for patience in _PATIENCE_S:
+        try:
+            return _watched(lambda beat: _coded(raw, codec, bframes, gop, q, stop, beat), patience)
+        except TimeoutError:
+            continue
+    raise RuntimeError(f"{codec.encoder} stood still in each of {len(_PATIENCE_S)} tries at quantizer {q}")
+
+
+def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _Coded:
+    """Do work in a thread of its own, which says again and again that it goes on.
+
+    Raises:
+        TimeoutError: it has not said so for `patience` seconds. The thread stays, and ends with the process.
+
+    """
+    done: Future[_Coded] = Future()
+    heard = [time.monotonic()]
+
+    def run() -> None:
+        try:
+            done.set_result(work(lambda: heard.append(time.monotonic())))
+        except BaseException as error:  # whatever it is, it belongs to who waits
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    while not wait([done], timeout=1.0).done:
+        del heard[:-1]
+        if time.monotonic() - heard[-1] > patience:
+            raise TimeoutError
+    return done.result()
+
+
+def _coded(
+    raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event, beat: Callable[[], None]
+) -> _Coded:
     encoder = open_encoder(codec, raw, bframes, gop, q)
     start(encoder)
     shape = (raw.height * 3 // 2, raw.width)
@@ -489,6 +532,7 @@ def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, st
         frame.pts, frame.time_base = index, encoder.time_base
         frame.pict_type = PictureType.I if index % gop == 0 else PictureType.NONE
         take(frame)
+        beat()
     take(None)
     display = np.array(places, dtype=np.uint32)
     shown_before = np.maximum.accumulate(display) > display
