@@ -2,22 +2,22 @@
 
 .venv/bin/python scripts/answers.py           # all of them: half an hour, unless the runs are kept
 .venv/bin/python scripts/answers.py Q-2 Q-7   # these questions'
+.venv/bin/python scripts/answers.py --from results/reproduction.json
+                                              # the tables alone, from what `steadycast reproduce Q-1 -o results` left
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from steadycast.folder import Json
 from steadycast.progress import Terminal
 from steadycast.run import commit
-
-if TYPE_CHECKING:
-    from papers.engine.verdict import Measured
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -35,14 +35,14 @@ class Form:
     decimals: int = 2
     interval: bool = True
 
-    def write(self, found: Measured | None) -> str:
-        """Write it. Fewer than five seeds have a value each, and nothing is "never"."""
+    def write(self, found: Json | None) -> str:
+        """Write it. Of fewer than five seeds it is the least and the greatest; nothing is "never"."""
         if found is None:
             return "never"
-        if len(found.values) < 5:
-            return ", ".join(self._one(value) for value in found.values)
-        mean = self._one(found.mean)
-        return f"{mean} ± {self._one(found.spread['ci95'])}" if self.interval else mean
+        if found["n"] < 5:
+            return " to ".join(dict.fromkeys(self._one(found[end]) for end in ("min", "max")))
+        mean = self._one(found["mean"])
+        return f"{mean} ± {self._one(found['ci95'])}" if self.interval else mean
 
     def _one(self, value: float) -> str:
         return f"{self.factor * value:,.{self.decimals}f}"
@@ -391,7 +391,7 @@ TABLES = (
 )
 
 
-def written(table: Table, found: Mapping[str, Measured | None]) -> str:
+def written(table: Table, found: Mapping[str, Json | None]) -> str:
     """Write a table.
 
     Raises:
@@ -411,6 +411,15 @@ def written(table: Table, found: Mapping[str, Measured | None]) -> str:
     return page.table(table.heads, (map(cell, row) for row in table.rows))
 
 
+def fill(question: str, found: Mapping[str, Json | None]) -> None:
+    """Fill a question's tables."""
+    from validation import page
+
+    for table in TABLES:
+        if table.name == question or table.name.startswith(f"{question}-"):
+            page.put(PAGE, table.name, written(table, found))
+
+
 def main(ids: list[str]) -> None:
     """Fill the tables of some questions and draw their figures; a figure that nothing can be drawn for is told."""
     # The laboratory is a package of the checkout, not an installed one.
@@ -419,15 +428,18 @@ def main(ids: list[str]) -> None:
     from papers.engine.suite import reproduce
     from validation import page
 
+    if ids[0] == "--from":
+        told = json.loads(Path(ids[1]).read_text(encoding="utf-8"))["statements"]
+        for question in dict.fromkeys(each["experiment"] for each in told):
+            found = {each["statement"]: each["measured"] for each in told if each["experiment"] == question}
+            fill(question.lower(), found)
+        return
     PICTURES.mkdir(exist_ok=True)
     with Terminal() as progress:
         result = reproduce(ids, progress=progress)
     for part in result.parts:
         question = part.experiment.id.lower()
-        found = {row.statement.id: row.measured for row in part.rows}
-        for table in TABLES:
-            if table.name == question or table.name.startswith(f"{question}-"):
-                page.put(PAGE, table.name, written(table, found))
+        fill(question, {row.statement.id: row.measured and row.measured.spread for row in part.rows})
         for figure in part.experiment.figures:
             path = PICTURES / f"answers-{question}.svg"
             print(path if save(figure, part, path) else f"{figure.number}: nothing to draw")
