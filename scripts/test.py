@@ -98,13 +98,17 @@ def rust(count: Count) -> None:
     by_tool: dict[str, list[str]] = {}
     for name, tool in IGNORED.findall(said):
         by_tool.setdefault(tool.rstrip(",;:"), []).append(name)
+    there: list[str] = []
     for tool, names in sorted(by_tool.items()):
         if tool == "root" and not may_make_networks():
             count.skipped["network namespaces need root"] += len(names)
         elif tool != "root" and shutil.which(tool) is None:
             count.skipped[f"{tool} is not installed"] += len(names)
         else:
-            cargo(count, ["--", "--ignored", "--exact", *names])
+            there += names
+    if there:
+        # Without the examples of the documentation, which need no tool.
+        cargo(count, ["--tests", "--", "--ignored", "--exact", *there])
 
 
 def cargo(count: Count, more: list[str]) -> str:
