@@ -95,12 +95,12 @@ def end(player: subprocess.Popen[str]) -> str:
     return said
 
 
-def listening(port: int) -> None:
-    """Waits until somebody listens at a port, and has had a moment for what belongs to it."""
+def listening(*ports: int) -> None:
+    """Waits until somebody listens at all of these ports, and has had a moment for what belongs to it."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
-        if f":{port:04X} " in tables:
+        if all(f":{port:04X} " in tables for port in ports):
             break
         time.sleep(0.05)
     time.sleep(0.5)
@@ -140,7 +140,7 @@ def test_gstreamer_shows_every_frame_and_its_reports_come_back(
         words[words.index("caps=CAPS")] = f"caps={caps(sdp)}"
         player = play(words)
         try:
-            listening(port + 1)
+            listening(port, port + 1)
             flow = send(clip, codec, f"127.0.0.1:{port}", "--port", str(own))
             time.sleep(1)
         finally:
@@ -177,7 +177,7 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         words[words.index("caps=CAPS")] = f"caps={caps(sdp)},{TRANSPORT_WIDE}"
         player = play(words)
         try:
-            listening(port + 1)
+            listening(port, port + 1)
             sent = ("--controller", controller, "--feedback", "twcc", "--port", str(own), "--sdp", str(told))
             flow = send(clip, "mpeg4", f"127.0.0.1:{port}", *sent, "-o", str(folder / "sent"))
             time.sleep(1)
