@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
 import threading
@@ -75,11 +74,8 @@ class _Loaded:
         """Find one of the two as Python does, and add to its loading."""
         if name not in self.NAMES:
             return None
-        sys.meta_path.remove(self)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            sys.meta_path.insert(0, self)
+        found = (each.find_spec(name, path, target) for each in list(sys.meta_path) if each is not self)
+        spec = next((each for each in found if each is not None), None)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
@@ -92,7 +88,8 @@ class _Loaded:
                     found = [sys.modules[each] for each in self.NAMES if each in sys.modules]
                     if len(found) == len(self.NAMES) and hasattr(found[0], "Series"):
                         polars, numpy = found
-                        polars.Series(numpy.zeros(1))
+                        with suppress(Exception):  # another thread is still loading one of them
+                            polars.Series(numpy.zeros(1))
 
             spec.loader.exec_module = load_and_mend  # type: ignore[method-assign]
         return spec
