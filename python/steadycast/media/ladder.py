@@ -379,7 +379,7 @@ def start(encoder: av.VideoCodecContext) -> None:
 
     Where a thread that wakes may interrupt the one that woke it, SVT-AV1 4.1 loses a picture on a busy machine, and its
     caller waits for ever: in one of some 50 short clips with four encoders on two cores. A batch job's threads
-    interrupt nobody when they wake: one of some thousand clips hung. For that one see `_encode_rung`.
+    interrupt nobody when they wake: one of some thousands hung. For that one see `_encode_rung`.
     """
     if encoder.codec.name != "libsvtav1" or not hasattr(os, "SCHED_BATCH"):
         return encoder.open()
