@@ -1,13 +1,14 @@
 """The tables and figures of docs/answers.md, from the runs behind them.
 
 .venv/bin/python scripts/answers.py           # all of them: half an hour, unless the runs are kept
-.venv/bin/python scripts/answers.py Q-2 Q-7   # these questions'
+.venv/bin/python scripts/answers.py Q-2 Q-7   # of these questions
 .venv/bin/python scripts/answers.py --from results/reproduction.json
                                               # the tables alone, from what `steadycast reproduce Q-1 -o results` left
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import sys
@@ -420,30 +421,36 @@ def fill(question: str, found: Mapping[str, Json | None]) -> None:
             page.put(PAGE, table.name, written(table, found))
 
 
-def main(ids: list[str]) -> None:
+def main() -> None:
     """Fill the tables of some questions and draw their figures; a figure that nothing can be drawn for is told."""
+    parser = argparse.ArgumentParser(description="Make the tables and figures of docs/answers.md.")
+    parser.add_argument("questions", nargs="*", default=ALL, help='as "Q-2"; by default all')
+    parser.add_argument(
+        "--from", dest="left", type=Path, help="a reproduction.json: make the tables alone, from it"
+    )
+    args = parser.parse_args()
     # The laboratory is a package of the checkout, not an installed one.
     sys.path.insert(0, str(ROOT))
     from papers.engine.draw import save
     from papers.engine.suite import reproduce
     from validation import page
 
-    if ids[0] == "--from":
-        told = json.loads(Path(ids[1]).read_text(encoding="utf-8"))["statements"]
+    if args.left is not None:
+        told = json.loads(args.left.read_text(encoding="utf-8"))["statements"]
         for question in dict.fromkeys(each["experiment"] for each in told):
             found = {each["statement"]: each["measured"] for each in told if each["experiment"] == question}
             fill(question.lower(), found)
         return
     PICTURES.mkdir(exist_ok=True)
     with Terminal() as progress:
-        result = reproduce(ids, progress=progress)
+        result = reproduce(args.questions, progress=progress)
     for part in result.parts:
         question = part.experiment.id.lower()
         fill(question, {row.statement.id: row.measured and row.measured.spread for row in part.rows})
         for figure in part.experiment.figures:
             path = PICTURES / f"answers-{question}.svg"
             print(path if save(figure, part, path) else f"{figure.number}: nothing to draw")
-    if ids == ALL:
+    if args.questions == ALL:
         made = (
             f"Measured {datetime.date.today()} at commit {commit()} by `.venv/bin/python scripts/answers.py`."
         )
@@ -453,4 +460,4 @@ def main(ids: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ALL)
+    main()

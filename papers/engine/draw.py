@@ -119,7 +119,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
         axes.set_xlim(0, t[-1] if t else 1)
     labels += [canvas.level(axes, y, text) for y, text in figure.marks]
     axes.set_ylim(bottom=0)
-    if series in ("rates", "targets"):
+    if series in ("rates", "targets"):  # in bit/s; what the axis is called says Mb/s
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate / 1e6:g}")
     axes.set_ylabel(what)
     axes.set_xlabel("time (s)", loc="right", labelpad=1)

@@ -82,18 +82,22 @@ def test_a_coarser_quantizer_costs_less(codec):
     assert rates[0] > 2 * rates[1] > 4 * rates[2]
 
 
+class Around:
+    """An encoder that can be told to do something else."""
+
+    def __init__(self, context):
+        self.context = context
+
+    def __getattr__(self, name):
+        return getattr(self.context, name)
+
+
 @pytest.mark.parametrize("codec", ["mpeg4", "mpeg2", "h263"])
 def test_every_frame_has_the_quantizer_of_its_rung(codec, monkeypatch):
     told = set()
     real = ladder_module.open_encoder
 
-    class Listening:
-        def __init__(self, context):
-            self.context = context
-
-        def __getattr__(self, name):
-            return getattr(self.context, name)
-
+    class Listening(Around):
         def encode(self, frame):
             packets = self.context.encode(frame)
             for packet in packets:
@@ -269,13 +273,7 @@ def test_an_encoder_of_av1_that_stands_still_is_left_behind_and_begun_again(monk
     monkeypatch.setattr(ladder_module, "_PATIENCE_S", (1.0, 60.0))
     real, opened, gone = ladder_module.open_encoder, [], Event()
 
-    class Still:
-        def __init__(self, context):
-            self.context = context
-
-        def __getattr__(self, name):
-            return getattr(self.context, name)
-
+    class Still(Around):
         def encode(self, frame):
             if frame is not None and frame.pts == 7:
                 gone.wait(60)

@@ -379,7 +379,7 @@ def start(encoder: av.VideoCodecContext) -> None:
 
     Where a thread that wakes may interrupt the one that woke it, SVT-AV1 4.1 loses a picture on a busy machine, and its
     caller waits for ever: in one of some 50 short clips with four encoders on two cores. A batch job's threads
-    interrupt nobody when they wake: one of some thousands hung. For that one see `_encode_rung`.
+    interrupt nobody when they wake: of some thousands of clips one hung. `_encode_rung` begins such a one again.
     """
     if encoder.codec.name != "libsvtav1" or not hasattr(os, "SCHED_BATCH"):
         return encoder.open()
@@ -493,18 +493,21 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
 
     """
     done: Future[_Coded] = Future()
-    heard = [time.monotonic()]
+    heard = time.monotonic()
+
+    def beat() -> None:
+        nonlocal heard
+        heard = time.monotonic()
 
     def run() -> None:
         try:
-            done.set_result(work(lambda: heard.append(time.monotonic())))
+            done.set_result(work(beat))
         except BaseException as error:  # whatever it is, it belongs to who waits
             done.set_exception(error)
 
     Thread(target=run, daemon=True).start()
     while not wait([done], timeout=1.0).done:
-        del heard[:-1]
-        if time.monotonic() - heard[-1] > patience:
+        if time.monotonic() - heard > patience:
             raise TimeoutError
     return done.result()
 

@@ -195,7 +195,7 @@ params! {
     span starved_span: "a rate that falls by a quarter in this and five round trips, twice in a row, may starve without losses",
         "own", 2 * S, [S, 600 * S];
     number starved: "share of the highest rate lately below which it may", "own", 0.5, [0.0, 1.0];
-    number starved_over: "share of that time with a queue over the target: somebody of its kind who starts makes less", "own", 0.6, [0.0, 1.0];
+    number starved_over: "share of that time with a queue over the target; a newcomer of its own kind keeps it there for less", "own", 0.6, [0.0, 1.0];
     span stood_span: "a queue stands when the least queueing delay of this while is above stood", "own", 200 * MS, [10 * MS, 5 * S];
     number stood: "share of the target above which a queue stands", "own", 0.5, [0.0, 2.0];
     span stands_span: "time over which the share of the time with a standing queue is taken", "own", 40 * S, [S, 600 * S];
