@@ -50,8 +50,16 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def hanging_up_is_heard() -> Iterator[None]:
-    """Under `nohup` SIGHUP is ignored, and a command leaves that as it is: the tests of it take the default."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def signals_are_heard() -> Iterator[None]:
+    """Take the default of what is ignored: SIGHUP under `nohup`, SIGINT in the background of a script.
+
+    A command leaves an ignored signal as it is, so its tests would wait for what never comes.
+    """
+    defaults = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {each: signal.getsignal(each) for each in defaults}
+    for each, default in defaults.items():
+        if before[each] is signal.SIG_IGN:
+            signal.signal(each, default)
     yield
-    signal.signal(signal.SIGHUP, before)
+    for each, handler in before.items():
+        signal.signal(each, handler)

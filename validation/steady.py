@@ -719,6 +719,13 @@ READERS: Mapping[str, Callable[[Run, Cell], Seen]] = {
 }
 
 
+def mean(runs: Sequence[Seen]) -> Seen:
+    """Return each figure's mean over the runs that have it."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    values = {name: [run[name] for run in runs if run.get(name) is not None] for name in names}
+    return {name: sum(known) / len(known) for name, known in values.items() if known}
+
+
 @dataclass
 class Found:
     """All that was seen."""
@@ -734,31 +741,44 @@ class Found:
         ]
 
     def _judged(
-        self, cell: Cell, judge: Judge, needs: Sequence[str], controller: str, seed: int
+        self, cell: Cell, judge: Judge, needs: Sequence[str], controller: str, seeds: Sequence[int]
     ) -> bool | None:
-        seen = self.runs[controller, cell.key, seed]
+        """Judge the means of these seeds' runs; nothing where one of those that it needs was not run."""
         beside = {}
         for key in needs:
             who, _, plain = key.rpartition("=")
             who = who or (controller if key.startswith("=") else CUBIC)
-            known = self.runs.get((who, plain, seed))
-            if known is None:
+            if any((who, plain, seed) not in self.runs for seed in seeds):
                 return None
-            beside[plain] = known
-        return judge(seen, beside)
+            beside[plain] = mean([self.runs[who, plain, seed] for seed in seeds])
+        return judge(mean([self.runs[controller, cell.key, seed] for seed in seeds]), beside)
+
+    def _seeds(self, cell: Cell, controller: str, seeds: Sequence[int]) -> list[int]:
+        return [seed for seed in seeds if (controller, cell.key, seed) in self.runs]
+
+    def verdicts(
+        self, cell: Cell, controller: str, seeds: Sequence[int], by: Stricter | None = None
+    ) -> list[bool]:
+        """Tell of each of its runs that is judged whether it holds its bound, or the stricter one."""
+        judge, needs = (by.judge, by.beside) if by else (cell.judge, cell.beside)
+        known = self._seeds(cell, controller, seeds)
+        each = [self._judged(cell, judge, needs, controller, [seed]) for seed in known]
+        return [verdict for verdict in each if verdict is not None]
 
     def holds(
         self, cell: Cell, controller: str, seeds: Sequence[int], by: Stricter | None = None
     ) -> bool | None:
         """Tell whether all its runs hold its bound, or the stricter one; nothing where none is judged."""
-        judge, needs = (by.judge, by.beside) if by else (cell.judge, cell.beside)
-        verdicts = [
-            self._judged(cell, judge, needs, controller, s)
-            for s in seeds
-            if (controller, cell.key, s) in self.runs
-        ]
-        judged = [v for v in verdicts if v is not None]
+        judged = self.verdicts(cell, controller, seeds, by)
         return all(judged) if judged else None
+
+    def mean_holds(
+        self, cell: Cell, controller: str, seeds: Sequence[int], by: Stricter | None = None
+    ) -> bool | None:
+        """Tell whether its runs hold it in the mean; nothing where that is not judged."""
+        judge, needs = (by.judge, by.beside) if by else (cell.judge, cell.beside)
+        known = self._seeds(cell, controller, seeds)
+        return self._judged(cell, judge, needs, controller, known) if known else None
 
     def misses(self, cell: Cell, controller: str, seeds: Sequence[int]) -> bool:
         """Tell whether one of its runs misses its bound."""
@@ -893,14 +913,8 @@ def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
     """
     who = [c for c in plan if c != CUBIC]
     hidden = unseen(cells())
-    rows: dict[str, list[tuple[Cell, Stricter | None]]] = {}
-    for cell in chosen:
-        rows.setdefault(cell.row, []).append((cell, None))
-        if cell.stricter:
-            rows.setdefault(cell.stricter.row, []).append((cell, cell.stricter))
-    rows["all"] = [(cell, None) for cell in chosen]
     lines = []
-    for row, bounds in rows.items():
+    for row, bounds in _rows(chosen).items():
         texts = []
         for controller in who:
             marks = []
@@ -918,6 +932,38 @@ def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
     return page.table(["row", *(f"`{c}`" for c in who)], lines)
 
 
+def spread(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
+    """Write how many cells of each row hold in the mean of their seeds, and in brackets the share of the runs that do.
+
+    A TCP in the video's place has a column here, for the rows where it says something.
+    """
+    lines = []
+    for row, bounds in _rows(chosen).items():
+        texts = []
+        for controller in plan:
+            seeds = plan[controller]
+            shown = [(c, by) for c, by in bounds if controller != CUBIC or c.row in CUBIC_ROWS]
+            means = [m for c, by in shown if (m := found.mean_holds(c, controller, seeds, by)) is not None]
+            runs = [verdict for c, by in shown for verdict in found.verdicts(c, controller, seeds, by)]
+            whole = controller != CUBIC or row != "all"
+            texts.append(
+                f"{sum(means)}/{len(means)} ({100 * sum(runs) / len(runs):.1f} %)" if runs and whole else ""
+            )
+        lines.append([row, *texts])
+    return page.table(["row", *(f"`{c}`" for c in plan)], lines)
+
+
+def _rows(chosen: Sequence[Cell]) -> dict[str, list[tuple[Cell, Stricter | None]]]:
+    """Gather the cells by row, those of a stricter bound behind their own row, and all together."""
+    rows: dict[str, list[tuple[Cell, Stricter | None]]] = {}
+    for cell in chosen:
+        rows.setdefault(cell.row, []).append((cell, None))
+        if cell.stricter:
+            rows.setdefault(cell.stricter.row, []).append((cell, cell.stricter))
+    rows["all"] = [(cell, None) for cell in chosen]
+    return rows
+
+
 PAGE = ROOT / "docs" / "steady.md"
 FIGURE = ROOT / "docs" / "pictures" / "steady.svg"
 
@@ -929,6 +975,10 @@ def write(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]
         page.stamp("python -m validation.steady --write", f"seeds, from 1 on: {told}"),
         "",
         counts(found, chosen, plan),
+        "",
+        "Cells that hold in the mean of their seeds, and the share of all runs that hold:",
+        "",
+        spread(found, chosen, plan),
         "",
         "### Each cell of `steady`",
         "",
@@ -1007,6 +1057,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(report(found, listed, plan))
     print()
     print(counts(found, chosen, plan))
+    print()
+    print(spread(found, chosen, plan))
     if args.write:
         draw(found, chosen, plan)
         write(found, chosen, plan)
