@@ -32,6 +32,8 @@ OTHERS = ("tfrc", "asmp", "tfmcc", "scream", "nada", "gcc")
 CUBIC = "cubic"
 CUBIC_ROWS = ("B1", "B2", "B3", "B4", "B5", "C3")
 """Where a TCP in the video's place says something."""
+APART = ("V1", "V2")
+"""Rows that are no part of the sum: they came last."""
 SEGMENT_BITS = 8 * 1500
 LEAST_QUEUE = 12
 """Packets; cells with a shorter queue are printed and not judged."""
@@ -122,6 +124,12 @@ def video(name: str = "video", more: str = "") -> str:
     return f'[[flow]]\nname = "{name}"\nkind = "video"\ncontroller = "VIDEO"\nmedia = "greedy"\n{more}\n'
 
 
+def frames(name: str = "video", more: str = "") -> str:
+    """Write a video flow whose pictures are coded one by one, and leave at once."""
+    coded = 'vbr = "frame"\nrepair = "auto"\nplayout = "adaptive"\n' + more
+    return video(name, coded).replace('"greedy"', '"synthetic"')
+
+
 def tcp(
     congestion: str = "cubic", more: str = 'start = { uniform = ["0s", "1s"] }', name: str = "tcp"
 ) -> str:
@@ -198,7 +206,7 @@ def own_queues(loss: float, key: str) -> Judge:
 
 def cells() -> list[Cell]:
     """List all of them, in the table's order."""
-    return [*_a(), *_b(), *_c(), *_d(), *_e(), *_f(), *_stalls(), *_g()]
+    return [*_a(), *_b(), *_c(), *_d(), *_e(), *_f(), *_stalls(), *_g(), *_v()]
 
 
 def _deep(rate: float, rtt: float) -> int:
@@ -303,8 +311,8 @@ def _b() -> list[Cell]:
 PRAGUE = 'ecn = true\nstart = { uniform = ["0s", "1s"] }'
 
 
-def _kin(count: int, gap: float) -> str:
-    return "".join(video(f"video{n + 1}", f'start = "{n * gap:g}s"') for n in range(count))
+def _kin(count: int, gap: float, make: Callable[[str, str], str] = video) -> str:
+    return "".join(make(f"video{n + 1}", f'start = "{n * gap:g}s"') for n in range(count))
 
 
 def _c() -> list[Cell]:
@@ -550,6 +558,27 @@ def _g() -> list[Cell]:
             only=GROUPS,
         )
     )
+    return found
+
+
+def _v() -> list[Cell]:
+    """Rows of their own: B1, B2 and C1 with pictures, at rates that the coded clip needs."""
+    found = []
+    for rate in (0.8, 1.5):
+        for rtt in (30, 60, 120):
+            for deep in (1, 2, 4):
+                packets = round(deep * rate * 1e3 * rtt / SEGMENT_BITS)
+                for congestion in ("cubic", "newreno"):
+                    text = dumbbell(rate, rtt, droptail(packets), frames() + tcp(congestion))
+                    judge = fair(0.75) if packets >= LEAST_QUEUE else printed
+                    name = f"{congestion} {rate:g} Mb/s {rtt} ms {deep} BDP"
+                    found.append(Cell("V1", name, text, judge=judge))
+    for rate, count in ((0.8, 2), (1.5, 2), (1.5, 3), (3, 4)):
+        for rtt in (40, 120):
+            begin = 10.0 * (count - 1) + 20
+            flows = _kin(count, 10, frames)
+            text = dumbbell(rate, rtt, droptail(50), flows, duration=begin + 70, warmup=begin)
+            found.append(Cell("V2", f"{count} on {rate:g} Mb/s {rtt} ms", text, "kin", kind_of(0.9, 0.003)))
     return found
 
 
@@ -909,7 +938,7 @@ def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
 def counts(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int]]) -> str:
     """Write how many cells of each row hold, of those that are judged: all, and the unseen ones alone.
 
-    A row of stricter bounds stands behind its cells' row, and is no part of the sum.
+    A row of stricter bounds stands behind its cells' row. It is no part of the sum, nor are the rows `APART`.
     """
     who = [c for c in plan if c != CUBIC]
     hidden = unseen(cells())
@@ -960,7 +989,7 @@ def _rows(chosen: Sequence[Cell]) -> dict[str, list[tuple[Cell, Stricter | None]
         rows.setdefault(cell.row, []).append((cell, None))
         if cell.stricter:
             rows.setdefault(cell.stricter.row, []).append((cell, cell.stricter))
-    rows["all"] = [(cell, None) for cell in chosen]
+    rows["all"] = [(cell, None) for cell in chosen if cell.row not in APART]
     return rows
 
 

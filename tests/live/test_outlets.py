@@ -49,7 +49,8 @@ def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
 def peer(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "ssrc": number, "name": f"viewer-{number}", "address": f"10.0.0.1:{number}", "ours": True, "left": False,
-        "aside": None, "silent_s": 0.5, "reports": 3, "rtt_ms": 40.0, "loss_frac": 0.01, "jitter_ms": 2.0,
+        "packets": False, "aside": None, "silent_s": 0.5, "reports": 3, "rtt_ms": 40.0, "loss_frac": 0.01,
+        "jitter_ms": 2.0,
     } | changes  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def test_both_ends_are_seen_while_they_run(tmp_path: Path) -> None:
             except urllib.error.URLError:
                 return {}
 
-        until(lambda: told("steadycast_receivers", mine).get(("ours",)) == 1.0, "no receiver is told")
+        until(lambda: told("steadycast_receivers", mine).get(("packets",)) == 1.0, "no receiver is told")
         until(lambda: told("steadycast_frames_received", its).get(("whole",), 0) > 10, "no frame is told")
         received, sent = samples(get(its, "/metrics")), samples(get(mine, "/metrics"))
         assert list(sent) == [metric.name for metric in SENDER]

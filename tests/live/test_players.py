@@ -267,16 +267,18 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_a_size_that_the_default
     cases = [("mpeg4", "ffmpeg"), ("h264", "ffmpeg"), ("h264", "gstreamer")]
     for codec, (shown, flow) in at_once(session, cases).items():
         assert flow["feedback_packets"] == 0, codec
-        # 150 kb/s for four seconds, then down to 50: the pattern takes 200 kb/s at the coarsest quantizer.
-        assert 60e3 < flow["sent_bps"] < 100e3, codec
+        # 300 kb/s for two seconds, then half of it each half second, down to 50: the pattern takes 200 kb/s at
+        # the coarsest quantizer.
+        assert 60e3 < flow["sent_bps"] < 130e3, codec
         # What a busy machine could not encode in time is not the rate's doing.
         assert flow["no_room_frames"] <= FRAMES - 245, codec
         assert 245 - flow["left_out_frames"] <= shown <= flow["coded_frames"] <= FRAMES, codec
         assert 0.98 * flow["coded_frames"] <= shown, codec
         assert flow["skipped_frames"] == 0, codec
         assert 1 <= flow["size_changes"] <= 8, codec
-        # The first group is coded before anything is known of the pictures.
-        assert 0.8 * FRAMES <= flow["smaller_frames"] < FRAMES, codec
+        # The first group is coded before anything is known of the pictures, and 300 kb/s have room for them. Under
+        # asmp, which begins at 150 kb/s, at least 0.8 of them were smaller.
+        assert 0.7 * FRAMES <= flow["smaller_frames"] < FRAMES, codec
 
 
 def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:

@@ -153,7 +153,7 @@ def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     assert (last.frames, seen.whole_frames, seen.unread) == (len(frames), len(frames), 0)
     assert (seen.damaged_frames, seen.missing_frames, seen.undecodable_frames) == (0, 0, 0)
     (peer,) = last.receivers
-    assert (peer.name, peer.ours, peer.loss_frac) == ("desk", True, 0)
+    assert (peer.name, peer.packets, peer.loss_frac) == ("desk", True, 0)
     assert last.packets == seen.packets
     assert "BYE" in str(seen.ended_by)
     # What is left behind is a run like any other.

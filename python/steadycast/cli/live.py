@@ -65,8 +65,13 @@ def send(
     ],
     to: Annotated[str, typer.Option("--to", metavar="A:P", help="A receiver's RTP address, or a group's.")],
     controller: Annotated[
-        str, typer.Option("--controller", metavar="NAME", help="Who sets the rate.")
-    ] = "asmp",
+        str | None,
+        typer.Option(
+            "--controller",
+            metavar="NAME",
+            help="Who sets the rate: without it steady towards one receiver, asmp towards a group.",
+        ),
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the controller. Repeatable."),

@@ -92,14 +92,16 @@ def _peers(key: str, factor: float = 1.0) -> Callable[[Json], Any]:
 
 def _kinds(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
     peers = status["peers"]
-    for kind in ("ours", "standard", "aside", "left"):
+    for kind in ("ours", "packets", "standard", "aside", "left"):
         yield {"kind": kind}, float(sum(_kind(peer) == kind for peer in peers))
 
 
 def _kind(peer: Json) -> str:
     if peer["left"]:
         return "left"
-    return "aside" if peer["aside"] else "ours" if peer["ours"] else "standard"
+    if peer["aside"]:
+        return "aside"
+    return "ours" if peer["ours"] else "packets" if peer["packets"] else "standard"
 
 
 def _breaker(status: Json) -> Iterator[tuple[Mapping[str, str], float | None]]:
@@ -169,7 +171,13 @@ SENDER = (
         ("by",),
     ),
     Metric("steadycast_breaker_open", "gauge", "1 while the circuit breaker (RFC 8083) acts.", _breaker),
-    Metric("steadycast_receivers", "gauge", "Receivers, by how they are heard.", _kinds, ("kind",)),
+    Metric(
+        "steadycast_receivers",
+        "gauge",
+        "Receivers, by what they report: ours (the controller's own), packets, standard; or aside, or left.",
+        _kinds,
+        ("kind",),
+    ),
     Metric(
         "steadycast_receivers_untold",
         "gauge",

@@ -33,7 +33,7 @@ class Options:
 
     source: str
     to: str
-    controller: str = "asmp"
+    controller: str | None = None
     params: Sequence[str] = ()
     mode: str = "repaired"
     sdp: Path | None = None
@@ -82,7 +82,8 @@ def send(options: Options, progress: Progress | None = None) -> Json:
 def _send(options: Options, draft: Draft | None, progress: Progress | None) -> Json:
     length = session.span(options.duration, "--for") if options.duration else None
     to, interface = session.resolved(options.to, options.interface)
-    options = replace(options, to=to, interface=interface)
+    controller = options.controller or default_controller(to, options.mode)
+    options = replace(options, to=to, interface=interface, controller=controller)
     settings = settings_of(options)
     planned = plan(
         options.source,
@@ -97,6 +98,15 @@ def _send(options: Options, draft: Draft | None, progress: Progress | None) -> J
     )
     with outlets.Outlets(options.outlets, "send", options.to) as told:
         return _begin({**settings, "clip": planned.clip}, planned, options, length, draft, told)
+
+
+def default_controller(to: str, mode: str = "repaired") -> str:
+    """Name the controller of a session that names none: `steady` towards one receiver, `asmp` towards a group.
+
+    In a group `asmp` holds the slowest member's share where `steady` does not (docs/steady.md, row G). A paper's mode
+    takes a paper's controller.
+    """
+    return "asmp" if mode == "paper" or session.is_group(to) else "steady"
 
 
 def settings_of(options: Options) -> Json:

@@ -130,7 +130,7 @@ class Sender(ends.Ends):
         codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         gop: pictures from one I frame to the next.
         keep_size: leave pictures out, instead of coding them at a smaller size, where the rate is too low for theirs.
-        controller: its name, see `controllers`.
+        controller: its name, see `controllers`; without it ``steady`` towards one receiver, ``asmp`` towards a group.
         params: its parameters, by their names.
         mode: repaired, or paper.
         max_rate: upper limit, ``"2Mbps"`` or a number of bit/s.
@@ -164,7 +164,7 @@ class Sender(ends.Ends):
         codec: str = "mpeg4",
         gop: int = 12,
         keep_size: bool = False,
-        controller: str = "asmp",
+        controller: str | None = None,
         params: Mapping[str, object] | None = None,
         mode: str = "repaired",
         max_rate: str | float | None = None,
@@ -183,6 +183,7 @@ class Sender(ends.Ends):
             if queue < 1:
                 raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
             to, interface = session.resolved(to, interface, tell=False)
+            controller = controller or send.default_controller(to, mode)
             options = send.Options(
                 source="" if source is None else str(source),
                 to=to,

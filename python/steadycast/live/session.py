@@ -149,6 +149,14 @@ def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[st
     return shown, interface
 
 
+def is_group(to: str) -> bool:
+    """Whether ADDRESS:PORT, as `resolved` returns it, is a multicast group's. What is no address is none."""
+    match = _ADDRESS.fullmatch(to)
+    with suppress(ValueError):
+        return match is not None and ipaddress.ip_address(match["six"] or match["host"]).is_multicast
+    return False
+
+
 def _index(text: str, zone: str) -> int:
     """Return the number of an interface (RFC 4007, section 11.2), which may be given itself."""
     try:

@@ -25,6 +25,8 @@ class PeerStatus:
     """Its synchronisation source (RFC 3550, section 3)."""
     ours: bool
     """It sends the controller's own reports, and not only standard ones."""
+    packets: bool
+    """It tells of single packets (RFC 8888, transport-wide feedback), as the default towards one receiver has it."""
     aside: str | None
     """Why it is not heard: set aside by the sender's defences, or excluded."""
     left: bool
@@ -48,6 +50,7 @@ class PeerStatus:
             address=status["address"],
             ssrc=status["ssrc"],
             ours=status["ours"],
+            packets=status["packets"],
             aside=status["aside"],
             left=status["left"],
             reports=status["reports"],

@@ -8,6 +8,10 @@ use super::verdict::{Backoff, Chance, Memory, OwnQueue, Press, Standing};
 /// The target's scale is halved down to a quarter: below this it is there.
 const LEAST_SCALE: f64 = 0.3;
 
+/// Seconds over which it is counted what a source uses of its rate, and in which the rate comes near that.
+const USED_SPAN: f64 = 2.0;
+const USED_DECAY: f64 = 4.0;
+
 /// The rule by which the rate grows.
 pub(super) const UP: &str = "delay: up";
 
@@ -114,7 +118,7 @@ impl Delay {
     fn scaled(&self, scale: f64, rate: f64, config: &Config) -> f64 {
         let raw = config.target_floor + self.noise + config.target_packets * config.bits / rate.max(config.least);
         let bent = config.target_most * (1.0 - libm::exp(-raw * scale / config.target_most));
-        bent.max(config.target_least)
+        bent.max(config.unbent * raw * scale).max(config.target_least)
     }
 
     /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its turn is
@@ -360,8 +364,15 @@ impl Delay {
             faster = faster.max(window.min(rate * (1.0 + dt)));
         }
         let most = 1.3 * received.max(signals.received(0.5).unwrap_or(0.0)) + 2.0 * config.bits;
-        // Caps only stop growth: what a source with little to send is allowed stays.
-        let next = if rate < most { faster.min(most) } else { rate };
+        // Caps only stop growth, and what a source with little to send is allowed stays. Only frames' comes near what is used of it: they
+        // leave at a multiple of it, and so make a queue for others. In a queue of its own there are no others.
+        let next = match signals.received(USED_SPAN).map(|used| config.limited * used) {
+            Some(used) if rate > used && !self.own.holds(step.now, rate, config) => {
+                (rate * libm::exp(-dt / USED_DECAY)).max(used)
+            }
+            _ if rate < most => faster.min(most),
+            _ => rate,
+        };
         // What arrives without a queue, whoever asked for it, is what the path carries.
         Turn::Rate(if step.place.limits { next } else { next.max(received) }, UP)
     }

@@ -79,6 +79,11 @@ impl Law {
         }
     }
 
+    /// The source has frames.
+    pub(super) fn has_frames(&mut self) {
+        self.config = self.config.for_frames();
+    }
+
     /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
         let most = self.config.burst_most;

@@ -10,6 +10,9 @@ use steadycast_units::{Rate, Span, Time};
 /// Silence lasts this many round trips at least.
 pub(super) const SILENT_ROUNDS: f64 = 4.0;
 
+/// Seconds: nobody knows the round trip before the first report (RFC 5348, 4.2).
+const FIRST_SILENCE: f64 = 2.0;
+
 /// The sending half that decides by reports of single packets.
 pub(super) struct Sender {
     law: Law,
@@ -27,7 +30,8 @@ impl Sender {
     fn sent(&mut self, at: Time, number: u64, size: u64) {
         let pacing = self.frames.then(|| self.law.pacing());
         self.law.on_sent(at, number, size, pacing, self.law.rate);
-        let patience = self.law.config.silence.max(SILENT_ROUNDS * self.law.signals.rtt());
+        let rounds = self.law.rtt().map_or(FIRST_SILENCE, |rtt| SILENT_ROUNDS * rtt.as_secs_f64());
+        let patience = self.law.config.silence.max(rounds);
         self.silence.on_sent(at, Span::from_secs_f64(patience));
     }
 }
@@ -42,7 +46,9 @@ impl SenderHalf for Sender {
     }
 
     fn on_queue(&mut self, _: &MediaQueue) {
-        self.frames = true;
+        if !std::mem::replace(&mut self.frames, true) {
+            self.law.has_frames();
+        }
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
