@@ -348,7 +348,7 @@ def _c() -> list[Cell]:
 
 
 def _d() -> list[Cell]:
-    home = (ROOT / "scenarios" / "home.toml").read_text().replace('"asmp"', '"VIDEO"')
+    home = (ROOT / "scenarios" / "home.toml").read_text().replace('"steady"', '"VIDEO"')
     lte = (ROOT / "scenarios" / "lte.toml").read_text().replace('"asmp"', '"VIDEO"')
     trace = str(ROOT / "scenarios" / "traces")
     lte = lte.replace('"traces/', f'"{trace}/')

@@ -81,7 +81,9 @@ def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
 def test_freezes_of_measured_pictures_are_the_simulators_where_the_play_out_delay_grows_between_two_b_frames():
     # At 40 s the delay grows by 164 ms: one picture stands, and no other is shown for longer than before.
     told = [
-        run("home", quality=measured, progress=Silent()).summary["flows"][0]["receivers"][0]
+        run("home", set=["flow.video.controller=asmp"], quality=measured, progress=Silent()).summary["flows"][
+            0
+        ]["receivers"][0]
         for measured in (True, False)
     ]
     assert told[0]["freeze_count"] == told[1]["freeze_count"] == 1
