@@ -35,7 +35,7 @@ PICTURES = ROOT / "docs" / "pictures"
 CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
-ABOUT = "A video under steady beside a TCP flow that starts after 5 s"
+ABOUT = "A video under asmp beside a TCP flow that starts after 5 s"
 HEAD = """# Glossary
 
 The words of reports and tables. Made by `make figures` from the lists that the reports themselves use: headings of

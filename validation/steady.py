@@ -32,7 +32,7 @@ OTHERS = ("tfrc", "asmp", "tfmcc", "scream", "nada", "gcc")
 CUBIC = "cubic"
 CUBIC_ROWS = ("B1", "B2", "B3", "B4", "B5", "C3")
 """Where a TCP in the video's place says something."""
-APART = ("V1", "V2")
+APART = ("V1", "V2", "V3")
 """Rows that are no part of the sum: they came last."""
 SEGMENT_BITS = 8 * 1500
 LEAST_QUEUE = 12
@@ -562,7 +562,7 @@ def _g() -> list[Cell]:
 
 
 def _v() -> list[Cell]:
-    """Rows of their own: B1, B2 and C1 with pictures, at rates that the coded clip needs."""
+    """Rows of their own: B1, B2, C1 and E1 with pictures, at rates that the coded clip needs."""
     found = []
     for rate in (0.8, 1.5):
         for rtt in (30, 60, 120):
@@ -579,7 +579,26 @@ def _v() -> list[Cell]:
             flows = _kin(count, 10, frames)
             text = dumbbell(rate, rtt, droptail(50), flows, duration=begin + 70, warmup=begin)
             found.append(Cell("V2", f"{count} on {rate:g} Mb/s {rtt} ms", text, "kin", kind_of(0.9, 0.003)))
+    for rate in (0.8, 1.5):
+        for rtt in (60, 120):
+            for deep in (2, 4):
+                packets = round(deep * rate * 1e3 * rtt / SEGMENT_BITS)
+                flows = frames() + tcp("cubic", 'start = "20s"\nstop = "50s"')
+                found.append(
+                    Cell(
+                        "V3",
+                        f"{rate:g} Mb/s {rtt} ms {deep} BDP",
+                        dumbbell(rate, rtt, droptail(packets), flows, warmup=5),
+                        "modes",
+                        _comes_and_goes if packets >= LEAST_QUEUE else printed,
+                        only=("steady",),
+                    )
+                )
     return found
+
+
+def _comes_and_goes(seen: Seen, _: Mapping[str, Seen]) -> bool:
+    return seen["entered_s"] <= 1.5 and seen["left_s"] <= 15.0
 
 
 def unseen(all_cells: Sequence[Cell]) -> set[str]:
@@ -700,7 +719,7 @@ def _steps(done: Run, cell: Cell) -> Seen:
 
 def _modes(done: Run, _: Cell) -> Seen:
     decisions = done.decisions.to_polars()
-    decisions = decisions.filter(decisions["flow"] == "video")
+    decisions = decisions.filter((decisions["flow"] == "video") & (decisions["rule"] != "report"))
     spans: list[tuple[float, float]] = []
     since: float | None = None
     for at, rule in zip(decisions["t_s"], decisions["rule"], strict=True):

@@ -91,6 +91,8 @@ macro_rules! params {
             bits: f64,
             /// Packets are sent as L4S ones.
             l4s: bool,
+            /// The source has frames.
+            frames: bool,
             /// The target is at least this share of what it is before it is bent.
             unbent: f64,
             /// A source that sends less than it may keeps at most so many times what it sends.
@@ -101,7 +103,7 @@ macro_rules! params {
             fn new(setup: &Setup, values: &Values) -> Self {
                 $(let $name = params!(@value $kind $name, values);)*
                 let bits = 8.0 * setup.packet.as_f64().max(1.0);
-                Self { bits, l4s: setup.ecn == Ecn::Ect1, unbent: 0.0, limited: f64::INFINITY, $($name,)* }
+                Self { bits, l4s: setup.ecn == Ecn::Ect1, frames: false, unbent: 0.0, limited: f64::INFINITY, $($name,)* }
             }
         }
     };
@@ -127,8 +129,8 @@ impl Config {
         Self {
             low_span: self.frames_low_span,
             unbent: self.frames_unbent,
-            drain_to: self.frames_drain_to,
             limited: self.frames_limited,
+            frames: true,
             ..self
         }
     }
@@ -172,7 +174,7 @@ params! {
     span target_least: "least target", "own", 1_500, [0, S];
     span target_most: "what the target comes near at low rates", "own", 50 * MS, [MS, S];
     span frames_low_span: "low_span of a source of frames: its neighbours' frames make queues that pass",
-        "own", 80 * MS, [5 * MS, S];
+        "own", 90 * MS, [5 * MS, S];
     number frames_unbent: "and its target is at least this share of what it is before it is bent", "own", 0.9, [0.0, 1.0];
     number frames_limited: "a source of frames that sends less than it may keeps at most so many times what it sends",
         "draft-ietf-rmcat-gcc-02, 5.5", 1.5, [1.0, 1_000.0];
@@ -233,7 +235,6 @@ params! {
     number ahead: "while competing at most so many times what arrives", "own", 1.2, [1.0, 4.0];
     number drain_to: "share of what arrives that is sent after a loss, to see whether the queue empties; 1: never",
         "own", 0.6, [0.1, 1.0];
-    number frames_drain_to: "drain_to of a source of frames: beside a TCP a drain of it too often shows nobody", "own", 1.0, [0.1, 1.0];
     span drain_above: "queueing delay from which on that is done", "own", 20 * MS, [0, S];
     span drain_most: "and for how long at most, beside a round trip", "own", 300 * MS, [0, 10 * S];
     number tell: "share of the round trip that was queue: where a drain empties more, no TCP was there",

@@ -441,6 +441,9 @@ fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_o
     let own = follows(0.15, |_, n| 1e6 * (1.0 + 0.1 * noise(n)));
     assert!(own.is_own(&config()) && !own.is_shared(5.9, &config()));
     assert!(!gives_way.is_shared(20.0, &config()), "what was seen long ago tells nothing of now");
+    assert!(
+        own.may_be_own(5.9, &config()) && !own.may_be_own(20.0, &config()) && !gives_way.may_be_own(5.9, &config())
+    );
 }
 
 #[test]

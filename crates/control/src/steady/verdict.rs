@@ -179,6 +179,12 @@ impl Follows {
         self.power(config).is_some_and(|(power, error)| power.abs() + error < config.follows)
     }
 
+    /// Whether the power is known by what was seen lately, and no farther from zero than that by more than its standard error.
+    pub(super) fn may_be_own(&self, now: f64, config: &Config) -> bool {
+        now - self.at < config.follows_span
+            && self.power(config).is_some_and(|(power, error)| power.abs() - error <= config.follows)
+    }
+
     /// Whether the power is farther from zero than that, by more than its standard error and by what was seen lately.
     pub(super) fn is_shared(&self, now: f64, config: &Config) -> bool {
         now - self.at < config.follows_span
